@@ -1,0 +1,291 @@
+//! The typed settings: what a configuration means once it has been read, checked and defaulted.
+//!
+//! Everything here is plain data, immutable after loading; the server shares one snapshot per revision.
+//! A route carries *effective* values: what a site or the top level set for it has been inherited already,
+//! so that no consumer ever has to look upwards. `Origin` says where a thing was written, for `explain`
+//! and for messages.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A whole configuration, checked and complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Worker threads; `None` is one for each processor this process may run on.
+    pub workers: Option<u16>,
+    pub listeners: Vec<Listener>,
+    /// In source order.
+    pub sites: Vec<Arc<Site>>,
+    pub limits: Limits,
+    pub file_cache: FileCache,
+    /// Where access lines go unless a site says otherwise; `None` when off.
+    pub access_log: Option<AccessLog>,
+    pub error_log: ErrorLog,
+    /// Value of the `Server` field; `None` leaves the field out.
+    pub server_field: Option<String>,
+    pub pid_file: Option<PathBuf>,
+    /// Path of the control socket; `None` lets the command choose (beside the pid file).
+    pub control: Option<PathBuf>,
+    /// How long a draining server waits for requests in flight.
+    pub drain_timeout: Duration,
+}
+
+/// Where something was written.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The file as the operator named it; `<command line>` for what came from arguments.
+    pub file: Arc<str>,
+    /// From 1; 0 where there is none.
+    pub line: u32,
+    pub column: u32,
+}
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listener {
+    pub address: ListenAddress,
+    /// Length of the accept queue asked of the kernel.
+    pub backlog: u32,
+    /// The name of the site that answers what no site claims; `None` takes the site without a name,
+    /// else the first site.
+    pub default_site: Option<String>,
+    pub origin: Origin,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// A virtual server: the host names it answers to, and its routes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Site {
+    /// Empty for the site without a name.
+    pub names: Vec<HostPattern>,
+    /// In source order; the last one is always the site itself, with the pattern `/*`.
+    pub routes: Vec<Route>,
+    /// `None`: the server's. `Some(None)`: off for this site.
+    pub access_log: Option<Option<AccessLog>>,
+    pub origin: Origin,
+}
+
+/// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    Exact(String),
+    /// The part behind `*`, with its leading dot: `.example.com`.
+    Suffix(String),
+}
+
+/// What to do with the requests whose path matches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Route {
+    pub pattern: PathPattern,
+    pub action: Action,
+    /// First match decides; an empty list lets everyone in; a list with any `Allow` refuses the rest.
+    pub access: Vec<AccessRule>,
+    /// Fields set on every response of the route, in order: name and value, checked and safe to send.
+    pub fields: Vec<(String, String)>,
+    /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
+    pub cache_control: Option<String>,
+    /// Status to path within the site, from `error-page`.
+    pub error_pages: Vec<(u16, String)>,
+    pub compress: Option<Compress>,
+    pub origin: Origin,
+}
+
+/// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PathPattern {
+    /// `/.perf`
+    Exact(String),
+    /// `/static/*`, kept without the star.
+    Prefix(String),
+    /// `*.php`, kept without the star.
+    Suffix(String),
+    /// Stars elsewhere: the literal pieces between them (the first may be empty, and so may the last).
+    Pieces(Vec<String>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    Files(Files),
+    /// `redirect "/new/{path}" status=301`; `{path}`, `{query}`, `{host}`, `{uri}` are filled in.
+    Redirect {
+        to: String,
+        status: u16,
+    },
+    /// `respond 200 "text"`: a fixed answer.
+    Respond {
+        status: u16,
+        body: String,
+    },
+    /// The status page with statistics and cache control (R4, R5).
+    Status,
+}
+
+/// Static files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Files {
+    /// Absolute. The path of the request is looked up below it.
+    pub root: PathBuf,
+    /// Set by `alias`: this prefix of the path is cut off before the look-up below `root`.
+    pub strip_prefix: Option<String>,
+    /// File names tried for a folder, in order.
+    pub index: Vec<String>,
+    /// `try`: what is looked up instead of the path, in order; empty for the path alone.
+    pub try_list: Vec<Try>,
+    /// `None`: a folder without an index file answers 404.
+    pub listing: Option<Listing>,
+    /// Precompressed siblings looked for, in the server's order of preference.
+    pub precompressed: Vec<Coding>,
+    /// Appended to `text/*` and the like as `charset=`; `None` leaves it out.
+    pub charset: Option<String>,
+    /// Extension (lower case, no dot) to media type, before the built-in table.
+    pub types: Vec<(String, String)>,
+    /// Media type of unknown extensions.
+    pub default_type: String,
+    /// Whether names that begin with a dot are served (`/.well-known/` always is).
+    pub serves_hidden: bool,
+    /// `false` under `nocache`: every request looks at the file system.
+    pub uses_cache: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Try {
+    /// A path with `{path}` filled in: `{path}.html`, `/index.html`.
+    Path(String),
+    /// `=404`: answer this status.
+    Status(u16),
+}
+
+/// Directory listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// Files included above and below the table where a folder has them: `HEADER.html`, `README.html`,
+    /// `README.md`, `README` (as text).
+    pub header: Vec<String>,
+    pub readme: Vec<String>,
+    /// Most entries of one page.
+    pub page: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Coding {
+    Gzip,
+    Brotli,
+    Zstd,
+}
+
+/// Compression on the fly.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compress {
+    /// In the server's order of preference, with the level of each.
+    pub codings: Vec<(Coding, u8)>,
+    /// Smaller bodies are sent as they are, bytes.
+    pub min_length: u64,
+    /// Extra compressible media types beside the built-in set.
+    pub types: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRule {
+    pub allows: bool,
+    pub network: Network,
+    pub origin: Origin,
+}
+
+/// `10.0.0.0/8`, `::1`, `all`, or `unix` for clients on a unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    All,
+    Unix,
+    Prefix { address: IpAddr, bits: u8 },
+}
+
+/// Bounds on what a client may do; all on by default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Open client connections, all workers together.
+    pub connections: u32,
+    /// Bytes of a request head, target included.
+    pub head_size: u32,
+    /// Bytes of a request target.
+    pub target_size: u32,
+    /// Field lines of a request head.
+    pub fields: u16,
+    /// Bytes of a request body.
+    pub body_size: u64,
+    /// From the first byte of a head to its last.
+    pub head_timeout: Duration,
+    /// Bytes per second below which a request body is given up after `rate_grace`.
+    pub body_rate: u32,
+    /// Bytes per second below which a reader is given up after `rate_grace`.
+    pub send_rate: u32,
+    pub rate_grace: Duration,
+    /// An idle connection is closed after this.
+    pub keep_alive_timeout: Duration,
+    /// Requests served on one connection before it is closed; `None` is no bound.
+    pub keep_alive_requests: Option<u32>,
+    /// Bytes of an unread request body that are read and dropped to keep a connection.
+    pub discard_size: u64,
+    /// How long a closing connection waits for the client to finish sending.
+    pub linger_timeout: Duration,
+    /// Ranges of one request; with more the whole is sent.
+    pub ranges: u16,
+    /// Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`).
+    pub unsent_size: u32,
+}
+
+/// The file cache of each worker (R4).
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileCache {
+    pub enabled: bool,
+    /// Most entries (`MaxFiles`).
+    pub entries: u32,
+    /// Most bytes of file contents held in memory.
+    pub memory: u64,
+    /// Files up to this are held in memory whole; larger ones as a descriptor (`SmallFileSizeLimit`).
+    pub memory_file_size: u32,
+    /// Most descriptors of larger files held open.
+    pub descriptors: u32,
+    /// An entry older than this is compared with the file system before it is used (`MaxAge`).
+    pub max_age: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AccessLog {
+    pub target: LogTarget,
+    pub format: AccessFormat,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum LogTarget {
+    Stderr,
+    Stdout,
+    File(PathBuf),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessFormat {
+    Common,
+    Combined,
+    Json,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ErrorLog {
+    pub target: LogTarget,
+    pub level: Level,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
