@@ -1,1 +1,20 @@
-//! tidegate-io
+//! The reactor: readiness, timers, a single-thread executor, sockets, files and a pool for calls that block.
+//!
+//! The only crate that may hold `unsafe`. It knows no HTTP and no settings: `tidegate-core` builds its
+//! workers out of these parts.
+
+pub mod blocking;
+pub mod clock;
+pub mod file;
+pub mod notify;
+pub mod poller;
+pub mod runtime;
+pub mod slab;
+pub mod socket;
+pub mod watched;
+pub mod wheel;
+
+pub use poller::{Kind, Poller, Ready, Registry};
+pub use runtime::{LocalFuture, Remote, Runtime};
+pub use slab::{Key, Slab};
+pub use wheel::Wheel;

@@ -1,0 +1,299 @@
+//! Files below a root: look-ups that cannot leave it, reads that do not wait, `sendfile(2)`.
+//!
+//! `openat2(2)` with `RESOLVE_BENEATH` makes `..`, absolute symbolic links and a link swapped at the worst
+//! moment fail in the kernel instead of being filtered here (FAULTS 32, 33). With `RESOLVE_CACHED` a look-up
+//! that would have to wait for a disk says so, and is repeated on the blocking pool.
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What `fstat(2)` says of an open file, as much as serving needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// Regular file, folder, or something that is not served.
+    pub kind: FileKind,
+    /// Bytes.
+    pub len: u64,
+    /// Last modification, seconds since 1970.
+    pub mtime: i64,
+    /// Nanoseconds of the last modification.
+    pub mtime_ns: u32,
+    /// Device and inode: tells whether a path still names the same file; never sent to anyone.
+    pub identity: (u64, u64),
+    /// Last change of the inode, seconds and nanoseconds: moves even when the modification time is set back.
+    pub changed: (i64, u32),
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A folder.
+    Folder,
+    /// A device, socket or pipe.
+    Other,
+}
+
+/// An open file and what was true of it when it was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// Open for reading.
+    pub fd: OwnedFd,
+    /// Of this very file, not of the path.
+    pub meta: Meta,
+}
+
+/// How patient a look-up may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Fails with `WouldBlock` where the kernel's caches do not hold the answer.
+    Cached,
+    /// Waits for the disk; for the blocking pool and for start-up.
+    Wait,
+}
+
+/// A folder that look-ups cannot leave.
+#[derive(Debug)]
+pub struct Root {
+    dir: OwnedFd,
+    path: PathBuf,
+}
+
+static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this kernel (or a filter of system calls) refuses `openat2(2)`. Symbolic links are not followed
+/// then. Known after the first look-up.
+pub fn is_openat2_missing() -> bool {
+    OPENAT2_MISSING.load(Relaxed)
+}
+
+impl Root {
+    /// Opens the folder.
+    pub fn open(path: &Path) -> io::Result<Root> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Root { dir: openat(CWD, path, flags, Mode::empty())?, path: path.into() })
+    }
+
+    /// The path it was opened by, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens what `relative` names below the root; empty is the root itself. Symbolic links are followed
+    /// as long as they stay inside; a way out is `NotFound` to the caller, like any other missing file.
+    pub fn open_file(&self, relative: &[u8], patience: Patience) -> io::Result<Opened> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = self.resolve(relative, flags, patience)?;
+        let meta = meta_of(fd.as_fd())?;
+        Ok(Opened { fd, meta })
+    }
+
+    /// The folder at `relative`, for watching it: no permission to read it is needed.
+    pub fn open_folder(&self, relative: &[u8], patience: Patience) -> io::Result<OwnedFd> {
+        self.resolve(relative, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, patience)
+    }
+
+    fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
+        let relative = if relative.is_empty() { b"." } else { relative };
+        if !OPENAT2_MISSING.load(Relaxed) {
+            let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            if patience == Patience::Cached {
+                how |= ResolveFlags::CACHED;
+            }
+            match openat2(&self.dir, relative, flags, Mode::empty(), how) {
+                // A rename on the way raced with the look-up: the kernel asks to try again.
+                Err(Errno::AGAIN) if patience == Patience::Wait => {}
+                Err(Errno::NOSYS | Errno::PERM) => OPENAT2_MISSING.store(true, Relaxed),
+                Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+                result => return result.map_err(Into::into),
+            }
+            if !OPENAT2_MISSING.load(Relaxed) {
+                return match openat2(&self.dir, relative, flags, Mode::empty(), how) {
+                    Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
+                    result => result.map_err(Into::into),
+                };
+            }
+        }
+        match patience {
+            Patience::Cached => Err(io::ErrorKind::WouldBlock.into()),
+            Patience::Wait => self.walk(relative, flags),
+        }
+    }
+
+    /// Without `openat2`: one component at a time, no symbolic link followed.
+    fn walk(&self, relative: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let mut parts = relative.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").peekable();
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = openat(&self.dir, c".", step, Mode::empty())?;
+        while let Some(part) = parts.next() {
+            if part == b".." {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            let how = if parts.peek().is_some() { step } else { flags | OFlags::NOFOLLOW };
+            at = match openat(&at, part, how, Mode::empty()) {
+                Err(Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+                result => result?,
+            };
+            if parts.peek().is_none() {
+                return Ok(at);
+            }
+        }
+        Ok(openat(&at, c".", flags, Mode::empty())?)
+    }
+}
+
+/// `fstat(2)`.
+pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
+    let stat = rustix::fs::fstat(fd)?;
+    let kind = match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+        rustix::fs::FileType::RegularFile => FileKind::Regular,
+        rustix::fs::FileType::Directory => FileKind::Folder,
+        _ => FileKind::Other,
+    };
+    Ok(Meta {
+        kind,
+        len: stat.st_size.max(0) as u64,
+        mtime: stat.st_mtime,
+        mtime_ns: stat.st_mtime_nsec as u32,
+        identity: (stat.st_dev, stat.st_ino),
+        changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
+    })
+}
+
+/// Reads into `buffer` at `offset`. `Patience::Cached` fails with `WouldBlock` when the pages are not in
+/// memory, or when the file system cannot tell.
+pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<usize> {
+    let flags = match patience {
+        Patience::Cached => ReadWriteFlags::NOWAIT,
+        Patience::Wait => ReadWriteFlags::empty(),
+    };
+    loop {
+        match rustix::io::preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, flags) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) if patience == Patience::Cached => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            result => return result.map_err(Into::into),
+        }
+    }
+}
+
+/// Reads exactly `len` bytes from the start. A file that is shorter by now is `UnexpectedEof`: what was
+/// measured and what is read must be one version.
+pub fn read_whole(fd: BorrowedFd<'_>, len: usize, patience: Patience) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut at = 0;
+    while at < len {
+        match read_at(fd, &mut bytes[at..], at as u64, patience)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => at += n,
+        }
+    }
+    Ok(bytes)
+}
+
+/// Moves up to `count` bytes of a file into a socket and advances `offset` (`sendfile(2)`). `Ok(None)`:
+/// the socket is full. `Ok(Some(0))`: the file ends before `offset`.
+#[inline]
+pub fn send_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: &mut u64,
+    count: usize,
+) -> io::Result<Option<usize>> {
+    match rustix::fs::sendfile(socket, file, Some(offset), count) {
+        Ok(n) => Ok(Some(n)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(Errno::INTR) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    struct Folder(PathBuf);
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn fixture(name: &str) -> Folder {
+        let dir = std::env::temp_dir().join(format!("tidegate-io-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("root/sub")).unwrap();
+        fs::write(dir.join("secret"), "secret").unwrap();
+        fs::write(dir.join("root/a.txt"), "hello").unwrap();
+        symlink("a.txt", dir.join("root/inside")).unwrap();
+        symlink("../secret", dir.join("root/outside")).unwrap();
+        symlink("/etc/passwd", dir.join("root/absolute")).unwrap();
+        symlink("loop", dir.join("root/loop")).unwrap();
+        Folder(dir)
+    }
+
+    #[test]
+    fn nothing_leads_out_of_the_root() {
+        let dir = fixture("beneath");
+        let root = Root::open(&dir.0.join("root")).unwrap();
+        let open =
+            |p: &str| root.open_file(p.as_bytes(), Patience::Wait).map(|o| o.meta.len).map_err(|e| e.kind());
+        assert_eq!(open("a.txt"), Ok(5));
+        assert_eq!(open("inside"), Ok(5));
+        assert_eq!(open("sub/../a.txt"), Ok(5));
+        for way_out in ["outside", "absolute", "../secret", "sub/../../secret", "/etc/passwd", "loop"] {
+            assert_eq!(open(way_out), Err(io::ErrorKind::NotFound), "{way_out}");
+        }
+        assert!(open("a\0b").is_err());
+    }
+
+    #[test]
+    fn the_walk_follows_no_link() {
+        let dir = fixture("walk");
+        let root = Root::open(&dir.0.join("root")).unwrap();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        assert!(root.walk(b"a.txt", flags).is_ok());
+        assert!(root.walk(b".", flags).is_ok());
+        assert!(root.walk(b"sub/", flags).is_ok());
+        for refused in ["inside", "outside", "../secret", "sub/../a.txt", "loop"] {
+            assert!(root.walk(refused.as_bytes(), flags).is_err(), "{refused}");
+        }
+    }
+
+    /// FAULTS 33, scaled down: a link flips between inside and outside while it is opened.
+    #[test]
+    fn a_swapped_link_never_escapes() {
+        let dir = fixture("swap");
+        let path = dir.0.join("root");
+        let root = Root::open(&path).unwrap();
+        std::thread::scope(|scope| {
+            let done = std::sync::Arc::new(AtomicBool::new(false));
+            let stop = done.clone();
+            let swapped = path.clone();
+            scope.spawn(move || {
+                while !stop.load(Relaxed) {
+                    for target in ["a.txt", "../secret"] {
+                        let _ = symlink(target, swapped.join("next"));
+                        let _ = fs::rename(swapped.join("next"), swapped.join("flip"));
+                    }
+                }
+            });
+            for _ in 0..20_000 {
+                if let Ok(opened) = root.open_file(b"flip", Patience::Wait) {
+                    let bytes =
+                        read_whole(opened.fd.as_fd(), opened.meta.len as usize, Patience::Wait).unwrap();
+                    assert_eq!(bytes, b"hello");
+                }
+            }
+            done.store(true, Relaxed);
+        });
+    }
+}

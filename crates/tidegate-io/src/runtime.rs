@@ -1,0 +1,224 @@
+//! Per-worker executor: ready queues, wakers, background tasks. Nothing here is `Send`; only a wake from
+//! a foreign thread takes a lock.
+//!
+//! A connection's slot is its task: the waker of a connection packs the worker's number and the slab key
+//! into its data pointer, so making, cloning and dropping one costs nothing. Background tasks (a watcher, a
+//! flusher) live in a slab of their own and are polled by [`Runtime::run_tasks`]; a connection is driven by
+//! the worker loop, which asks [`Runtime::take_ready`] for those that were woken.
+
+use crate::poller::{Kind, Ready, Registry};
+use crate::slab::{Key, Slab};
+use crate::watched::State;
+use rustix::event::{EventfdFlags, eventfd};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, RawWaker, RawWakerVTable, Waker};
+
+/// A boxed future that stays on its worker.
+pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// Bytes of the buffer lent by [`with_scratch`].
+pub const SCRATCH: usize = 64 << 10;
+
+const WORKER_SHIFT: u32 = 52;
+const TASK_BIT: u64 = 1 << 51;
+
+/// Wakes a worker from any thread.
+pub struct Remote {
+    woken: Mutex<Vec<u64>>,
+    event: OwnedFd,
+}
+
+impl Remote {
+    /// Ends the worker's wait; it looks at its inboxes.
+    pub fn notify(&self) {
+        // A full counter (EAGAIN) means that the wake-up is pending already.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    fn push(&self, target: u64) {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner).push(target);
+        self.notify();
+    }
+}
+
+static REMOTES: Mutex<Vec<Arc<Remote>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static RUNTIME: OnceCell<Rc<Runtime>> = const { OnceCell::new() };
+}
+
+/// The executor of this thread.
+pub struct Runtime {
+    worker: u64,
+    registry: Registry,
+    ready: RefCell<Vec<Key>>,
+    ready_tasks: RefCell<Vec<Key>>,
+    tasks: RefCell<Slab<Option<LocalFuture<()>>>>,
+    pub(crate) watched: RefCell<Slab<Rc<State>>>,
+    scratch: Cell<Vec<u8>>,
+    remote: Arc<Remote>,
+}
+
+impl Runtime {
+    /// Makes this thread a worker. Once per thread; at most 4,096 in a process.
+    pub fn install(registry: Registry) -> io::Result<Rc<Runtime>> {
+        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let remote = Arc::new(Remote { woken: Mutex::default(), event });
+        let worker = {
+            let mut remotes = REMOTES.lock().unwrap_or_else(PoisonError::into_inner);
+            remotes.push(remote.clone());
+            remotes.len() as u64 - 1
+        };
+        if worker >= 1 << (64 - WORKER_SHIFT) {
+            return Err(io::Error::other("more than 4,096 worker threads in one process"));
+        }
+        let runtime = Rc::new(Runtime {
+            worker,
+            registry,
+            ready: RefCell::default(),
+            ready_tasks: RefCell::default(),
+            tasks: RefCell::default(),
+            watched: RefCell::default(),
+            scratch: Cell::new(vec![0; SCRATCH]),
+            remote: remote.clone(),
+        });
+        let key = runtime.watched.borrow_mut().insert(Rc::new(State::default()));
+        runtime.registry.add_readable(remote.event.as_fd(), Kind::Remote, key)?;
+        RUNTIME
+            .with(|cell| cell.set(runtime.clone()))
+            .map_err(|_| io::Error::other("this thread is a worker already"))?;
+        Ok(runtime)
+    }
+
+    /// The handle other threads use to wake this worker.
+    pub fn remote(&self) -> Arc<Remote> {
+        self.remote.clone()
+    }
+
+    /// Where descriptors are registered.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Swaps out the connections woken since the last call.
+    #[inline]
+    pub fn take_ready(&self, into: &mut Vec<Key>) {
+        std::mem::swap(&mut *self.ready.borrow_mut(), into);
+    }
+
+    /// Whether anything waits to be run without an event.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.borrow().is_empty() || !self.ready_tasks.borrow().is_empty()
+    }
+
+    /// Moves what other threads have woken into the queues of this one.
+    pub fn on_remote(&self) {
+        let _ = rustix::io::read(&self.remote.event, &mut [0; 8]);
+        let woken = std::mem::take(&mut *self.remote.woken.lock().unwrap_or_else(PoisonError::into_inner));
+        for target in woken {
+            self.queue(target);
+        }
+    }
+
+    /// Readiness of a watched descriptor: sets its flags and wakes who waits for it; runs nothing.
+    pub fn on_io(&self, event: &Ready) {
+        if let Some(state) = self.watched.borrow_mut().get_mut(event.key()) {
+            state.on_event(event);
+        }
+    }
+
+    /// Starts a background task; it is polled for the first time by the next [`Runtime::run_tasks`].
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        let key = self.tasks.borrow_mut().insert(Some(Box::pin(future)));
+        self.ready_tasks.borrow_mut().push(key);
+    }
+
+    /// Polls the tasks that were woken, once each.
+    pub fn run_tasks(&self) {
+        if self.ready_tasks.borrow().is_empty() {
+            return;
+        }
+        for key in std::mem::take(&mut *self.ready_tasks.borrow_mut()) {
+            // Taken out while it runs: a task may spawn others.
+            let taken = self.tasks.borrow_mut().get_mut(key).and_then(Option::take);
+            let Some(mut future) = taken else { continue };
+            let waker = waker_of(self.worker << WORKER_SHIFT | TASK_BIT | key.0);
+            if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                self.tasks.borrow_mut().remove(key);
+            } else if let Some(slot) = self.tasks.borrow_mut().get_mut(key) {
+                *slot = Some(future);
+            }
+        }
+    }
+
+    fn queue(&self, target: u64) {
+        let key = Key(target & (TASK_BIT - 1));
+        if target & TASK_BIT != 0 {
+            self.ready_tasks.borrow_mut().push(key);
+        } else {
+            self.ready.borrow_mut().push(key);
+        }
+    }
+}
+
+/// Runs `f` with this thread's runtime.
+///
+/// # Panics
+/// Outside a worker thread.
+pub fn with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> R {
+    RUNTIME.with(|cell| f(cell.get().expect("invariant: called on a worker thread")))
+}
+
+/// Lends the worker's scratch buffer of [`SCRATCH`] bytes. It is taken, not borrowed: a nested call gets
+/// an empty one.
+#[inline]
+pub fn with_scratch<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
+    with(|runtime| {
+        let mut buffer = runtime.scratch.take();
+        let result = f(&mut buffer);
+        runtime.scratch.set(buffer);
+        result
+    })
+}
+
+/// The waker of a connection of this worker.
+pub fn waker(key: Key) -> Waker {
+    waker_of(with(|runtime| runtime.worker) << WORKER_SHIFT | key.0)
+}
+
+static VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &VTABLE), wake, wake, |_| ());
+
+fn waker_of(target: u64) -> Waker {
+    let data = std::ptr::without_provenance(target as usize);
+    // SAFETY: the data pointer is a number that nothing dereferences; every function of the table only
+    // reads it, may be called from any thread, and there is nothing to free.
+    #[allow(unsafe_code)]
+    unsafe {
+        Waker::from_raw(RawWaker::new(data, &VTABLE))
+    }
+}
+
+fn wake(data: *const ()) {
+    let target = data.addr() as u64;
+    let worker = target >> WORKER_SHIFT;
+    let is_here = RUNTIME.try_with(|cell| match cell.get() {
+        Some(runtime) if runtime.worker == worker => {
+            runtime.queue(target);
+            true
+        }
+        _ => false,
+    });
+    if is_here != Ok(true) {
+        let remote = REMOTES.lock().unwrap_or_else(PoisonError::into_inner).get(worker as usize).cloned();
+        if let Some(remote) = remote {
+            remote.push(target & ((1 << WORKER_SHIFT) - 1));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Sockets: listening, accepting, and the few calls that a connection makes.
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, send, sendmsg,
+};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// Address and port.
+    Tcp(SocketAddr),
+    /// A client on a unix socket; it has no address.
+    Unix,
+}
+
+/// What a listening socket is told about the connections it will give.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenOptions {
+    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    pub backlog: u32,
+    /// The kernel keeps a connection back until its first bytes are there, this long at most
+    /// (`TCP_DEFER_ACCEPT`).
+    pub defer: Duration,
+    /// `TCP_NOTSENT_LOWAT`: unsent bytes that the kernel takes for one connection.
+    pub unsent: u32,
+}
+
+/// Opens `count` sockets that share one TCP address (`SO_REUSEPORT`), one for each worker. Port 0 takes a
+/// free port, the same for all.
+///
+/// Fails with `AddrInUse` also when the other user of the address would share it.
+pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) -> io::Result<Vec<OwnedFd>> {
+    let mut address = address;
+    if address.port() != 0 {
+        // A socket that does not share: it finds whoever listens there already.
+        bound(address, false)?.listen(1)?;
+    }
+    let mut sockets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = bound(address, true)?;
+        socket.set_tcp_nodelay(true)?; // inherited by what is accepted, like the two below
+        if options.unsent > 0 {
+            socket.set_tcp_notsent_lowat(options.unsent)?;
+        }
+        set_defer_accept(socket.as_fd(), options.defer)?;
+        socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
+        if address.port() == 0 {
+            address = socket.local_addr()?.as_socket().unwrap_or(address);
+        }
+        sockets.push(socket.into());
+    }
+    Ok(sockets)
+}
+
+/// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.
+pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
+    let address = SockAddr::unix(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    if let Err(e) = socket.bind(&address) {
+        let is_stale = e.kind() == io::ErrorKind::AddrInUse
+            && Socket::new(Domain::UNIX, Type::STREAM, None)?
+                .connect(&address)
+                .is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+        if !is_stale {
+            return Err(e);
+        }
+        std::fs::remove_file(path)?;
+        socket.bind(&address)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.listen(backlog.min(i32::MAX as u32) as i32)?;
+    Ok(socket.into())
+}
+
+/// Takes over a descriptor that another process has left open for this one.
+///
+/// Fails when `fd` is not an open descriptor. The caller names each number once.
+pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: borrowed only for the check that it is open; a closed number is an error, not undefined.
+    #[allow(unsafe_code)]
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    // SAFETY: it is open, and by the contract with the process that left it nobody else owns it.
+    #[allow(unsafe_code)]
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The address of a listening or connected socket.
+pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<Peer> {
+    let address = rustix::net::getsockname(fd)?;
+    Ok(SocketAddr::try_from(address).map_or(Peer::Unix, Peer::Tcp))
+}
+
+fn bound(address: SocketAddr, shares: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shares)?;
+    if address.is_ipv6() {
+        // `[::]` takes IPv4 as well, whatever the host's default is.
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn set_defer_accept(socket: BorrowedFd<'_>, wait: Duration) -> io::Result<()> {
+    let seconds = wait.as_secs().min(60) as libc::c_int;
+    // SAFETY: the pointer and the length describe `seconds`, which outlives the call.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Accepts one connection. `Ok(None)`: nobody waits.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(Stream, Peer)>> {
+    match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+        Ok((fd, address)) => {
+            let peer = address.and_then(|a| SocketAddr::try_from(a).ok()).map_or(Peer::Unix, Peer::Tcp);
+            Ok(Some((Stream { fd }, peer)))
+        }
+        Err(Errno::AGAIN) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// What a read gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes; `drained` when the socket holds no more.
+    Bytes {
+        /// At least 1.
+        count: usize,
+        /// The read came up short, so the next byte raises a new edge.
+        drained: bool,
+    },
+    /// The peer has finished sending.
+    End,
+    /// Nothing there yet.
+    WouldBlock,
+}
+
+/// A connected, non-blocking stream socket.
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+}
+
+impl Stream {
+    /// Takes a non-blocking socket.
+    pub fn new(fd: OwnedFd) -> Self {
+        Stream { fd }
+    }
+
+    /// `recv(2)`.
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let room = buffer.len();
+        match recv(&self.fd, buffer, RecvFlags::empty()) {
+            Ok((0, _)) => Ok(Received::End),
+            Ok((count, _)) => Ok(Received::Bytes { count, drained: count < room }),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Received::WouldBlock),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Sends what the socket takes, 0 when it is full. `more` keeps a partial segment back (`MSG_MORE`).
+    #[inline]
+    pub fn send(&self, data: &[u8], more: bool) -> io::Result<usize> {
+        taken(send(&self.fd, data, flags(more)))
+    }
+
+    /// Sends the pieces in one call.
+    #[inline]
+    pub fn send_all(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        taken(sendmsg(&self.fd, pieces, &mut SendAncillaryBuffer::default(), flags(more)))
+    }
+
+    /// Tells the peer that nothing more comes.
+    pub fn finish_sending(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
+    }
+
+    /// Makes closing send a reset, so that nothing of it stays behind in the kernel.
+    pub fn reset_on_close(&self) {
+        let _ = rustix::net::sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn flags(more: bool) -> SendFlags {
+    SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() }
+}
+
+fn taken(result: Result<usize, Errno>) -> io::Result<usize> {
+    match result {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        result => Ok(result?),
+    }
+}
