@@ -1,0 +1,116 @@
+//! Byte classes of the grammar (RFC 9110 section 5.6, RFC 3986 section 2). Used by every parser here.
+
+const TOKEN: u8 = 1;
+const TARGET: u8 = 2;
+const VALUE: u8 = 4;
+const REG_NAME: u8 = 8;
+
+static CLASS: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let b = at as u8;
+        let mut class = 0;
+        if b.is_ascii_alphanumeric()
+            || matches!(b, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+        {
+            class |= TOKEN;
+        }
+        if matches!(b, 0x21..=0x7e) && !matches!(b, b'"' | b'#' | b'<' | b'>') {
+            class |= TARGET;
+        }
+        if matches!(b, b'\t' | b' '..=0x7e | 0x80..) {
+            class |= VALUE;
+        }
+        if b.is_ascii_alphanumeric()
+            || matches!(b, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'..=b',' | b';' | b'=')
+        {
+            class |= REG_NAME;
+        }
+        table[at] = class;
+        at += 1;
+    }
+    table
+}
+
+/// `tchar` of RFC 9110 section 5.6.2.
+#[inline]
+pub(super) fn is_token(b: u8) -> bool {
+    CLASS[usize::from(b)] & TOKEN != 0
+}
+
+/// At least one `tchar`, and nothing else.
+pub(super) fn is_token_all(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|b| is_token(*b))
+}
+
+/// A byte of a request target. RFC 3986 has fewer, but browsers send `\ ^ { | }` and the grave accent
+/// unencoded in queries, so these pass. What they always encode is refused: `" # < >`, control bytes and
+/// everything beyond ASCII.
+#[inline]
+pub(super) fn is_target(b: u8) -> bool {
+    CLASS[usize::from(b)] & TARGET != 0
+}
+
+/// A byte of a field value: `field-vchar`, space, tab (RFC 9110 section 5.5).
+#[inline]
+pub(super) fn is_value(b: u8) -> bool {
+    CLASS[usize::from(b)] & VALUE != 0
+}
+
+/// `unreserved` or `sub-delims` of RFC 3986, what a `reg-name` consists of beside percent-encoded bytes.
+#[inline]
+pub(super) fn is_reg_name(b: u8) -> bool {
+    CLASS[usize::from(b)] & REG_NAME != 0
+}
+
+/// Without spaces and tabs at both ends (`OWS`). `trim_ascii` would also take line ends.
+pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Decimal digits of `n`, appended.
+pub(super) fn push_decimal(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [b'0'; 20];
+    let mut first = digits.len();
+    for slot in digits.iter_mut().rev() {
+        *slot = b'0' + (n % 10) as u8;
+        n /= 10;
+        first -= 1;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(first..).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_grammar() {
+        for b in 0..=255u8 {
+            let token = b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+            assert_eq!(is_token(b), token, "{b:#x}");
+            let reg_name = b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b);
+            assert_eq!(is_reg_name(b), reg_name, "{b:#x}");
+            assert_eq!(is_value(b), b == b'\t' || b >= b' ' && b != 0x7f, "{b:#x}");
+            assert_eq!(is_target(b), b.is_ascii_graphic() && !b"\"#<>".contains(&b), "{b:#x}");
+        }
+    }
+
+    #[test]
+    fn decimal_digits() {
+        for n in [0, 1, 9, 10, 99, 100, 65_535, u64::MAX] {
+            let mut out = Vec::new();
+            push_decimal(&mut out, n);
+            assert_eq!(out, n.to_string().into_bytes());
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! HTTP/1.1 and HTTP/1.0 messages, both roles (RFC 9112).
+//!
+//! The engine calls [`parse_request`], [`BodyDecoder`] and [`encode_head`]; the client calls
+//! [`encode_request`], [`parse_response`] and the same decoder. Nothing here touches a socket or a clock,
+//! and nothing that a peer sends may panic, grow without bound or cost more than linear time.
+//!
+//! Strictness is the point: where RFC 9112 lets a recipient refuse, this codec refuses. A message that two
+//! parsers could read in two ways is an error, and every error means: answer with its status, then close.
+//!
+//! The server role in short:
+//!
+//! ```
+//! use tidegate_wire::h1::{BodyDecoder, BodyLength, FieldSpace, HeadLimits, parse_request};
+//!
+//! let buf = b"PUT /a HTTP/1.1\r\nHost: example.com\r\nContent-Length: 2\r\n\r\nhi";
+//! let limits = HeadLimits::default();
+//! let mut space = FieldSpace::new();
+//! let head = parse_request(buf, &limits, &mut space).unwrap().expect("the head is complete");
+//! assert_eq!((head.method, head.target, head.body), ("PUT", "/a", BodyLength::Length(2)));
+//! let mut body = BodyDecoder::new(head.body, limits);
+//! let piece = body.decode(&buf[head.len..]).unwrap();
+//! assert_eq!(piece.data, b"hi");
+//! assert!(body.is_complete());
+//! ```
+
+mod authority;
+mod body;
+mod bytes;
+mod chunked;
+mod encode;
+mod field;
+mod framing;
+mod prebuilt;
+mod request;
+mod request_fault;
+mod scanner;
+mod trailers;
+
+pub use body::{BodyDecoder, BodyError, Decoded};
+pub use encode::{
+    CHUNK_END, CONTINUE, ChunkPrefix, ConnectionField, LAST_CHUNK, ResponseFraming, ResponseParts,
+    append_chunk, chunk_prefix, encode_head, encode_interim, end_of_chunks,
+};
+pub use field::{FieldError, UnsafeField, append_field};
+pub use framing::FramingError;
+pub use prebuilt::Prebuilt;
+pub use request::{RequestError, RequestHead, parse_request};
+pub use scanner::HeadScanner;
+pub use trailers::Trailers;
+
+use arrayvec::ArrayVec;
+use tidegate_http::Field;
+
+/// The most fields that any head may have, whatever [`HeadLimits::fields`] says.
+pub const MAX_FIELDS: usize = 256;
+
+/// The longest method that is read, in bytes. The longest registered one, `UPDATEREDIRECTREF`, has 17.
+pub const MAX_METHOD: usize = 32;
+
+/// What a head may cost. The same limits hold for a trailer section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes from the first of the start line to the empty line, both included.
+    pub head_size: usize,
+    /// Bytes of the request target.
+    pub target_size: usize,
+    /// Number of field lines, at most [`MAX_FIELDS`].
+    pub fields: usize,
+}
+
+impl Default for HeadLimits {
+    /// 32 KiB of head, 8 KiB of target, 100 fields.
+    fn default() -> Self {
+        HeadLimits { head_size: 32 << 10, target_size: 8 << 10, fields: 100 }
+    }
+}
+
+impl HeadLimits {
+    fn field_slots(&self) -> usize {
+        self.fields.min(MAX_FIELDS)
+    }
+}
+
+/// The protocol version of a message. There is no other one that this codec speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// `HTTP/1.0`
+    Http10,
+    /// `HTTP/1.1`
+    Http11,
+}
+
+/// How the end of a message body is found (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    /// No body, or `Content-Length: 0`.
+    Empty,
+    /// This many bytes, never 0.
+    Length(u64),
+    /// The chunked transfer coding.
+    Chunked,
+    /// All bytes until the peer closes. Only responses; a request never has it.
+    UntilClose,
+}
+
+/// Where the fields of one head are put. Making one costs nothing: no slot is initialised before it is used.
+/// Make a new one for each parse, on the stack (8 KiB).
+#[derive(Debug, Default)]
+pub struct FieldSpace<'b> {
+    fields: ArrayVec<Field<'b>, MAX_FIELDS>,
+}
+
+impl<'b> FieldSpace<'b> {
+    /// An empty space.
+    #[inline]
+    pub fn new() -> Self {
+        FieldSpace { fields: ArrayVec::new_const() }
+    }
+
+    /// Takes over what `httparse` found in `head`, and refuses a line that ends in a bare LF, which it lets
+    /// pass. Between two names it accepts nothing but white space and a line end, so the byte two before a
+    /// name tells.
+    #[inline]
+    fn fill(&mut self, head: &'b [u8], raw: &[httparse::Header<'b>]) -> Result<(), FieldError> {
+        self.fields.clear();
+        let base = head.as_ptr().addr();
+        for field in raw {
+            let at = field.name.as_ptr().addr().wrapping_sub(base);
+            if head.get(at.wrapping_sub(2)) != Some(&b'\r') {
+                return Err(FieldError::BareLf);
+            }
+            let field = Field { name: field.name, value: field.value };
+            self.fields.try_push(field).map_err(|_| FieldError::TooMany)?;
+        }
+        if head.ends_with(b"\r\n\r\n") { Ok(()) } else { Err(FieldError::BareLf) }
+    }
+}

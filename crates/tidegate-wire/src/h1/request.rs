@@ -1,0 +1,254 @@
+//! Request heads (RFC 9112 sections 3, 5, 6, 9). The engine calls [`parse_request`] with what a connection
+//! has buffered; it must answer every error with its status and close.
+
+use super::bytes::is_token;
+use super::framing::Framing;
+use super::request_fault::{check_request_line, first_fault};
+use super::{BodyLength, FieldError, FieldSpace, FramingError, HeadLimits, MAX_FIELDS, Version, authority};
+use std::mem::MaybeUninit;
+use thiserror::Error;
+use tidegate_http::Field;
+
+/// One request head, borrowed from the buffer it was read from.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'h, 'b> {
+    /// Bytes of the buffer that belong to the head, an empty line before it included. The body follows.
+    pub len: usize,
+    /// A token of at most [`MAX_METHOD`](super::MAX_METHOD) bytes, as sent; methods are case-sensitive.
+    pub method: &'b str,
+    /// As sent, in a form that suits the method: `/path?query`, `http(s)://authority/path?query`,
+    /// `host:port` for CONNECT alone, `*` for OPTIONS alone.
+    pub target: &'b str,
+    /// The client's version.
+    pub version: Version,
+    /// All field lines in the order they came.
+    pub fields: &'h [Field<'b>],
+    /// Valid `host` or `host:port`: the authority of an absolute target if there is one, else `Host`. `None`
+    /// only in HTTP/1.0.
+    pub host: Option<&'b [u8]>,
+    /// How the body ends.
+    pub body: BodyLength,
+    /// Whether the client would send another request on this connection.
+    pub keep_alive: bool,
+    /// The client waits for [`CONTINUE`](super::CONTINUE) before it sends its body.
+    pub expects_continue: bool,
+    /// What the client would upgrade to. The request is an ordinary one until a 101 was sent.
+    pub upgrade: Option<&'b [u8]>,
+}
+
+/// Why a request is refused. The client is at fault; answer with [`status`](RequestError::status) and close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// A TLS handshake where HTTP was expected.
+    #[error("a TLS handshake was sent to a port that speaks plain HTTP; use http:// or the TLS port")]
+    TlsOnPlainPort,
+    /// The connection preface of HTTP/2 where HTTP/1 was expected.
+    #[error("HTTP/2 was sent to a port that speaks HTTP/1.1 only")]
+    Http2Preface,
+    /// More than one empty line before the request line.
+    #[error("more than one empty line before the request line")]
+    EmptyLines,
+    /// The method is empty or not a token.
+    #[error("the method is not a token")]
+    InvalidMethod,
+    /// The method is longer than any that exists.
+    #[error("the method is too long")]
+    MethodTooLong,
+    /// The target holds a byte that must be encoded, or its form does not suit the method.
+    #[error("invalid request target")]
+    InvalidTarget,
+    /// The target is longer than the limit.
+    #[error("the request target is too long")]
+    TargetTooLong,
+    /// The request line ends after the target, as in HTTP/0.9.
+    #[error("the request line names no protocol version")]
+    MissingVersion,
+    /// Something else than `HTTP/1.1` and a line end follows the target.
+    #[error("the request line does not end in a protocol version")]
+    InvalidVersion,
+    /// A version of HTTP other than 1.0 and 1.1.
+    #[error("this version of HTTP is not supported")]
+    UnsupportedVersion,
+    /// The head is longer than the limit.
+    #[error("the request head is too large")]
+    HeadTooLarge,
+    /// The line ends or the field lines are wrong, or too many.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// The end of the body cannot be told for certain.
+    #[error(transparent)]
+    Framing(#[from] FramingError),
+    /// HTTP/1.1 without `Host`.
+    #[error("no Host")]
+    MissingHost,
+    /// `Host` more than once.
+    #[error("Host more than once")]
+    RepeatedHost,
+    /// `Host` is empty or not a host with an optional port.
+    #[error("invalid Host")]
+    InvalidHost,
+    /// `Host` names another authority than the absolute target.
+    #[error("Host contradicts the request target")]
+    ContradictingHost,
+    /// `Expect` asks for something else than `100-continue`.
+    #[error("unknown expectation")]
+    UnknownExpectation,
+}
+
+impl RequestError {
+    /// The status to answer with.
+    pub fn status(self) -> u16 {
+        match self {
+            RequestError::TargetTooLong => 414,
+            RequestError::UnknownExpectation => 417,
+            RequestError::HeadTooLarge => 431,
+            RequestError::MethodTooLong => 501,
+            RequestError::UnsupportedVersion | RequestError::Http2Preface => 505,
+            RequestError::Field(fault) => fault.status(),
+            RequestError::Framing(fault) => fault.status(),
+            _ => 400,
+        }
+    }
+}
+
+/// Reads one request head from the start of `buf`. `Ok(None)`: more bytes are needed.
+///
+/// A fault is told as soon as the bytes show it, also when the head is not complete. How the bytes were cut
+/// into reads never changes the result. Each call reads from the start of `buf`: ask
+/// [`HeadScanner`](super::HeadScanner) whether a call is worth it.
+#[inline]
+pub fn parse_request<'h, 'b>(
+    buf: &'b [u8],
+    limits: &HeadLimits,
+    space: &'h mut FieldSpace<'b>,
+) -> Result<Option<RequestHead<'h, 'b>>, RequestError> {
+    let start = match buf.first() {
+        Some(first) if is_token(*first) => 0,
+        _ => match request_start(buf)? {
+            Some(start) => start,
+            None => return Ok(None),
+        },
+    };
+    let rest = buf.get(start..).unwrap_or_default();
+    let view = rest.get(..limits.head_size).unwrap_or(rest);
+
+    let mut raw = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let slots = raw.get_mut(..limits.field_slots()).unwrap_or_default();
+    let mut request = httparse::Request::new(&mut []);
+    let outcome = request.parse_with_uninit_headers(view, slots);
+    let (len, method, target, minor) = match (outcome, request.method, request.path, request.version) {
+        (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(minor)) => {
+            (len, method, target, minor)
+        }
+        (outcome, ..) => return unfinished(view, limits, outcome.err()),
+    };
+    check_request_line(method.as_bytes(), target.as_bytes(), limits)?;
+    space.fill(view.get(..len).unwrap_or(view), request.headers)?;
+
+    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+    let mut framing = Framing::default();
+    let (mut host, mut expects) = (None, false);
+    for field in &space.fields {
+        match field.name.len() {
+            4 if field.name.eq_ignore_ascii_case("host") => {
+                if host.replace(field.value).is_some() {
+                    return Err(RequestError::RepeatedHost);
+                }
+            }
+            6 if field.name.eq_ignore_ascii_case("expect") => {
+                expects = true;
+                if version == Version::Http11 && !field.value.eq_ignore_ascii_case(b"100-continue") {
+                    return Err(RequestError::UnknownExpectation);
+                }
+            }
+            _ => framing.take(field)?,
+        }
+    }
+    let body = match (framing.chunked(version)?, framing.length) {
+        (true, _) => BodyLength::Chunked,
+        (false, None | Some(0)) => BodyLength::Empty,
+        (false, Some(length)) => BodyLength::Length(length),
+    };
+    Ok(Some(RequestHead {
+        len: start + len,
+        method,
+        target,
+        version,
+        fields: &space.fields,
+        host: checked_host(host, method, target, version)?,
+        body,
+        keep_alive: framing.keeps_alive(version),
+        expects_continue: expects && version == Version::Http11 && body != BodyLength::Empty,
+        upgrade: framing.upgrade(version),
+    }))
+}
+
+/// Where the request line begins, when the buffer does not begin with a method. One empty line is skipped:
+/// some old clients send a CRLF too many after a body (RFC 9112 section 2.2).
+#[cold]
+fn request_start(buf: &[u8]) -> Result<Option<usize>, RequestError> {
+    match buf {
+        [] | [0x16] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
+        // A TLS record: handshake, version 3.x.
+        [0x16, 0x03, ..] => Err(RequestError::TlsOnPlainPort),
+        [b'\r', b'\n', first, ..] if is_token(*first) => Ok(Some(2)),
+        [b'\r', b'\n', b'\r', ..] => Err(RequestError::EmptyLines),
+        [b'\n', ..] | [b'\r', b'\n', b'\n', ..] => Err(FieldError::BareLf.into()),
+        [b'\r', b'\n', ..] => Err(RequestError::InvalidMethod),
+        [b'\r', ..] => Err(FieldError::BareCr.into()),
+        _ => Err(RequestError::InvalidMethod),
+    }
+}
+
+/// A head that is refused, not complete, or too large to become complete.
+#[cold]
+fn unfinished<T>(
+    view: &[u8],
+    limits: &HeadLimits,
+    refused: Option<httparse::Error>,
+) -> Result<Option<T>, RequestError> {
+    if let Some(fault) = first_fault(view, limits) {
+        return Err(fault);
+    }
+    match refused {
+        None if view.len() < limits.head_size => Ok(None),
+        None => Err(RequestError::HeadTooLarge),
+        // `first_fault` reads the same grammar, so what it lets pass is not refused above.
+        Some(httparse::Error::TooManyHeaders) => Err(FieldError::TooMany.into()),
+        Some(httparse::Error::Version) => Err(RequestError::InvalidVersion),
+        Some(httparse::Error::HeaderName) => Err(FieldError::InvalidName.into()),
+        Some(httparse::Error::HeaderValue) => Err(FieldError::InvalidValue.into()),
+        Some(_) => Err(RequestError::InvalidTarget),
+    }
+}
+
+/// The host that the request is for. RFC 9110 section 7.2 allows an empty `Host` only for a target without
+/// authority, which no target of `http` and `https` is, so it is invalid here.
+#[inline]
+fn checked_host<'b>(
+    host: Option<&'b [u8]>,
+    method: &str,
+    target: &'b str,
+    version: Version,
+) -> Result<Option<&'b [u8]>, RequestError> {
+    if host.is_none() && version == Version::Http11 {
+        return Err(RequestError::MissingHost);
+    }
+    if host.is_some_and(|host| !authority::is_valid(host)) {
+        return Err(RequestError::InvalidHost);
+    }
+    if target.starts_with('/') {
+        return Ok(host);
+    }
+    // `PRI *` is let through by the request line, so that the preface of HTTP/2 gets an answer of its own.
+    if target == "*" && method != "OPTIONS" {
+        return Err(RequestError::InvalidTarget);
+    }
+    match (authority::of_absolute(target.as_bytes()), host) {
+        (None, host) => Ok(host),
+        (Some((port, named)), Some(host)) if !authority::is_same(named, host, port) => {
+            Err(RequestError::ContradictingHost)
+        }
+        (Some((_, named)), _) => Ok(Some(named)),
+    }
+}
