@@ -1,1 +1,25 @@
-//! tidegate-stats
+//! What a server counts, and how it tells: counters, gauges and histograms, their snapshots, and the reports
+//! as text, JSON and for Prometheus.
+//!
+//! Each worker thread owns one [`Worker`] behind an `Arc` and is the only one that writes to it; any thread
+//! may take a [`Snapshot`] at any time, and snapshots of several workers are added up with
+//! [`Snapshot::merge`]. Every metric is defined once, as a row of the table in `worker.rs`; all reports
+//! derive from that row.
+//!
+//! Called by the engine and its modules (writing) and by the status page and the command (reading). Must not
+//! know any of them, nor HTTP, and must neither allocate nor lock when something is counted.
+
+mod cell;
+mod histogram;
+mod json;
+mod kind;
+mod prometheus;
+mod table;
+mod text;
+mod worker;
+
+pub use cell::{Counter, Gauge, Level};
+pub use histogram::{Distribution, Histogram};
+pub use kind::{AcceptError, Kind, KindCounts, Kinds, ParseError, StatusCounts, Statuses, Timeout};
+pub use table::{Description, Metric, Reading, Unit, View};
+pub use worker::{Snapshot, Worker};

@@ -1,0 +1,290 @@
+//! Counts by kind (which timeout, which parse error) and by status code.
+//!
+//! A kind is a small enum with fixed slots, so that counting is an indexed addition and a report can name
+//! every slot, the empty ones included. Used by the table in `worker.rs`; the engine maps its own errors to
+//! these kinds, this crate knows none of them.
+
+use std::marker::PhantomData;
+
+use crate::cell::Counter;
+use crate::table::{Metric, Reading, View};
+
+/// A closed set of kinds.
+pub trait Kind: Copy + Eq + 'static {
+    /// What the kinds tell apart: the label in a Prometheus report.
+    const LABEL: &'static str;
+    /// The name of each kind, by its index.
+    const NAMES: &'static [&'static str];
+    /// The slot, below `NAMES.len()`.
+    fn index(self) -> usize;
+}
+
+macro_rules! kinds {
+    ($(#[$doc:meta])* $name:ident, $label:literal { $($(#[$kind_doc:meta])* $kind:ident $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$kind_doc])* $kind,)* }
+
+        impl $name {
+            /// How many kinds there are.
+            pub const COUNT: usize = [$($text),*].len();
+            /// All of them, in the order of the reports.
+            pub const ALL: [$name; Self::COUNT] = [$($name::$kind),*];
+        }
+
+        impl Kind for $name {
+            const LABEL: &'static str = $label;
+            const NAMES: &'static [&'static str] = &[$($text),*];
+
+            #[inline]
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Which wait ran out.
+    Timeout, "wait" {
+        /// The request head took too long.
+        Head "head",
+        /// The request body came too slowly.
+        Body "body",
+        /// The response was read too slowly.
+        Write "write",
+        /// A closing connection whose client did not finish sending.
+        Linger "linger",
+    }
+}
+
+kinds! {
+    /// Why a request could not be read. The engine maps the errors of the codec to these slots.
+    ParseError, "reason" {
+        /// No request line, or a malformed one.
+        RequestLine "request_line",
+        /// A request target that is not valid.
+        Target "target",
+        /// An HTTP version that is not spoken here.
+        Version "version",
+        /// A malformed field line: no colon, no name, white space before the colon.
+        Field "field",
+        /// A field line folded over several lines.
+        FoldedField "folded_field",
+        /// NUL, a control character or a bare CR where none may be.
+        ControlCharacter "control_character",
+        /// A line that ends with LF alone.
+        BareLineFeed "bare_line_feed",
+        /// `Host` missing, repeated, invalid or contradicting the target.
+        Host "host",
+        /// An invalid or repeated `Content-Length`.
+        ContentLength "content_length",
+        /// A `Transfer-Encoding` that is unknown, doubled or not allowed here.
+        TransferEncoding "transfer_encoding",
+        /// `Content-Length` together with `Transfer-Encoding`.
+        AmbiguousLength "ambiguous_length",
+        /// A malformed chunk, chunk extension or trailer section.
+        Chunk "chunk",
+        /// A request target over the limit.
+        TargetTooLong "target_too_long",
+        /// A head over the limit of bytes or fields.
+        HeadTooLarge "head_too_large",
+        /// A body over the limit.
+        BodyTooLarge "body_too_large",
+        /// Whatever has no slot of its own.
+        Other "other",
+    }
+}
+
+kinds! {
+    /// Why a connection could not be accepted.
+    AcceptError, "reason" {
+        /// This process may hold no further descriptor (`EMFILE`).
+        ProcessDescriptors "process_descriptors",
+        /// The system may hold no further descriptor (`ENFILE`).
+        SystemDescriptors "system_descriptors",
+        /// The kernel has no memory for it (`ENOBUFS`, `ENOMEM`).
+        Memory "memory",
+        /// The client had gone already (`ECONNABORTED`).
+        Aborted "aborted",
+        /// Any other error.
+        Other "other",
+    }
+}
+
+/// Counts by kind; `N` is `K::COUNT`. One writer.
+#[derive(Debug)]
+pub struct Kinds<K, const N: usize> {
+    counts: [Counter; N],
+    kind: PhantomData<K>,
+}
+
+impl<K, const N: usize> Default for Kinds<K, N> {
+    fn default() -> Self {
+        Kinds { counts: [const { Counter::new() }; N], kind: PhantomData }
+    }
+}
+
+impl<K: Kind, const N: usize> Kinds<K, N> {
+    /// Counts `amount` more of this kind.
+    #[inline]
+    pub fn add(&self, kind: K, amount: u64) {
+        if let Some(count) = self.counts.get(kind.index()) {
+            count.add(amount);
+        }
+    }
+}
+
+impl<K: Kind, const N: usize> Metric for Kinds<K, N> {
+    type Reading = KindCounts<K>;
+
+    fn read(&self) -> KindCounts<K> {
+        KindCounts { counts: self.counts.iter().map(Counter::value).collect(), kind: PhantomData }
+    }
+}
+
+/// Counts by kind as they were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindCounts<K> {
+    counts: Box<[u64]>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Kind> Default for KindCounts<K> {
+    fn default() -> Self {
+        KindCounts { counts: vec![0; K::NAMES.len()].into_boxed_slice(), kind: PhantomData }
+    }
+}
+
+impl<K: Kind> KindCounts<K> {
+    /// How often this kind was counted.
+    pub fn count(&self, kind: K) -> u64 {
+        self.counts.get(kind.index()).copied().unwrap_or(0)
+    }
+
+    /// All kinds together.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+impl<K: Kind> Reading for KindCounts<K> {
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View::Kinds { label: K::LABEL, names: K::NAMES, counts: &self.counts }
+    }
+}
+
+/// The status codes that have a slot: 100 to 599.
+const STATUSES: usize = 500;
+
+/// Responses by status code. One writer.
+#[derive(Debug)]
+pub struct Statuses([Counter; STATUSES]);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Statuses([const { Counter::new() }; STATUSES])
+    }
+}
+
+impl Statuses {
+    /// Counts one response. A code outside 100 to 599 is not counted: none is ever sent.
+    #[inline]
+    pub fn add(&self, status: u16) {
+        if let Some(count) = self.0.get(usize::from(status).wrapping_sub(100)) {
+            count.add(1);
+        }
+    }
+}
+
+impl Metric for Statuses {
+    type Reading = StatusCounts;
+
+    fn read(&self) -> StatusCounts {
+        StatusCounts(self.0.iter().map(Counter::value).collect())
+    }
+}
+
+/// Responses by status code as they were read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusCounts(Box<[u64]>);
+
+impl Default for StatusCounts {
+    fn default() -> Self {
+        StatusCounts(vec![0; STATUSES].into_boxed_slice())
+    }
+}
+
+impl StatusCounts {
+    /// How many responses had this status code.
+    pub fn count(&self, status: u16) -> u64 {
+        self.0.get(usize::from(status).wrapping_sub(100)).copied().unwrap_or(0)
+    }
+
+    /// How many responses were of a class: 1 for 1xx, to 5 for 5xx.
+    pub fn class(&self, class: u16) -> u64 {
+        let codes = self.0.iter().zip(100u16..);
+        codes.filter(|(_, status)| status / 100 == class).map(|(count, _)| count).sum()
+    }
+
+    /// All responses.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The codes that were sent at least once, in order, with their counts.
+    pub fn codes(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        (100u16..).zip(self.0.iter().copied()).filter(|(_, count)| *count != 0)
+    }
+}
+
+impl Reading for StatusCounts {
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View::Statuses(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_add_up_to_classes() {
+        let statuses = Statuses::default();
+        for status in [100, 200, 200, 206, 304, 404, 599, 99, 600, 0, u16::MAX] {
+            statuses.add(status);
+        }
+        let read = statuses.read();
+        assert_eq!([1, 2, 3, 4, 5].map(|class| read.class(class)), [1, 3, 1, 1, 1]);
+        assert_eq!(
+            read.codes().collect::<Vec<_>>(),
+            [(100, 1), (200, 2), (206, 1), (304, 1), (404, 1), (599, 1)]
+        );
+        assert_eq!(read.total(), 7);
+    }
+
+    #[test]
+    fn kinds_have_their_own_slots() {
+        let kinds = Kinds::<ParseError, { ParseError::COUNT }>::default();
+        for (amount, kind) in (1..).zip(ParseError::ALL) {
+            kinds.add(kind, amount);
+        }
+        let read = kinds.read();
+        for (amount, kind) in (1..).zip(ParseError::ALL) {
+            assert_eq!(read.count(kind), amount);
+        }
+        assert_eq!(ParseError::NAMES.len(), ParseError::COUNT);
+    }
+}

@@ -1,0 +1,145 @@
+//! The report for Prometheus: text exposition format 0.0.4.
+//!
+//! Called by the status page; serve it as [`CONTENT_TYPE`](Snapshot::PROMETHEUS_CONTENT_TYPE). Base units:
+//! seconds and bytes. See <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+
+use std::fmt::Write;
+
+use crate::json::Seconds;
+use crate::table::{Description, Unit, View};
+use crate::worker::Snapshot;
+
+/// Upper bounds of the exposed histogram buckets, nanoseconds: 50 us to 60 s. A count below a bound may miss
+/// values that are less than 6.25 % below it, because our buckets are cut elsewhere.
+const BOUNDS: [u64; 19] = [
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+    30_000_000_000,
+    60_000_000_000,
+];
+
+impl Snapshot {
+    /// The media type of [`to_prometheus`](Snapshot::to_prometheus).
+    pub const PROMETHEUS_CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// The report in the text exposition format.
+    pub fn to_prometheus(&self) -> String {
+        let mut text = String::with_capacity(8192);
+        family(&mut text, "tidegate_workers", "gauge", "Worker threads that were added up.");
+        sample(&mut text, "tidegate_workers", None, self.workers);
+        for (description, view) in self.rows() {
+            metric(&mut text, &description, view);
+        }
+        text
+    }
+}
+
+fn metric(text: &mut String, description: &Description, view: View<'_>) {
+    let name = stem(description);
+    let help = description.help;
+    match view {
+        View::Count(count) => {
+            let name = format!("{name}_total");
+            family(text, &name, "counter", help);
+            sample(text, &name, None, count);
+        }
+        View::Level(level) => {
+            family(text, &name, "gauge", help);
+            sample(text, &name, None, level.current);
+            let peak = format!("{name}_peak");
+            family(text, &peak, "gauge", &format!("{help} The highest value so far."));
+            sample(text, &peak, None, level.peak);
+            if level.limit != 0 {
+                let limit = format!("{name}_limit");
+                family(text, &limit, "gauge", &format!("{help} The limit."));
+                sample(text, &limit, None, level.limit);
+            }
+        }
+        View::Distribution(times) => {
+            family(text, &name, "histogram", help);
+            let bucket = format!("{name}_bucket");
+            for bound in BOUNDS {
+                let label = Seconds(u128::from(bound)).to_string();
+                sample(text, &bucket, Some(("le", &label)), times.count_up_to(bound));
+            }
+            sample(text, &bucket, Some(("le", "+Inf")), times.count());
+            sample(text, &format!("{name}_sum"), None, Seconds(times.sum_nanos()));
+            sample(text, &format!("{name}_count"), None, times.count());
+        }
+        View::Kinds { label, names, counts } => {
+            let name = format!("{name}_total");
+            family(text, &name, "counter", help);
+            for (kind, count) in names.iter().zip(counts) {
+                sample(text, &name, Some((label, kind)), count);
+            }
+        }
+        View::Statuses(statuses) => {
+            let name = format!("{name}_total");
+            family(text, &name, "counter", help);
+            for (status, count) in statuses.codes() {
+                sample(text, &name, Some(("code", &status.to_string())), count);
+            }
+        }
+    }
+}
+
+fn stem(description: &Description) -> String {
+    let suffix = match description.unit {
+        Unit::Count => "",
+        Unit::Bytes => "_bytes",
+        Unit::Seconds => "_seconds",
+    };
+    let suffix = if description.name.ends_with(suffix) { "" } else { suffix };
+    format!("tidegate_{}{suffix}", description.name)
+}
+
+fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", escape_help(help));
+}
+
+fn sample(text: &mut String, name: &str, label: Option<(&str, &str)>, value: impl std::fmt::Display) {
+    let _ = match label {
+        Some((label, of)) => writeln!(text, "{name}{{{label}=\"{}\"}} {value}", escape_label(of)),
+        None => writeln!(text, "{name} {value}"),
+    };
+}
+
+fn escape_help(help: &str) -> String {
+    help.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+fn escape_label(value: &str) -> String {
+    escape_help(value).replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_help_are_escaped() {
+        let mut text = String::new();
+        family(&mut text, "a", "counter", "one\\two\nthree \"four\"");
+        sample(&mut text, "a", Some(("path", "C:\\\"x\"\n")), 1);
+        assert_eq!(
+            text,
+            "# HELP a one\\\\two\\nthree \"four\"\n# TYPE a counter\na{path=\"C:\\\\\\\"x\\\"\\n\"} 1\n"
+        );
+    }
+}
