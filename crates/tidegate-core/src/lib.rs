@@ -1,1 +1,17 @@
-//! tidegate-core
+//! The engine: what accepts, reads, routes, answers and logs.
+//!
+//! It knows the settings and the protocols and names no module: handlers and filters come from a
+//! [`worker::Registry`] that the binary provides. `ARCHITECTURE.md` follows a request through the files.
+
+pub mod answer;
+pub mod body;
+pub mod conn;
+pub mod exchange;
+pub mod listen;
+pub mod log;
+pub mod phase;
+pub mod response;
+pub mod worker;
+
+pub use exchange::{Exchange, Filter, Handler, Reply};
+pub use response::{Body, BodyStream, Head, Message, Part, Response};

@@ -206,11 +206,13 @@ pub fn send_file(
     offset: &mut u64,
     count: usize,
 ) -> io::Result<Option<usize>> {
-    match rustix::fs::sendfile(socket, file, Some(offset), count) {
-        Ok(n) => Ok(Some(n)),
-        Err(Errno::AGAIN) => Ok(None),
-        Err(Errno::INTR) => Ok(None),
-        Err(e) => Err(e.into()),
+    loop {
+        match rustix::fs::sendfile(socket, file, Some(&mut *offset), count) {
+            Ok(n) => return Ok(Some(n)),
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
     }
 }
 

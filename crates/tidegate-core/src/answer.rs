@@ -1,0 +1,70 @@
+//! Answers that the server makes itself: errors, and what has no handler.
+
+use crate::response::{Body, Response};
+use tidegate_http::Status;
+
+/// An error with a small page that says what it is and what the reader can do.
+pub fn error(status: Status) -> Response {
+    explained(status, hint(status))
+}
+
+/// An error whose page says `sentence`. The text is ours, never the client's.
+pub fn explained(status: Status, sentence: &str) -> Response {
+    if !status.has_body() {
+        return Response::empty(status);
+    }
+    let (code, reason) = (status.0, status.reason());
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{code} {reason}</title>\n\
+         <body style=\"font-family:system-ui,sans-serif;max-width:36em;margin:12vh auto;padding:0 1em\">\n\
+         <h1>{code} {reason}</h1>\n<p>{sentence}</p>\n</html>\n"
+    );
+    Response::content(status, "text/html; charset=utf-8", page)
+}
+
+/// A phrase of ours as a sentence.
+pub fn sentence(phrase: &str) -> String {
+    let mut chars = phrase.chars();
+    let first = chars.next().map(char::to_uppercase).into_iter().flatten();
+    first.chain(chars).chain(['.']).collect()
+}
+
+/// Too many connections: encoded by hand, sent once, never read for.
+pub const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\
+    Connection: close\r\n\r\n";
+
+/// `OPTIONS *`: what the server as a whole can do (RFC 9110 section 9.3.7).
+pub fn options_of_the_server() -> Response {
+    let mut response = Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS");
+    response.body = Body::Empty;
+    response
+}
+
+fn hint(status: Status) -> &'static str {
+    match status.0 {
+        400 => "The request was not understood. The client that sent it should be repaired, not the address.",
+        403 => "This address is not open to you.",
+        404 => "There is nothing at this address. It may have moved, or the link may be mistyped.",
+        405 => "This address does not take that method; the <code>Allow</code> field lists those it does.",
+        406 => "Nothing here is in a form that the client accepts.",
+        408 => "The request took too long to arrive.",
+        412 => "The condition that came with the request does not hold.",
+        413 => "The body of the request is larger than this server takes.",
+        414 => "The address is longer than this server takes.",
+        416 => "The range asked for lies outside of the file.",
+        417 => "The client expects something that this server does not do.",
+        421 => "This server does not answer for that host.",
+        429 => "Too many requests. Try again later.",
+        431 => "The header of the request is larger than this server takes.",
+        500 => "Something went wrong here. It has been logged.",
+        501 => "This server does not know that method or coding.",
+        502 => "The application behind this server gave no usable answer.",
+        503 => "The server is busy. Try again in a moment.",
+        504 => "The application behind this server took too long.",
+        505 => "This server speaks HTTP/1.0 and HTTP/1.1 here.",
+        507 => "There is no room left to store this.",
+        _ => "The request could not be served.",
+    }
+}

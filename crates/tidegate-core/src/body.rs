@@ -1,0 +1,109 @@
+//! Content of a request on its way from the connection to a handler.
+//!
+//! The connection decodes what arrives and puts it into a bounded pipe; the handler polls the other end.
+//! When the pipe is full the connection stops reading, and TCP tells the client. Both ends live on one
+//! worker, and the connection's slot is the handler's task, so no waker is stored.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Poll;
+use thiserror::Error;
+
+/// Bytes a pipe holds before the connection stops reading.
+pub const HIGH_WATER: usize = 64 << 10;
+
+/// Why the content of a request cannot be had; always the client's doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RequestBodyError {
+    /// The client broke the chunked coding.
+    #[error("the client sent a malformed body")]
+    Malformed,
+    /// More than `limits body-size`.
+    #[error("the client sent a body over the limit")]
+    TooLarge,
+    /// Slower than `limits body-rate`, or gone.
+    #[error("the client stopped sending its body")]
+    Interrupted,
+}
+
+#[derive(Default)]
+struct Pipe {
+    data: Vec<u8>,
+    is_complete: bool,
+    is_wanted: bool,
+    error: Option<RequestBodyError>,
+}
+
+/// The handler's end.
+pub struct RequestBody {
+    pipe: Rc<RefCell<Pipe>>,
+    /// Bytes in all, where the client has said so.
+    pub len: Option<u64>,
+}
+
+/// The connection's end.
+pub struct BodySink {
+    pipe: Rc<RefCell<Pipe>>,
+}
+
+/// A pipe of content.
+pub fn pipe(len: Option<u64>) -> (BodySink, RequestBody) {
+    let pipe = Rc::new(RefCell::new(Pipe::default()));
+    (BodySink { pipe: pipe.clone() }, RequestBody { pipe, len })
+}
+
+impl RequestBody {
+    /// What has arrived, moved to the end of `into`; the count, 0 at the end. The connection drives the
+    /// caller again when more arrives. The first poll is what makes a `100 Continue` go out.
+    pub fn poll_read(&mut self, into: &mut Vec<u8>) -> Poll<Result<usize, RequestBodyError>> {
+        let mut pipe = self.pipe.borrow_mut();
+        pipe.is_wanted = true;
+        if !pipe.data.is_empty() {
+            let count = pipe.data.len();
+            into.append(&mut pipe.data);
+            return Poll::Ready(Ok(count));
+        }
+        match pipe.error {
+            Some(error) => Poll::Ready(Err(error)),
+            None if pipe.is_complete => Poll::Ready(Ok(0)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits for what comes next; 0 at the end.
+    pub async fn read(&mut self, into: &mut Vec<u8>) -> Result<usize, RequestBodyError> {
+        std::future::poll_fn(|_| self.poll_read(into)).await
+    }
+}
+
+impl BodySink {
+    /// Whether a handler still holds the other end.
+    pub fn has_reader(&self) -> bool {
+        Rc::strong_count(&self.pipe) > 1
+    }
+
+    /// Whether a handler has asked for content.
+    pub fn is_wanted(&self) -> bool {
+        self.pipe.borrow().is_wanted
+    }
+
+    /// Bytes that may be put in now.
+    pub fn room(&self) -> usize {
+        HIGH_WATER.saturating_sub(self.pipe.borrow().data.len())
+    }
+
+    /// Puts decoded content in.
+    pub fn push(&self, data: &[u8]) {
+        self.pipe.borrow_mut().data.extend_from_slice(data);
+    }
+
+    /// The content is complete.
+    pub fn complete(&self) {
+        self.pipe.borrow_mut().is_complete = true;
+    }
+
+    /// The content will never be complete.
+    pub fn fail(&self, error: RequestBodyError) {
+        self.pipe.borrow_mut().error = Some(error);
+    }
+}

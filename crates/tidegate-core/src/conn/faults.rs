@@ -1,0 +1,47 @@
+//! The errors of the codec to the slots they are counted in.
+
+use tidegate_stats::ParseError;
+use tidegate_wire::h1::{BodyError, FieldError, FramingError, RequestError};
+
+pub(super) fn kind_of(error: RequestError) -> ParseError {
+    match error {
+        RequestError::InvalidTarget => ParseError::Target,
+        RequestError::TargetTooLong => ParseError::TargetTooLong,
+        RequestError::MissingVersion | RequestError::InvalidVersion | RequestError::UnsupportedVersion => {
+            ParseError::Version
+        }
+        RequestError::HeadTooLarge => ParseError::HeadTooLarge,
+        RequestError::Field(error) => kind_of_field(error),
+        RequestError::Framing(error) => kind_of_framing(error),
+        RequestError::MissingHost
+        | RequestError::RepeatedHost
+        | RequestError::InvalidHost
+        | RequestError::ContradictingHost => ParseError::Host,
+        RequestError::InvalidMethod | RequestError::MethodTooLong | RequestError::EmptyLines => {
+            ParseError::RequestLine
+        }
+        _ => ParseError::Other,
+    }
+}
+
+pub(super) fn kind_of_body(_: BodyError) -> ParseError {
+    ParseError::Chunk
+}
+
+fn kind_of_field(error: FieldError) -> ParseError {
+    match error {
+        FieldError::ObsoleteFold => ParseError::FoldedField,
+        FieldError::InvalidValue | FieldError::BareCr => ParseError::ControlCharacter,
+        FieldError::BareLf => ParseError::BareLineFeed,
+        FieldError::TooMany => ParseError::HeadTooLarge,
+        _ => ParseError::Field,
+    }
+}
+
+fn kind_of_framing(error: FramingError) -> ParseError {
+    match error {
+        FramingError::BothLengthAndCoding => ParseError::AmbiguousLength,
+        FramingError::DuplicateLength | FramingError::InvalidLength => ParseError::ContentLength,
+        _ => ParseError::TransferEncoding,
+    }
+}

@@ -1,0 +1,377 @@
+//! A client connection: a plain state machine driven by edges, wake-ups and timers.
+//!
+//! It borrows the worker's buffers while it runs and owns bytes only when stuck: `input` holds a request
+//! that is incomplete or not yet its turn, [`Work`] what cannot be finished at once, `held` what a full socket refused. An idle connection
+//! holds none of them. `receive` reads requests, `send` writes responses; this file decides when.
+
+mod receive;
+mod send;
+
+use crate::body::RequestBodyError;
+use crate::log;
+use crate::worker::Ctx;
+use receive::Incoming;
+use send::{Output, Progress};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+use tidegate_http::Status;
+use tidegate_io::Key;
+use tidegate_io::socket::{Peer, Received, Stream};
+use tidegate_stats::Timeout;
+use tidegate_wire::h1::HeadScanner;
+
+/// Reads, or chunks of a stream, in one turn: fairness between connections.
+const TURNS: usize = 16;
+
+/// What the worker does with a connection that has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Leave it until an edge, a wake-up or its timer.
+    Wait,
+    /// Its share of this turn is used up: run it again after the others.
+    Again,
+    /// Drop it.
+    Close,
+}
+
+/// Which deadline is armed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timer {
+    /// None: something other than the client is waited for.
+    Off,
+    /// Between requests.
+    Idle,
+    /// A request head has begun.
+    Head,
+    /// A request body is on its way.
+    Body,
+    /// The client does not take what it asked for.
+    Write,
+    /// Sent everything; waiting for the client to finish.
+    Linger,
+}
+
+/// One client connection.
+pub struct Connection {
+    stream: Stream,
+    peer: Peer,
+    listener: u16,
+    timer: Timer,
+    /// Bytes may be there to read.
+    readable: bool,
+    /// The poller has seen the peer's end; bytes may be in front of it.
+    peer_closed: bool,
+    /// The peer's end has been read.
+    eof: bool,
+    keep_alive: bool,
+    lingering: bool,
+    /// The client may still be sending what nobody will read.
+    unread: bool,
+    is_idle: bool,
+    /// The client is waited for to take what is sent.
+    is_blocked: bool,
+    /// Requests begun on this connection.
+    served: u32,
+    /// Bytes moved since the rate was looked at last.
+    window: u32,
+    scanner: HeadScanner,
+    /// Bytes of a request that is not complete, or not yet its turn.
+    input: Vec<u8>,
+    /// Bytes that a full socket refused; nothing overtakes them.
+    held: Vec<u8>,
+    work: Option<Box<Work>>,
+}
+
+/// A request that could not be finished at once.
+struct Work {
+    request: Request,
+    /// `None` when only the rest of the content is still to be read and dropped.
+    output: Option<Output>,
+    incoming: Option<Incoming>,
+    record: Option<Box<log::Record>>,
+}
+
+/// What the response needs to know of its request.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    /// `HEAD`: everything but the content.
+    head_only: bool,
+    minor_version: u8,
+    /// The client waits for `100 Continue` before it sends the content.
+    expects_continue: bool,
+    /// Monotonic, nanoseconds.
+    started: u64,
+}
+
+impl Connection {
+    /// A connection that has just been accepted.
+    pub fn new(stream: Stream, peer: Peer, listener: u16) -> Self {
+        Connection {
+            stream,
+            peer,
+            listener,
+            timer: Timer::Off,
+            readable: true, // read once right after accepting
+            peer_closed: false,
+            eof: false,
+            keep_alive: true,
+            lingering: false,
+            unread: false,
+            is_idle: false,
+            is_blocked: false,
+            served: 0,
+            window: 0,
+            scanner: HeadScanner::new(),
+            input: Vec::new(),
+            held: Vec::new(),
+            work: None,
+        }
+    }
+
+    /// The socket, for registration.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Takes note of an edge.
+    #[inline]
+    pub fn on_edge(&mut self, readable: bool, read_closed: bool) {
+        self.readable |= readable | read_closed;
+        self.peer_closed |= read_closed;
+    }
+
+    /// Whether an edge is worth a run: every new socket raises a bare writable one.
+    #[inline]
+    pub fn wants(&self, readable: bool) -> bool {
+        readable || !self.is_free()
+    }
+
+    /// Between requests, with nothing of one here.
+    pub fn is_idle(&self) -> bool {
+        self.is_free() && self.input.is_empty() && !self.lingering && self.served > 0
+    }
+
+    /// Nothing of a request or response is under way.
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.work.is_none() && self.held.is_empty()
+    }
+
+    /// Runs until it has to wait.
+    #[inline]
+    pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        match self.run(key, cx) {
+            Ok(Next::Wait) => {
+                self.arm(key, cx);
+                Next::Wait
+            }
+            Ok(next) => next,
+            Err(_) => Next::Close, // the peer is gone
+        }
+    }
+
+    /// Its deadline has passed.
+    pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        let timer = std::mem::replace(&mut self.timer, Timer::Off);
+        let limits = &cx.engine.settings.limits;
+        let grace = limits.rate_grace;
+        match timer {
+            Timer::Off => Next::Wait,
+            Timer::Idle => {
+                cx.stats.keep_alive_timeouts.add(1);
+                Next::Close
+            }
+            Timer::Linger => {
+                cx.stats.timeouts.add(Timeout::Linger, 1);
+                Next::Close
+            }
+            Timer::Head => {
+                cx.stats.timeouts.add(Timeout::Head, 1);
+                self.give_up(key, cx)
+            }
+            Timer::Body => {
+                if self.is_fast_enough(limits.body_rate, grace) {
+                    self.arm_for(Timer::Body, grace, key, cx);
+                    return Next::Wait;
+                }
+                cx.stats.timeouts.add(Timeout::Body, 1);
+                self.fail_receiving(RequestBodyError::Interrupted);
+                self.give_up(key, cx)
+            }
+            Timer::Write => {
+                if self.is_fast_enough(limits.send_rate, grace) {
+                    self.arm_for(Timer::Write, grace, key, cx);
+                    return Next::Wait;
+                }
+                cx.stats.timeouts.add(Timeout::Write, 1);
+                self.stream.reset_on_close(); // what is unsent leaves the kernel with it
+                Next::Close
+            }
+        }
+    }
+
+    fn is_fast_enough(&mut self, rate: u32, grace: Duration) -> bool {
+        let moved = std::mem::take(&mut self.window);
+        f64::from(moved) >= f64::from(rate) * grace.as_secs_f64()
+    }
+
+    /// Too slow: 408 where nothing has been answered yet, and close.
+    fn give_up(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        self.unread = true;
+        self.input = Vec::new();
+        let has_begun = match &self.work {
+            Some(work) => work.output.as_ref().is_none_or(Output::has_begun),
+            None => !self.held.is_empty(),
+        };
+        if has_begun {
+            return Next::Close;
+        }
+        if self.refuse(cx, Status::REQUEST_TIMEOUT, None).is_err() {
+            return Next::Close;
+        }
+        self.drive(key, cx)
+    }
+
+    fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
+        for _ in 0..TURNS {
+            if self.lingering {
+                return self.linger(cx);
+            }
+            if !self.is_free() {
+                match self.pump(key, cx)? {
+                    Progress::Done => self.finish_response(cx),
+                    Progress::Again => return Ok(Next::Again),
+                    Progress::Blocked | Progress::Waiting if !self.takes_more() => return Ok(Next::Wait),
+                    // Content for the handler goes on arriving while its response does not move.
+                    Progress::Blocked | Progress::Waiting => {}
+                }
+            }
+            if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
+                return self.finish(cx);
+            }
+            if !self.input.is_empty() {
+                let mut held = std::mem::take(&mut self.input);
+                let used = self.consume(key, cx, &held)?;
+                held.drain(..used);
+                if !held.is_empty() {
+                    self.input = held;
+                }
+                if used > 0 {
+                    continue;
+                }
+            }
+            if !self.readable {
+                return Ok(if self.eof && self.is_free() { Next::Close } else { Next::Wait });
+            }
+            if self.is_backed_up(cx) {
+                return Ok(Next::Wait); // a flood of pipelined requests waits in the kernel
+            }
+            let mut buffer = std::mem::take(&mut cx.read_buffer);
+            let received = self.stream.recv(&mut buffer);
+            let result = match received {
+                Ok(Received::Bytes { count, drained }) => {
+                    cx.stats.received_bytes.add(count as u64);
+                    if drained && !self.peer_closed {
+                        self.readable = false;
+                    }
+                    self.accept_bytes(key, cx, &buffer[..count])
+                }
+                Ok(Received::End) => {
+                    (self.eof, self.readable) = (true, false);
+                    self.on_end();
+                    Ok(())
+                }
+                Ok(Received::WouldBlock) => {
+                    self.readable = false;
+                    Ok(())
+                }
+                Err(e) => Err(e),
+            };
+            cx.read_buffer = buffer;
+            result?;
+            // The common case ends here: answered at once, socket drained.
+            if !self.readable && self.is_free() && self.keep_alive && !self.eof {
+                return Ok(Next::Wait);
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    fn is_answering(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.output.is_some())
+    }
+
+    /// Close now, or first wait for the client where it may still be sending: closing on unread bytes
+    /// makes the kernel send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
+    fn finish(&mut self, cx: &mut Ctx) -> io::Result<Next> {
+        let may_send = self.unread || self.readable || !self.input.is_empty() || self.is_receiving();
+        if self.eof || !may_send {
+            return Ok(Next::Close);
+        }
+        self.stream.finish_sending()?;
+        self.lingering = true;
+        self.input = Vec::new();
+        self.work = None;
+        self.linger(cx)
+    }
+
+    fn linger(&mut self, cx: &mut Ctx) -> io::Result<Next> {
+        for _ in 0..TURNS {
+            match self.stream.recv(&mut cx.read_buffer)? {
+                Received::End => return Ok(Next::Close),
+                Received::Bytes { .. } => {}
+                Received::WouldBlock => return Ok(Next::Wait),
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    #[inline]
+    fn arm(&mut self, key: Key, cx: &mut Ctx) {
+        let limits = &cx.engine.settings.limits;
+        let (timer, after) = match &self.work {
+            _ if self.lingering => (Timer::Linger, limits.linger_timeout),
+            _ if self.is_blocked => (Timer::Write, limits.rate_grace),
+            Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
+                (Timer::Body, limits.rate_grace)
+            }
+            Some(_) => (Timer::Off, Duration::ZERO),
+            None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),
+            None => (Timer::Idle, limits.keep_alive_timeout),
+        };
+        // A trickle of bytes must not extend a deadline; only idleness begins anew.
+        if timer != self.timer || timer == Timer::Idle {
+            self.arm_for(timer, after, key, cx);
+        }
+    }
+
+    fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
+        self.timer = timer;
+        if timer == Timer::Off {
+            cx.wheel.cancel(key.index());
+        } else {
+            cx.wheel.arm(key.index(), after);
+        }
+        if self.is_idle != (timer == Timer::Idle) {
+            self.is_idle = !self.is_idle;
+            if self.is_idle {
+                cx.stats.keep_alive.add(1);
+            } else {
+                cx.stats.keep_alive.sub(1);
+            }
+        }
+        self.window = 0;
+    }
+
+    /// The worker is about to drop it.
+    pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
+        cx.wheel.cancel(key.index());
+        if self.is_idle {
+            cx.stats.keep_alive.sub(1);
+        }
+        if let Some(work) = self.work.take() {
+            work.abandon(cx);
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! Reading: bytes to requests, requests to the engine, content to whoever takes it.
+
+use super::send::{Output, count};
+use super::{Connection, Request, Work, faults};
+use crate::answer;
+use crate::body::{self, BodySink, RequestBodyError};
+use crate::exchange::{Exchange, Reply};
+use crate::log::{Entry, Record, Sink};
+use crate::response::Response;
+use crate::worker::Ctx;
+use std::io;
+use std::task::{Context, Poll};
+use tidegate_http::{Fields, Method, PathError, Status, Target, normalise};
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::{Key, runtime};
+use tidegate_stats::ParseError;
+use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
+
+/// Content of a request that is still arriving.
+pub(super) enum Incoming {
+    /// A handler reads it.
+    Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
+    /// Nobody does: read and dropped to keep the connection, within a limit.
+    Discard { decoder: BodyDecoder, left: u64 },
+}
+
+impl Incoming {
+    /// Whether bytes from the client are waited for, and not a handler that has enough for now.
+    pub(super) fn wants_more(&self) -> bool {
+        match self {
+            Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted(),
+            Incoming::Discard { .. } => true,
+        }
+    }
+}
+
+/// A request whose target has been understood.
+struct Located<'a> {
+    authority: &'a str,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+impl Connection {
+    pub(super) fn is_receiving(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.incoming.is_some())
+    }
+
+    /// Whether reading goes on while a response is under way.
+    pub(super) fn takes_more(&self) -> bool {
+        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
+        incoming.is_some_and(Incoming::wants_more) && (self.readable || !self.input.is_empty())
+    }
+
+    /// Enough is held that cannot be worked on yet: the rest stays in the kernel.
+    pub(super) fn is_backed_up(&self, cx: &Ctx) -> bool {
+        !self.is_free() && !self.input.is_empty() && self.input.len() >= cx.head_limits.head_size
+    }
+
+    /// Tells the handler that the content will not be complete.
+    pub(super) fn fail_receiving(&mut self, error: RequestBodyError) {
+        if let Some(Incoming::Pipe { sink, .. }) = self.work.as_mut().and_then(|work| work.incoming.take()) {
+            sink.fail(error);
+        }
+    }
+
+    /// The client has finished sending.
+    pub(super) fn on_end(&mut self) {
+        if self.is_receiving() {
+            self.fail_receiving(RequestBodyError::Interrupted);
+            self.keep_alive = false;
+        }
+    }
+
+    pub(super) fn accept_bytes(&mut self, key: Key, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
+        if self.input.is_empty() {
+            let used = self.consume(key, cx, new)?;
+            if used < new.len() {
+                self.input.extend_from_slice(&new[used..]);
+                self.scanner = HeadScanner::new();
+                self.scanner.needs_parse(&self.input, &cx.head_limits);
+            }
+            return Ok(());
+        }
+        self.input.extend_from_slice(new);
+        // A head that comes byte by byte is not read again for each of them.
+        if self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits) {
+            return Ok(());
+        }
+        let mut held = std::mem::take(&mut self.input);
+        let used = self.consume(key, cx, &held)?;
+        if used < held.len() {
+            if used > 0 {
+                held.drain(..used);
+                self.scanner = HeadScanner::new();
+                self.scanner.needs_parse(&held, &cx.head_limits);
+            }
+            self.input = held;
+        }
+        Ok(())
+    }
+
+    /// Takes complete requests, and content, until the input ends or a response cannot be finished at
+    /// once. Returns the bytes used.
+    pub(super) fn consume(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
+        let mut at = 0;
+        while at < data.len() {
+            if self.is_receiving() {
+                let used = self.feed(cx, &data[at..])?;
+                at += used;
+                if self.is_receiving() {
+                    break;
+                }
+                continue;
+            }
+            if !self.is_free() || !self.keep_alive {
+                break;
+            }
+            let mut space = FieldSpace::new();
+            match h1::parse_request(&data[at..], &cx.head_limits, &mut space) {
+                Ok(Some(head)) => {
+                    at += head.len;
+                    self.begin(key, cx, &head, at == data.len())?;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                    (self.unread, at) = (true, data.len());
+                    self.refuse(cx, Status(error.status()), Some(&error.to_string()))?;
+                    break;
+                }
+            }
+        }
+        self.flush_shared(cx)?;
+        Ok(at)
+    }
+
+    /// A complete head: decide, answer, and set up what is left of it.
+    fn begin(&mut self, key: Key, cx: &mut Ctx, head: &RequestHead<'_, '_>, is_last: bool) -> io::Result<()> {
+        let engine = cx.engine.clone();
+        let limits = &engine.settings.limits;
+        if self.served > 0 {
+            cx.stats.keep_alive_hits.add(1);
+        }
+        self.served = self.served.saturating_add(1);
+        self.keep_alive =
+            head.keep_alive && !cx.draining && limits.keep_alive_requests.is_none_or(|most| self.served < most);
+        let request = Request {
+            head_only: head.method == "HEAD",
+            minor_version: if head.version == Version::Http10 { 0 } else { 1 },
+            expects_continue: head.expects_continue,
+            started: monotonic_ns(),
+        };
+        let fields = Fields::new(head.fields);
+        let method = Method::from_token(head.method);
+
+        let (decoder, len) = match head.body {
+            BodyLength::Empty | BodyLength::Length(0) => (None, None),
+            BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
+            _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
+        };
+        let mut entry = Entry {
+            peer: self.peer,
+            method: head.method,
+            target: head.target,
+            authority: head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(""),
+            minor_version: request.minor_version,
+            referer: &[],
+            user_agent: &[],
+        };
+        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
+        let located = locate(method, head.target, entry.authority);
+        if let Ok(located) = &located {
+            entry.authority = located.authority;
+        }
+        let site = engine.site_for(usize::from(self.listener), entry.authority);
+        let sink = site.and_then(|site| site.access_log);
+        if sink.is_some() {
+            entry.referer = fields.first("referer").unwrap_or(&[]);
+            entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+        }
+
+        let mut content_sink = None;
+        let reply = match (site, located) {
+            _ if len.is_some_and(|len| len > limits.body_size) => {
+                self.keep_alive = false;
+                self.unread = true;
+                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
+            }
+            (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
+            (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
+            (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+                Err(error) => Reply::Ready(answer::error(status_of_path(&error))),
+                Ok(path) => {
+                    let content = decoder.is_some().then(|| {
+                        let (sink, content) = body::pipe(len);
+                        content_sink = Some(sink);
+                        content
+                    });
+                    let mut exchange = Exchange {
+                        method,
+                        method_token: head.method,
+                        target: head.target,
+                        path,
+                        query: located.query,
+                        scheme: "http",
+                        authority: located.authority,
+                        fields,
+                        minor_version: request.minor_version,
+                        peer: self.peer,
+                        now: cx.now,
+                        body: content,
+                    };
+                    engine.handle(site, &mut exchange)
+                }
+            },
+        };
+        cx.path_buffer = path_buffer;
+
+        // A future that is ready at once takes the inline path, so that pipelined answers still leave in
+        // one write.
+        let ready = match reply {
+            Reply::Ready(response) => Ok(response),
+            Reply::Later(mut future) => {
+                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+                    Poll::Ready(response) => Ok(response),
+                    Poll::Pending => Err(future),
+                }
+            }
+        };
+        let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
+        let ready = match ready {
+            Ok(response) if incoming.is_none() => {
+                return self.respond_inline(cx, response, request, is_last, sink, &entry);
+            }
+            ready => ready,
+        };
+        self.flush_shared(cx)?;
+        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let (output, response) = match ready {
+            Ok(response) => (Output::default(), Some(response)),
+            Err(future) => (Output::later(future), None),
+        };
+        self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
+        match response {
+            Some(response) => self.respond(cx, response),
+            None => self.invite(cx),
+        }
+    }
+
+    /// What becomes of announced content after the handler has seen the request.
+    fn receive_content(
+        &mut self,
+        cx: &mut Ctx,
+        decoder: BodyDecoder,
+        sink: Option<BodySink>,
+        request: &Request,
+    ) -> Option<Incoming> {
+        match sink {
+            Some(sink) if sink.has_reader() => Some(Incoming::Pipe { decoder, sink, received: 0 }),
+            // Whether a client that was told the answer instead of `100 Continue` still sends its content
+            // is its choice; what follows could be content or a request, so nothing more is read as one.
+            _ if request.expects_continue || !self.keep_alive => {
+                (self.keep_alive, self.unread) = (false, true);
+                None
+            }
+            _ => {
+                let left = cx.engine.settings.limits.discard_size;
+                if decoder.remaining().is_some_and(|length| length > left) {
+                    (self.keep_alive, self.unread) = (false, true);
+                    return None;
+                }
+                Some(Incoming::Discard { decoder, left })
+            }
+        }
+    }
+
+    /// Gives arriving bytes to the content of the present request. Returns the bytes used.
+    fn feed(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
+        let limits = &cx.engine.settings.limits;
+        let mut at = 0;
+        while at < data.len() {
+            let Some(incoming) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) else { break };
+            incoming.let_go_when_unread(limits.discard_size);
+            let room = incoming.room();
+            if room == 0 {
+                break; // the handler is behind; the kernel holds the rest
+            }
+            let piece = &data[at..data.len().min(at.saturating_add(room))];
+            match incoming.take(piece, limits.body_size) {
+                Ok(used) => {
+                    at += used;
+                    self.window = self.window.saturating_add(used as u32);
+                }
+                Err(refusal) => {
+                    (self.keep_alive, self.unread) = (false, true);
+                    self.refuse_content(cx, refusal)?;
+                    return Ok(data.len());
+                }
+            }
+            if incoming.is_complete()
+                && let Some(work) = &mut self.work
+            {
+                work.incoming = None;
+                if work.output.is_none() {
+                    self.work = None;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    fn refuse_content(&mut self, cx: &mut Ctx, refusal: Refusal) -> io::Result<()> {
+        let (status, error) = match refusal {
+            Refusal::Malformed(kind) => {
+                cx.stats.parse_errors.add(kind, 1);
+                (Status::BAD_REQUEST, RequestBodyError::Malformed)
+            }
+            Refusal::TooLarge => {
+                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+                (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge)
+            }
+            Refusal::TooMuchToDiscard => (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge),
+        };
+        self.fail_receiving(error);
+        match &mut self.work {
+            Some(work) if work.output.as_ref().is_some_and(|output| !output.has_begun()) => {
+                self.refuse(cx, status, None)
+            }
+            Some(work) => {
+                work.incoming = None;
+                if work.output.is_none() {
+                    self.work = None;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Answers for the server itself, in place of whatever was being made, and closes.
+    pub(super) fn refuse(&mut self, cx: &mut Ctx, status: Status, why: Option<&str>) -> io::Result<()> {
+        self.keep_alive = false;
+        let response = match why {
+            Some(why) => answer::explained(status, &answer::sentence(why)),
+            None => answer::error(status),
+        };
+        if let Some(work) = &mut self.work {
+            work.incoming = None;
+            work.output = Some(Output::default());
+            return self.respond(cx, response);
+        }
+        let request =
+            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
+        let entry = Entry {
+            peer: self.peer,
+            method: "-",
+            target: "-",
+            authority: "",
+            minor_version: 1,
+            referer: &[],
+            user_agent: &[],
+        };
+        let engine = cx.engine.clone();
+        let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
+        self.respond_inline(cx, response, request, true, sink, &entry)?;
+        self.flush_shared(cx)
+    }
+
+    #[inline]
+    fn respond_inline(
+        &mut self,
+        cx: &mut Ctx,
+        response: Response,
+        request: Request,
+        is_last: bool,
+        sink: Option<Sink>,
+        entry: &Entry<'_>,
+    ) -> io::Result<()> {
+        let output = self.start(cx, response, &request, is_last)?;
+        if output.is_complete() {
+            count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
+        } else {
+            let record = sink.map(|sink| Record::capture(entry, sink));
+            self.work = Some(Box::new(Work { request, output: Some(output), incoming: None, record }));
+        }
+        Ok(())
+    }
+}
+
+impl Incoming {
+    /// Bytes that may be taken now.
+    fn room(&self) -> usize {
+        match self {
+            Incoming::Pipe { sink, .. } => sink.room(),
+            Incoming::Discard { .. } => usize::MAX,
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        match self {
+            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
+        }
+    }
+
+    /// Content that its handler has let go of is dropped from here on.
+    fn let_go_when_unread(&mut self, left: u64) {
+        if let Incoming::Pipe { sink, decoder, .. } = self
+            && !sink.has_reader()
+        {
+            *self = Incoming::Discard { decoder: decoder.clone(), left };
+        }
+    }
+
+    /// Decodes the front of `data`, which is not empty; the bytes used.
+    fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
+        let (Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. }) = self;
+        let decoded = decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
+        let is_complete = decoder.is_complete();
+        match self {
+            Incoming::Pipe { sink, received, .. } => {
+                *received += decoded.data.len() as u64;
+                if *received > limit {
+                    return Err(Refusal::TooLarge);
+                }
+                sink.push(decoded.data);
+                if is_complete {
+                    sink.complete();
+                }
+            }
+            Incoming::Discard { left, .. } => {
+                *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
+            }
+        }
+        Ok(decoded.consumed)
+    }
+}
+
+/// Why content is not read to its end.
+enum Refusal {
+    Malformed(ParseError),
+    TooLarge,
+    TooMuchToDiscard,
+}
+
+/// Why a target leads to no path.
+enum Unlocated {
+    /// `OPTIONS *`.
+    Server,
+    Refused(Status),
+}
+
+/// RFC 9112 section 3.2: the target decides, the `Host` field where the target names no authority.
+fn locate<'a>(method: Method, target: &'a str, host: &'a str) -> Result<Located<'a>, Unlocated> {
+    match Target::parse(method, target) {
+        Ok(Target::Origin { path, query }) => Ok(Located { authority: host, path, query }),
+        Ok(Target::Absolute { authority, path, query, .. }) => Ok(Located { authority, path, query }),
+        Ok(Target::Asterisk) => Err(Unlocated::Server),
+        Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),
+        Err(_) => Err(Unlocated::Refused(Status::BAD_REQUEST)),
+    }
+}
+
+fn status_of_path(error: &PathError) -> Status {
+    Status(error.status())
+}

@@ -1,0 +1,513 @@
+//! Writing: responses to bytes, bytes to the socket, and what a full socket leaves for later.
+//!
+//! Small answers are joined in the worker's batch and leave in one `send(2)`; what the socket refuses is
+//! kept in `held`, and nothing overtakes it. Files go by `sendfile(2)`, streams through a lent buffer.
+
+use super::receive::Incoming;
+use super::{Connection, Request, Work};
+use crate::log::{Ending, Entry, Sink};
+use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
+use crate::worker::Ctx;
+use std::io::{self, IoSlice};
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tidegate_http::Status;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::socket::Stream;
+use tidegate_io::{Key, LocalFuture, file, runtime};
+use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
+
+/// Bytes of a file sent in one turn.
+const FILE_TURN: u64 = 1 << 20;
+/// Larger prebuilt messages are never copied to join a batch.
+const COPY_MAX: usize = 4 << 10;
+/// A batch this large is sent on.
+const BATCH_MAX: usize = 32 << 10;
+/// Chunks of a stream in one turn.
+const CHUNKS: usize = 16;
+/// Room in front of a chunk for its size line.
+const CHUNK_PREFIX: usize = 18;
+
+/// How far pumping came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// All is with the kernel.
+    Done,
+    /// This turn's share is used up.
+    Again,
+    /// The socket is full.
+    Blocked,
+    /// The source has nothing yet.
+    Waiting,
+}
+
+/// A response under way.
+#[derive(Default)]
+pub(super) struct Output {
+    status: Status,
+    source: Source,
+    /// Bytes that a stream must still give; `None` where nobody said.
+    left: Option<u64>,
+    is_chunked: bool,
+    has_begun: bool,
+    /// Bytes of head and body that have left the source.
+    sent: u64,
+}
+
+#[derive(Default)]
+enum Source {
+    #[default]
+    None,
+    /// The rest of a shared message.
+    Message {
+        message: Rc<Message>,
+        at: usize,
+    },
+    File(FilePiece),
+    Parts {
+        parts: std::vec::IntoIter<Part>,
+        at: Option<Part>,
+    },
+    Stream(Box<dyn BodyStream>),
+    /// Still being made.
+    Later(LocalFuture<Response>),
+}
+
+impl Output {
+    /// A response that is still being made.
+    pub(super) fn later(future: LocalFuture<Response>) -> Output {
+        Output { source: Source::Later(future), ..Output::default() }
+    }
+
+    /// Whether any of it may have been sent.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Whether all of it is out of its source.
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.source, Source::None)
+    }
+
+    #[inline]
+    fn complete(status: Status, sent: usize) -> Output {
+        Output { status, has_begun: true, sent: sent as u64, ..Output::default() }
+    }
+}
+
+impl Work {
+    /// The connection ends before the response does: it is logged with what was sent of it.
+    pub(super) fn abandon(&mut self, cx: &mut Ctx) {
+        if let Some(mut output) = self.output.take() {
+            if !output.has_begun {
+                output.status = Status::CLIENT_CLOSED_REQUEST;
+            }
+            let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
+            count(cx, entry, &self.request, &output);
+        }
+    }
+}
+
+/// Exactly once for each request: counters, histogram, access line.
+#[inline]
+pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
+    let nanos = monotonic_ns().saturating_sub(request.started);
+    cx.stats.requests.add(1);
+    cx.stats.sent_bytes.add(output.sent);
+    cx.stats.responses.add(output.status.0);
+    cx.stats.latency.record_nanos(nanos);
+    if let Some((sink, entry)) = entry {
+        cx.log.line(sink, &entry, Ending { status: output.status.0, bytes: output.sent, nanos });
+    }
+}
+
+impl Connection {
+    /// Begins a response. What is small is complete on return: in the worker's batch, with the kernel, or
+    /// held.
+    #[inline]
+    pub(super) fn start(
+        &mut self,
+        cx: &mut Ctx,
+        response: Response,
+        request: &Request,
+        is_last: bool,
+    ) -> io::Result<Output> {
+        if let (Head::Prebuilt(head), Body::Prebuilt(body)) = (&response.head, &response.body)
+            && self.keep_alive
+            && !request.head_only
+            && request.minor_version == 1
+            && Rc::ptr_eq(head, body)
+        {
+            return self.start_prebuilt(cx, head, response.status, is_last);
+        }
+        self.start_encoded(cx, response, request)
+    }
+
+    /// The hot path: one buffer, one `send(2)`.
+    #[inline]
+    fn start_prebuilt(
+        &mut self,
+        cx: &mut Ctx,
+        message: &Rc<Message>,
+        status: Status,
+        is_last: bool,
+    ) -> io::Result<Output> {
+        let encoded = message.stamped(cx.now, &cx.date);
+        let bytes = encoded.as_bytes();
+        let is_alone = is_last && cx.batch.is_empty();
+        if !self.held.is_empty() || (bytes.len() <= COPY_MAX && !is_alone) {
+            cx.batch.extend_from_slice(bytes);
+            if cx.batch.len() >= BATCH_MAX {
+                self.flush_shared(cx)?;
+            }
+            return Ok(Output::complete(status, bytes.len()));
+        }
+        self.flush_shared(cx)?;
+        let sent = if self.held.is_empty() { self.stream.send(bytes, false)? } else { 0 };
+        if sent == bytes.len() {
+            return Ok(Output::complete(status, sent));
+        }
+        self.is_blocked = true;
+        if sent < encoded.head().len() {
+            // Heads are stamped anew every second: what remains of this one must not change under way.
+            self.held.extend_from_slice(&bytes[sent..]);
+            return Ok(Output::complete(status, bytes.len()));
+        }
+        let source = Source::Message { message: message.clone(), at: sent };
+        Ok(Output { source, ..Output::complete(status, sent) })
+    }
+
+    fn start_encoded(&mut self, cx: &mut Ctx, response: Response, request: &Request) -> io::Result<Output> {
+        let status = response.status;
+        let len = response.body.len();
+        let framing = match len {
+            _ if !status.has_body() => ResponseFraming::None,
+            Some(len) => ResponseFraming::Length(len),
+            None if request.minor_version == 0 => ResponseFraming::UntilClose,
+            None => ResponseFraming::Chunked,
+        };
+        self.keep_alive &= framing != ResponseFraming::UntilClose;
+        let connection = match (self.keep_alive, request.minor_version) {
+            (false, _) => ConnectionField::Close,
+            (true, 0) => ConnectionField::KeepAlive,
+            (true, _) => ConnectionField::None,
+        };
+        let begin = cx.batch.len();
+        match &response.head {
+            Head::Prebuilt(message) => {
+                message.stamped(cx.now, &cx.date).append_head(&mut cx.batch, connection);
+            }
+            Head::Fields(lines) => {
+                let parts = ResponseParts {
+                    status: status.0,
+                    reason: status.reason(),
+                    date: Some(&cx.date),
+                    server: cx.engine.settings.server_field.as_deref(),
+                    field_lines: lines.as_bytes(),
+                    framing,
+                    connection,
+                };
+                h1::encode_head(&mut cx.batch, &parts);
+            }
+        }
+        let mut output = Output::complete(status, 0);
+        if !request.head_only && framing != ResponseFraming::None {
+            output.left = len;
+            output.is_chunked = framing == ResponseFraming::Chunked;
+            output.source = match response.body {
+                Body::Empty => Source::None,
+                Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => {
+                    cx.batch.extend_from_slice(&bytes);
+                    Source::None
+                }
+                Body::Bytes(bytes) => Source::Parts { parts: vec![Part::Bytes(bytes)].into_iter(), at: None },
+                Body::Prebuilt(message) => {
+                    let encoded = message.encoded();
+                    let at = encoded.head().len();
+                    if encoded.body().len() <= COPY_MAX {
+                        cx.batch.extend_from_slice(encoded.body());
+                        Source::None
+                    } else {
+                        drop(encoded);
+                        Source::Message { message, at }
+                    }
+                }
+                Body::File(piece) if piece.is_empty() => Source::None,
+                Body::File(piece) => Source::File(piece),
+                Body::Parts(parts) => Source::Parts { parts: parts.into_iter(), at: None },
+                Body::Stream { stream, .. } => Source::Stream(stream),
+            };
+        }
+        output.sent = (cx.batch.len() - begin) as u64;
+        match &output.source {
+            Source::None if cx.batch.len() < BATCH_MAX => {}
+            Source::None => self.flush_shared(cx)?,
+            // The head waits for the first chunk, and they leave together.
+            Source::Stream(_) => {
+                self.held.extend_from_slice(&cx.batch);
+                cx.batch.clear();
+            }
+            _ => {
+                self.write_shared(cx, true)?;
+                if self.held.is_empty() {
+                    self.advance(&mut output)?;
+                }
+            }
+        }
+        Ok(output)
+    }
+
+    /// Starts the response of the work in hand.
+    pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
+        let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
+        let output = self.start(cx, response, &request, true)?;
+        self.flush_shared(cx)?;
+        if let Some(work) = &mut self.work {
+            work.output = Some(output);
+        }
+        Ok(())
+    }
+
+    /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
+    pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
+        let mut output = self.work.as_mut().and_then(|work| work.output.take());
+        if let Some(Output { source: Source::Later(future), .. }) = &mut output {
+            match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+                Poll::Pending => {
+                    self.put_back(output);
+                    self.invite(cx)?;
+                    let is_flushed = self.send_held(false)?;
+                    return Ok(if is_flushed { Progress::Waiting } else { Progress::Blocked });
+                }
+                Poll::Ready(response) => {
+                    self.respond(cx, response)?;
+                    output = self.work.as_mut().and_then(|work| work.output.take());
+                }
+            }
+        }
+        let progress = match &mut output {
+            None => self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked }),
+            Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
+            Some(rest) => self.advance(rest),
+        };
+        self.put_back(output);
+        let progress = progress?;
+        self.is_blocked = progress == Progress::Blocked;
+        Ok(progress)
+    }
+
+    fn put_back(&mut self, output: Option<Output>) {
+        if let Some(work) = &mut self.work {
+            work.output = output;
+        }
+    }
+
+    /// Moves what is held, then messages, files and parts.
+    fn advance(&mut self, output: &mut Output) -> io::Result<Progress> {
+        let mut turn = 0;
+        loop {
+            let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
+            if !self.send_held(more)? {
+                return Ok(Progress::Blocked);
+            }
+            let before = output.sent;
+            let progress = match &mut output.source {
+                Source::Message { message, at } => {
+                    let encoded = message.encoded();
+                    let rest = encoded.as_bytes().get(*at..).unwrap_or_default();
+                    let sent = self.stream.send(rest, false)?;
+                    *at += sent;
+                    output.sent += sent as u64;
+                    if sent == rest.len() { Progress::Done } else { Progress::Blocked }
+                }
+                Source::File(piece) => send_piece(&self.stream, piece, &mut output.sent, &mut turn)?,
+                Source::Parts { parts, at } => match at.take().or_else(|| parts.next()) {
+                    None => Progress::Done,
+                    Some(Part::Bytes(bytes)) => {
+                        output.sent += bytes.len() as u64;
+                        self.held = bytes;
+                        continue;
+                    }
+                    Some(Part::File(mut piece)) => {
+                        let progress = send_piece(&self.stream, &mut piece, &mut output.sent, &mut turn)?;
+                        if progress == Progress::Done {
+                            continue;
+                        }
+                        *at = Some(Part::File(piece));
+                        progress
+                    }
+                },
+                Source::None | Source::Stream(_) | Source::Later(_) => Progress::Done,
+            };
+            self.window = self.window.saturating_add((output.sent - before) as u32);
+            if progress == Progress::Done {
+                output.source = Source::None;
+            }
+            self.is_blocked = progress == Progress::Blocked;
+            return Ok(progress);
+        }
+    }
+
+    /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
+    fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
+        let waker = runtime::waker(key);
+        let mut is_first = true;
+        for _ in 0..CHUNKS {
+            let step = runtime::with_scratch(|buffer| {
+                // A held head leaves together with the first chunk; anything else that is held goes first.
+                if !(is_first && output.left_untouched()) && !self.send_held(false)? {
+                    return Ok(Some(Progress::Blocked));
+                }
+                is_first = false;
+                let Source::Stream(source) = &mut output.source else { return Ok(Some(Progress::Done)) };
+                let room = buffer.len().saturating_sub(CHUNK_PREFIX + h1::CHUNK_END.len());
+                let polled =
+                    source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer[CHUNK_PREFIX..][..room]);
+                let count = match polled {
+                    Poll::Ready(count) => count?, // an error cuts it short: the message never ends cleanly
+                    Poll::Pending => {
+                        let is_flushed = self.send_held(false)?;
+                        return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
+                    }
+                };
+                let framed = output.frame(buffer, count)?;
+                output.sent += framed.len() as u64;
+                self.send_behind_held(framed)?;
+                Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
+            })?;
+            if let Some(progress) = step {
+                return Ok(progress);
+            }
+        }
+        Ok(Progress::Again)
+    }
+
+    /// A response is with the kernel.
+    pub(super) fn finish_response(&mut self, cx: &mut Ctx) {
+        let Some(work) = &mut self.work else { return };
+        if let Some(output) = work.output.take() {
+            let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
+            count(cx, entry, &work.request, &output);
+        }
+        if work.incoming.is_none() || !self.keep_alive {
+            self.unread |= work.incoming.is_some();
+            self.work = None;
+        }
+    }
+
+    /// Sends `100 Continue` once a handler asks for the content.
+    pub(super) fn invite(&mut self, cx: &mut Ctx) -> io::Result<()> {
+        let Some(work) = &mut self.work else { return Ok(()) };
+        let is_wanted = matches!(&work.incoming, Some(Incoming::Pipe { sink, .. }) if sink.is_wanted());
+        if is_wanted && std::mem::take(&mut work.request.expects_continue) {
+            cx.batch.extend_from_slice(h1::CONTINUE);
+            self.flush_shared(cx)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the worker's batch; what the socket refuses is held.
+    #[inline]
+    pub(super) fn flush_shared(&mut self, cx: &mut Ctx) -> io::Result<()> {
+        if cx.batch.is_empty() { Ok(()) } else { self.write_shared(cx, false) }
+    }
+
+    fn write_shared(&mut self, cx: &mut Ctx, more: bool) -> io::Result<()> {
+        let sent = if self.held.is_empty() { self.stream.send(&cx.batch, more)? } else { 0 };
+        if sent < cx.batch.len() {
+            self.held.extend_from_slice(&cx.batch[sent..]);
+            self.is_blocked = true;
+        }
+        cx.batch.clear();
+        Ok(())
+    }
+
+    /// Sends what is held; whether all of it is gone.
+    fn send_held(&mut self, more: bool) -> io::Result<bool> {
+        if self.held.is_empty() {
+            return Ok(true);
+        }
+        let sent = self.stream.send(&self.held, more)?;
+        self.window = self.window.saturating_add(sent as u32);
+        if sent < self.held.len() {
+            self.held.drain(..sent);
+            self.is_blocked = true;
+            return Ok(false);
+        }
+        self.held = Vec::new();
+        self.is_blocked = false;
+        Ok(true)
+    }
+
+    /// Sends what is held and `bytes` behind it in one call, and holds the rest.
+    fn send_behind_held(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let held = self.held.len();
+        let sent = if held == 0 {
+            self.stream.send(bytes, false)?
+        } else {
+            self.stream.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], false)?
+        };
+        self.window = self.window.saturating_add(sent as u32);
+        self.held.drain(..sent.min(held));
+        self.held.extend_from_slice(&bytes[sent.saturating_sub(held)..]);
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    /// Whether nothing of the stream has been sent: only its head can be held.
+    fn left_untouched(&self) -> bool {
+        true
+    }
+
+    /// Puts the framing around `count` bytes of the stream that lie at [`CHUNK_PREFIX`]; 0 is its end.
+    fn frame<'b>(&mut self, buffer: &'b mut [u8], count: usize) -> io::Result<&'b [u8]> {
+        if let Some(left) = &mut self.left {
+            // A source that gives more or less than it announced: the client must see that it broke.
+            *left = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
+            if count == 0 && *left > 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let Some(length) = NonZeroUsize::new(count) else {
+            self.source = Source::None;
+            return Ok(if self.is_chunked { h1::LAST_CHUNK } else { &[] });
+        };
+        let (mut start, mut end) = (CHUNK_PREFIX, CHUNK_PREFIX + count);
+        if self.is_chunked {
+            let prefix = h1::chunk_prefix(length);
+            let prefix = prefix.as_ref();
+            start -= prefix.len();
+            buffer[start..CHUNK_PREFIX].copy_from_slice(prefix);
+            buffer[end..end + h1::CHUNK_END.len()].copy_from_slice(h1::CHUNK_END);
+            end += h1::CHUNK_END.len();
+        }
+        Ok(&buffer[start..end])
+    }
+}
+
+/// Sends a piece of a file. `turn` counts the bytes of this turn.
+fn send_piece(stream: &Stream, piece: &mut FilePiece, total: &mut u64, turn: &mut u64) -> io::Result<Progress> {
+    while piece.offset < piece.end {
+        if *turn >= FILE_TURN {
+            return Ok(Progress::Again);
+        }
+        let count = (piece.end - piece.offset).min(FILE_TURN - *turn) as usize;
+        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count)? {
+            None => return Ok(Progress::Blocked),
+            // The file is shorter than it was. Its length is announced: only cutting off tells the client.
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(sent) => {
+                *total += sent as u64;
+                *turn += sent as u64;
+            }
+        }
+    }
+    Ok(Progress::Done)
+}

@@ -1,0 +1,60 @@
+//! Logs: access lines batched on each worker, an error log, and the one thread that writes both.
+//!
+//! A worker formats a line into its own buffer; full or a second old, the buffer goes to the writer
+//! thread. The way there is bounded: when a disk or a pipe is stuck, lines are dropped and counted, and
+//! serving goes on (FAULTS 51).
+
+mod access;
+mod error;
+mod writer;
+
+pub use access::{AccessBuffers, Ending, Entry, Record};
+pub use error::{error, info, set_error_log, warn};
+pub use writer::{Sink, Writer};
+
+/// Appends `text` so that nothing of it can end the line, close a quote or reach a terminal: quotes,
+/// backslashes, control bytes and everything that is not ASCII as `\xHH` (FAULTS 38).
+pub(crate) fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    for &byte in text {
+        if matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\' {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'\\', b'x', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// Appends `text` as the inside of a JSON string.
+pub(crate) fn push_json_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    for c in String::from_utf8_lossy(text).chars() {
+        match c {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
+                out.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes());
+            }
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_breaks_out_of_a_line() {
+        let all: Vec<u8> = (0..=255).collect();
+        let mut out = Vec::new();
+        push_escaped(&mut out, &all);
+        assert!(out.iter().all(|b| matches!(b, b' '..=b'~') && *b != b'"'));
+        let mut json = vec![b'"'];
+        push_json_escaped(&mut json, &all);
+        json.push(b'"');
+        assert!(json.iter().all(|b| *b >= b' '));
+        let mut out = Vec::new();
+        push_escaped(&mut out, b"a\"b\\c\r\n\x1b[0m");
+        assert_eq!(out, b"a\\x22b\\x5cc\\x0d\\x0a\\x1b[0m");
+    }
+}

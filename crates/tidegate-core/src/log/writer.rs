@@ -1,0 +1,143 @@
+//! The thread that writes logs.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use tidegate_config::settings::LogTarget;
+
+/// Buffers on their way to the thread; each holds up to 64 KiB and a line.
+const QUEUE: usize = 256;
+
+/// An open log: cheap to copy, good for the life of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sink(usize);
+
+/// Owns the open files and the thread.
+pub struct Writer {
+    queue: SyncSender<Work>,
+    targets: Mutex<Vec<LogTarget>>,
+    lost: Arc<AtomicU64>,
+}
+
+enum Work {
+    Open(Output),
+    Write(Sink, Vec<u8>),
+    Reopen(SyncSender<Vec<String>>),
+    Flush(SyncSender<()>),
+}
+
+enum Output {
+    Stdout,
+    Stderr,
+    File { path: PathBuf, file: File },
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub fn start() -> io::Result<Arc<Writer>> {
+        let (queue, work) = sync_channel(QUEUE);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = lost.clone();
+        std::thread::Builder::new().name("tidegate-log".into()).spawn(move || write_all(&work, &counted))?;
+        Ok(Arc::new(Writer { queue, targets: Mutex::default(), lost }))
+    }
+
+    /// Opens a log, or finds it open. The error is the operator's: a path that cannot be written.
+    pub fn sink(&self, target: &LogTarget) -> io::Result<Sink> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = targets.iter().position(|open| open == target) {
+            return Ok(Sink(index));
+        }
+        let output = match target {
+            LogTarget::Stdout => Output::Stdout,
+            LogTarget::Stderr => Output::Stderr,
+            LogTarget::File(path) => Output::File { path: path.clone(), file: append_to(path)? },
+        };
+        self.queue.send(Work::Open(output)).map_err(|_| io::Error::other("the log thread has ended"))?;
+        targets.push(target.clone());
+        Ok(Sink(targets.len() - 1))
+    }
+
+    /// Hands lines over. Never waits: what does not fit is dropped and counted.
+    pub fn write(&self, sink: Sink, lines: Vec<u8>) {
+        if let Err(TrySendError::Full(Work::Write(_, lines)) | TrySendError::Disconnected(Work::Write(_, lines))) =
+            self.queue.try_send(Work::Write(sink, lines))
+        {
+            self.lost.fetch_add(count_lines(&lines), Relaxed);
+        }
+    }
+
+    /// Lines lost because a log could not be written or its disk was too slow.
+    pub fn lost_lines(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Opens the files anew after a rotation; the sentences say what failed (the old file stays in use).
+    pub fn reopen(&self) -> Vec<String> {
+        let (sender, failures) = sync_channel(1);
+        match self.queue.send(Work::Reopen(sender)) {
+            Ok(()) => failures.recv().unwrap_or_default(),
+            Err(_) => vec!["the log thread has ended".into()],
+        }
+    }
+
+    /// Waits until everything handed over so far is written.
+    pub fn flush(&self) {
+        let (sender, done) = sync_channel(1);
+        if self.queue.send(Work::Flush(sender)).is_ok() {
+            let _ = done.recv();
+        }
+    }
+}
+
+fn append_to(path: &std::path::Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+fn count_lines(lines: &[u8]) -> u64 {
+    lines.iter().filter(|b| **b == b'\n').count() as u64
+}
+
+fn write_all(work: &Receiver<Work>, lost: &AtomicU64) {
+    let mut outputs: Vec<Output> = Vec::new();
+    let mut failing = false;
+    for item in work {
+        match item {
+            Work::Open(output) => outputs.push(output),
+            Work::Write(sink, lines) => {
+                let Some(output) = outputs.get_mut(sink.0) else { continue };
+                let result = match output {
+                    Output::Stdout => io::stdout().lock().write_all(&lines).and_then(|()| io::stdout().flush()),
+                    Output::Stderr => io::stderr().lock().write_all(&lines),
+                    Output::File { file, .. } => file.write_all(&lines),
+                };
+                match result {
+                    Ok(()) => failing = false,
+                    Err(e) => {
+                        lost.fetch_add(count_lines(&lines), Relaxed);
+                        if !std::mem::replace(&mut failing, true) {
+                            // Said once for each spell of failures; the error log may be what fails.
+                            let _ = writeln!(io::stderr(), "tidegate: a log cannot be written ({e}); lines are lost until it can");
+                        }
+                    }
+                }
+            }
+            Work::Reopen(reply) => {
+                let mut failures = Vec::new();
+                for output in &mut outputs {
+                    if let Output::File { path, file } = output {
+                        match append_to(path) {
+                            Ok(new) => *file = new,
+                            Err(e) => failures.push(format!("cannot reopen {}: {e}", path.display())),
+                        }
+                    }
+                }
+                let _ = reply.send(failures);
+            }
+            Work::Flush(reply) => drop(reply.send(())),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The fixed order in which a request is decided: Route (site, then its routes in source order), Access,
+//! Content, Filter. One [`Engine`] for each worker and settings revision; a request keeps the one it began
+//! with.
+//!
+//! The order in the file counts among routes and inside a phase, nowhere else, and [`Engine::explain`]
+//! tells what was tried.
+
+use crate::answer;
+use crate::exchange::{Exchange, Filter, Handler, Reply};
+use crate::log::Sink;
+use crate::response::{Head, Response};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
+use tidegate_http::{FieldLines, Fields, Method, Status};
+use tidegate_io::socket::Peer;
+
+/// The longest host name that is looked up, bytes (RFC 1035 section 2.3.4 allows 253).
+const HOST_MAX: usize = 255;
+
+/// Sites and routes ready to serve.
+pub struct Engine {
+    /// The revision this was made from.
+    pub settings: Arc<Settings>,
+    sites: Vec<Rc<Site>>,
+    exact: HashMap<Box<str>, usize>,
+    /// `.example.com`, longest first.
+    suffixes: Vec<(Box<str>, usize)>,
+    /// For each listener, what answers when no name matches.
+    defaults: Vec<usize>,
+}
+
+/// A site at run time.
+pub struct Site {
+    config: Arc<settings::Site>,
+    routes: Vec<Route>,
+    /// Where its access lines go.
+    pub access_log: Option<Sink>,
+}
+
+/// A route at run time: what a module has made of it.
+pub struct Route {
+    handler: Rc<dyn Handler>,
+    filters: Vec<Rc<dyn Filter>>,
+    decoration: Rc<Decoration>,
+}
+
+/// The fields that a route puts on its responses.
+#[derive(Debug, Default)]
+pub struct Decoration {
+    fields: Vec<(String, String)>,
+    cache_control: Option<String>,
+}
+
+impl Decoration {
+    /// From a route's settings.
+    pub fn of(route: &settings::Route) -> Rc<Decoration> {
+        Rc::new(Decoration { fields: route.fields.clone(), cache_control: route.cache_control.clone() })
+    }
+
+    /// Puts the fields on a response of `status`. `Cache-Control` from `expires` goes on what succeeded
+    /// only: an error must not be kept for a month.
+    pub fn apply(&self, status: Status, lines: &mut FieldLines) {
+        if let Some(value) = &self.cache_control
+            && (status.is_success() || status == Status::NOT_MODIFIED)
+            && !lines.contains("Cache-Control")
+        {
+            lines.push("Cache-Control", value);
+        }
+        for (name, value) in &self.fields {
+            lines.push(name, value);
+        }
+    }
+}
+
+impl Route {
+    /// A route with what answers it.
+    pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
+        Route { handler, filters, decoration }
+    }
+}
+
+impl Site {
+    /// A site; `routes` are in the order of its settings.
+    pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
+        debug_assert_eq!(config.routes.len(), routes.len());
+        Site { config, routes, access_log }
+    }
+
+    fn route_for(&self, path: &[u8]) -> Option<usize> {
+        self.config.routes.iter().position(|route| matches(&route.pattern, path))
+    }
+}
+
+impl Engine {
+    /// Puts the sites, in the order of the settings, behind their names.
+    pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
+        let mut exact = HashMap::new();
+        let mut suffixes: Vec<(Box<str>, usize)> = Vec::new();
+        for (index, site) in sites.iter().enumerate() {
+            for name in &site.config.names {
+                match name {
+                    HostPattern::Exact(name) => drop(exact.entry(name.as_str().into()).or_insert(index)),
+                    HostPattern::Suffix(suffix) => suffixes.push((suffix.as_str().into(), index)),
+                }
+            }
+        }
+        suffixes.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        let nameless = sites.iter().position(|site| site.config.names.is_empty()).unwrap_or(0);
+        let defaults = settings
+            .listeners
+            .iter()
+            .map(|listener| {
+                let named = listener.default_site.as_deref();
+                named.and_then(|name| find(&exact, &suffixes, name)).unwrap_or(nameless)
+            })
+            .collect();
+        Engine { settings, sites: sites.into_iter().map(Rc::new).collect(), exact, suffixes, defaults }
+    }
+
+    /// The site that answers for `authority` (host and port) on a listener.
+    #[inline]
+    pub fn site_for(&self, listener: usize, authority: &str) -> Option<&Rc<Site>> {
+        self.sites.get(self.site_index(listener, authority).0)
+    }
+
+    /// Decides and answers.
+    #[inline]
+    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>) -> Reply {
+        let Some(index) = site.route_for(exchange.path) else {
+            return Reply::Ready(answer::error(Status::NOT_FOUND));
+        };
+        let (config, route) = (&site.config.routes[index], &site.routes[index]);
+        if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
+            return finish(site, index, exchange, Reply::Ready(answer::error(Status::FORBIDDEN)));
+        }
+        match route.handler.handle(exchange) {
+            // Complete as it is: the hot path ends here.
+            reply @ Reply::Ready(Response { head: Head::Prebuilt(_), .. }) => reply,
+            reply => finish(site, index, exchange, reply),
+        }
+    }
+
+    /// Says in one sentence each what decides about a request.
+    pub fn explain(&self, listener: usize, exchange: &mut Exchange<'_>, say: &mut dyn FnMut(String)) {
+        let (index, why) = self.site_index(listener, exchange.authority);
+        let Some(site) = self.sites.get(index) else {
+            return say("no site: the settings define none".into());
+        };
+        let names = site.config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let names = if names.is_empty() { "without a name" } else { &names };
+        say(format!("site {names} ({}): {why}", site.config.origin));
+        for (index, route) in site.config.routes.iter().enumerate() {
+            if !matches(&route.pattern, exchange.path) {
+                say(format!("route {} ({}): does not match", route.pattern, route.origin));
+                continue;
+            }
+            say(format!("route {} ({}): taken", route.pattern, route.origin));
+            if !route.access.is_empty() && !admits(&route.access, exchange.peer) {
+                return say("access: refused with 403; the first matching allow or deny decides".into());
+            }
+            return site.routes[index].handler.explain(exchange, say);
+        }
+    }
+
+    fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {
+        let default = self.defaults.get(listener).copied().unwrap_or(0);
+        if self.exact.is_empty() && self.suffixes.is_empty() {
+            return (default, "the only one that can answer");
+        }
+        let host = host_of(authority);
+        let mut lower = [0; HOST_MAX];
+        let Some(lower) = lower.get_mut(..host.len()) else {
+            return (default, "the default: the host name is too long to be one of ours");
+        };
+        lower.copy_from_slice(host.as_bytes());
+        lower.make_ascii_lowercase();
+        let found = std::str::from_utf8(lower).ok().and_then(|host| find(&self.exact, &self.suffixes, host));
+        match found {
+            Some(index) => (index, "the host name matches"),
+            None => (default, "the default of the listener: no site has this host name"),
+        }
+    }
+}
+
+fn find(exact: &HashMap<Box<str>, usize>, suffixes: &[(Box<str>, usize)], host: &str) -> Option<usize> {
+    exact.get(host).copied().or_else(|| {
+        let longer = |suffix: &str| host.len() > suffix.len() && host.ends_with(suffix);
+        suffixes.iter().find(|(suffix, _)| longer(suffix)).map(|(_, index)| *index)
+    })
+}
+
+/// The host of an authority: without port, without the dot of a fully qualified name.
+fn host_of(authority: &str) -> &str {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.find(']').map_or(authority, |end| &authority[..end + 2]),
+        None => authority.rfind(':').map_or(authority, |colon| &authority[..colon]),
+    };
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+/// Whether a decoded, normalised path matches.
+#[inline]
+pub fn matches(pattern: &PathPattern, path: &[u8]) -> bool {
+    match pattern {
+        PathPattern::Exact(exact) => path == exact.as_bytes(),
+        PathPattern::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
+        PathPattern::Suffix(suffix) => path.ends_with(suffix.as_bytes()),
+        PathPattern::Pieces(pieces) => matches_pieces(pieces, path),
+    }
+}
+
+/// Greedy from the left: linear in the path for each piece, never exponential.
+fn matches_pieces(pieces: &[String], path: &[u8]) -> bool {
+    let [first, middle @ .., last] = pieces else {
+        return pieces.first().is_some_and(|only| path == only.as_bytes());
+    };
+    let Some(mut rest) = path.strip_prefix(first.as_bytes()) else { return false };
+    for piece in middle.iter().filter(|piece| !piece.is_empty()) {
+        let Some(at) = rest.windows(piece.len()).position(|window| window == piece.as_bytes()) else {
+            return false;
+        };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(last.as_bytes())
+}
+
+fn admits(rules: &[settings::AccessRule], peer: Peer) -> bool {
+    match rules.iter().find(|rule| covers(rule.network, peer)) {
+        Some(rule) => rule.allows,
+        None => !rules.iter().any(|rule| rule.allows),
+    }
+}
+
+fn covers(network: Network, peer: Peer) -> bool {
+    let (address, bits) = match network {
+        Network::All => return true,
+        Network::Unix => return peer == Peer::Unix,
+        Network::Prefix { address, bits } => (address, bits),
+    };
+    let Peer::Tcp(peer) = peer else { return false };
+    // An IPv4 client of an IPv6 socket arrives as ::ffff:a.b.c.d.
+    match (address, peer.ip().to_canonical()) {
+        (IpAddr::V4(network), IpAddr::V4(peer)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            (network.to_bits() ^ peer.to_bits()) & mask == 0
+        }
+        (IpAddr::V6(network), IpAddr::V6(peer)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            (network.to_bits() ^ peer.to_bits()) & mask == 0
+        }
+        _ => false,
+    }
+}
+
+/// The Filter phase: error page, route fields, filters.
+fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
+    let route = &site.routes[index];
+    let filters: Vec<_> = route.filters.iter().filter_map(|filter| filter.prepare(exchange)).collect();
+    let decoration = route.decoration.clone();
+    let reply = match reply {
+        reply if site.config.routes[index].error_pages.is_empty() => reply,
+        reply => {
+            let asked = PageRequest { method: exchange.method, peer: exchange.peer, now: exchange.now };
+            match reply {
+                Reply::Ready(response) => error_page(site, index, &asked, response),
+                Reply::Later(future) => {
+                    let site = site.clone();
+                    Reply::Later(Box::pin(async move {
+                        match error_page(&site, index, &asked, future.await) {
+                            Reply::Ready(response) => response,
+                            Reply::Later(page) => page.await,
+                        }
+                    }))
+                }
+            }
+        }
+    };
+    reply.map(move |mut response| {
+        if let Head::Fields(lines) = &mut response.head {
+            decoration.apply(response.status, lines);
+        }
+        filters.into_iter().fold(response, |response, filter| filter(response))
+    })
+}
+
+/// What an error page needs to know of the request it stands for.
+struct PageRequest {
+    method: Method,
+    peer: Peer,
+    now: i64,
+}
+
+/// Puts the page that the settings name for an error in its place: fetched from the same site, as a `GET`
+/// of its own. When that fails, the response stays as it was.
+fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response) -> Reply {
+    let status = response.status;
+    let pages = &site.config.routes[index].error_pages;
+    let Some((_, path)) = pages.iter().find(|(of, _)| *of == status.0) else {
+        return Reply::Ready(response);
+    };
+    let Some(route) = site.route_for(path.as_bytes()).and_then(|index| site.routes.get(index)) else {
+        return Reply::Ready(response);
+    };
+    let mut inner = Exchange {
+        method: if asked.method == Method::Head { Method::Head } else { Method::Get },
+        method_token: "GET",
+        target: path,
+        path: path.as_bytes(),
+        query: None,
+        scheme: "http",
+        authority: "",
+        fields: Fields::default(),
+        minor_version: 1,
+        peer: asked.peer,
+        now: asked.now,
+        body: None,
+    };
+    let page = route.handler.handle(&mut inner);
+    page.map(move |page| if page.status.is_success() { page.with_status(status) } else { response })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let pieces = |s: &str| PathPattern::Pieces(s.split('*').map(Into::into).collect());
+        let cases = [
+            (PathPattern::Exact("/a".into()), "/a", true),
+            (PathPattern::Exact("/a".into()), "/a/", false),
+            (PathPattern::Prefix("/static/".into()), "/static/x/y.css", true),
+            (PathPattern::Prefix("/static/".into()), "/static", false),
+            (PathPattern::Suffix(".php".into()), "/x/y.php", true),
+            (PathPattern::Suffix(".php".into()), "/x/y.phps", false),
+            (pieces("/a/*/b"), "/a/x/y/b", true),
+            (pieces("/a/*/b"), "/a/b", false),
+            (pieces("/a*a"), "/a", false),
+            (pieces("*x*y*"), "/1x2y3", true),
+            (pieces("*x*y*"), "/1y2x3", false),
+        ];
+        for (pattern, path, expected) in cases {
+            assert_eq!(matches(&pattern, path.as_bytes()), expected, "{pattern:?} {path}");
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        for (authority, host) in [
+            ("example.com", "example.com"),
+            ("example.com:8080", "example.com"),
+            ("example.com.", "example.com"),
+            ("example.com.:80", "example.com"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(host_of(authority), host);
+        }
+    }
+
+    #[test]
+    fn first_matching_rule_decides_and_an_allow_closes_the_rest() {
+        let rule = |allows, address: &str, bits| settings::AccessRule {
+            allows,
+            network: Network::Prefix { address: address.parse().unwrap(), bits },
+            origin: Default::default(),
+        };
+        let peer = |a: &str| Peer::Tcp((a.parse::<IpAddr>().unwrap(), 1).into());
+        let list = [rule(false, "10.1.0.0", 16), rule(true, "10.0.0.0", 8)];
+        assert!(admits(&list, peer("10.2.3.4")));
+        assert!(admits(&list, peer("::ffff:10.2.3.4")));
+        assert!(!admits(&list, peer("10.1.3.4")));
+        assert!(!admits(&list, peer("192.0.2.1")));
+        assert!(!admits(&list, Peer::Unix));
+        assert!(admits(&[rule(false, "::1", 128)], peer("10.1.3.4")));
+        assert!(admits(&[rule(true, "0.0.0.0", 0)], peer("10.1.3.4")));
+    }
+}

@@ -1,0 +1,214 @@
+//! Responses, free of protocol version: what handlers return, filters wrap and connections write.
+
+use std::cell::{Cell, Ref, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tidegate_http::{FieldLines, Status};
+use tidegate_wire::h1;
+
+/// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
+/// fields; handlers never set those.
+pub struct Response {
+    /// Status code.
+    pub status: Status,
+    /// Field section.
+    pub head: Head,
+    /// Content.
+    pub body: Body,
+}
+
+/// A field section.
+pub enum Head {
+    /// Encoded field lines; route fields and filters are still to be applied.
+    Fields(FieldLines),
+    /// Encoded once and shared; final: its maker has applied all that the route asks for.
+    Prebuilt(Rc<Message>),
+}
+
+/// Content of a response.
+pub enum Body {
+    /// None at all.
+    Empty,
+    /// Bytes made for this response.
+    Bytes(Vec<u8>),
+    /// The bytes that lie behind the head of a prebuilt message.
+    Prebuilt(Rc<Message>),
+    /// A piece of a file, sent by the kernel.
+    File(FilePiece),
+    /// Several pieces one after the other (`multipart/byteranges`).
+    Parts(Vec<Part>),
+    /// Pulled as the client takes it; of known length, or to be sent in chunks.
+    Stream {
+        /// Bytes in all, where known.
+        len: Option<u64>,
+        /// Where they come from.
+        stream: Box<dyn BodyStream>,
+    },
+}
+
+/// Bytes `offset..end` of an open file.
+#[derive(Clone)]
+pub struct FilePiece {
+    /// Shared with the cache.
+    pub file: Rc<OwnedFd>,
+    /// First byte.
+    pub offset: u64,
+    /// Behind the last byte.
+    pub end: u64,
+}
+
+/// A piece of a composed body.
+pub enum Part {
+    /// Literal bytes.
+    Bytes(Vec<u8>),
+    /// From a file.
+    File(FilePiece),
+}
+
+/// A source that is pulled. It fills a lent buffer, so an idle or blocked stream owns none.
+pub trait BodyStream {
+    /// Fills the front of `buffer`. `Ok(0)` is the end; an error cuts the response short, visibly to the
+    /// client. `Pending` wakes the waker of `cx` when there is more.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+}
+
+impl Body {
+    /// Bytes in all, where known.
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Body::Empty => Some(0),
+            Body::Bytes(bytes) => Some(bytes.len() as u64),
+            Body::Prebuilt(message) => Some(message.body_len() as u64),
+            Body::File(piece) => Some(piece.len()),
+            Body::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
+            Body::Stream { len, .. } => *len,
+        }
+    }
+
+    /// Whether it is known to hold nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+impl FilePiece {
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.end.saturating_sub(self.offset)
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::File(piece) => piece.len(),
+        }
+    }
+}
+
+impl Response {
+    /// A response without fields or content.
+    pub fn empty(status: Status) -> Response {
+        Response { status, head: Head::Fields(FieldLines::default()), body: Body::Empty }
+    }
+
+    /// A response with content of one media type.
+    pub fn content(status: Status, media_type: &str, body: impl Into<Vec<u8>>) -> Response {
+        let mut lines = FieldLines::default();
+        lines.push("Content-Type", media_type);
+        Response { status, head: Head::Fields(lines), body: Body::Bytes(body.into()) }
+    }
+
+    /// The fields, made open to change where the head was a shared one.
+    pub fn fields_mut(&mut self) -> &mut FieldLines {
+        if let Head::Prebuilt(message) = &self.head {
+            self.head = Head::Fields(message.lines().clone());
+        }
+        match &mut self.head {
+            Head::Fields(lines) => lines,
+            Head::Prebuilt(_) => unreachable!("invariant: replaced above"),
+        }
+    }
+
+    /// Adds a field.
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Response {
+        self.fields_mut().push(name, value);
+        self
+    }
+
+    /// The same response under another status: an error page.
+    pub fn with_status(mut self, status: Status) -> Response {
+        self.fields_mut();
+        self.status = status;
+        self
+    }
+}
+
+/// A message encoded once for HTTP/1.1 keep-alive clients: the head, and for small bodies the body behind
+/// it, so that one `send(2)` answers. Its date is stamped anew at most once a second.
+pub struct Message {
+    encoded: RefCell<h1::Prebuilt>,
+    stamped: Cell<i64>,
+    lines: FieldLines,
+}
+
+impl Message {
+    /// Encodes a head for a body of `body_len` bytes, of which `body` is held here (all of it or nothing).
+    pub fn new(
+        status: Status,
+        server: Option<&str>,
+        lines: FieldLines,
+        body_len: u64,
+        body: &[u8],
+    ) -> Rc<Message> {
+        let parts = h1::ResponseParts {
+            status: status.0,
+            reason: status.reason(),
+            date: Some(&[b' '; 29]),
+            server,
+            field_lines: lines.as_bytes(),
+            framing: h1::ResponseFraming::Length(body_len),
+            connection: h1::ConnectionField::None,
+        };
+        let encoded = RefCell::new(h1::Prebuilt::new(&parts, body));
+        Rc::new(Message { encoded, stamped: Cell::new(i64::MIN), lines })
+    }
+
+    /// The fields, for other protocol versions and for filters.
+    pub fn lines(&self) -> &FieldLines {
+        &self.lines
+    }
+
+    /// Bytes of the body held here.
+    pub fn body_len(&self) -> usize {
+        self.encoded.borrow().body().len()
+    }
+
+    /// Memory held, bytes.
+    pub fn footprint(&self) -> usize {
+        self.encoded.borrow().size() + self.lines.as_bytes().len() + size_of::<Message>()
+    }
+
+    /// The encoded message, with the date of `now`.
+    #[inline]
+    pub fn stamped(&self, now: i64, date: &[u8; 29]) -> Ref<'_, h1::Prebuilt> {
+        if self.stamped.replace(now) != now {
+            self.encoded.borrow_mut().stamp(date);
+        }
+        self.encoded.borrow()
+    }
+
+    /// The encoded message as it is.
+    #[inline]
+    pub fn encoded(&self) -> Ref<'_, h1::Prebuilt> {
+        self.encoded.borrow()
+    }
+}
