@@ -1,0 +1,159 @@
+//! Paths: from what the client sent to the bytes that are looked up, and back (RFC 3986 sections 2.1, 3.3
+//! and 5.2.4).
+//!
+//! Called once for each request, before routes are matched; routes, access rules and the file system all
+//! see the same normalised path. Decoding happens here and nowhere else: who decodes again lets double
+//! encodings through. Keeping inside the root is the file system's own doing as well (`RESOLVE_BENEATH`).
+
+use crate::status::Status;
+
+/// What the peer got wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// The path does not begin with a slash.
+    #[error("the path does not begin with a slash")]
+    NotAbsolute,
+    /// A `%` without two hexadecimal digits behind it.
+    #[error("the path holds a percent sign without two hexadecimal digits")]
+    MalformedPercent,
+    /// A NUL byte, which no file name has.
+    #[error("the path holds a NUL byte")]
+    Nul,
+    /// More `..` than there are segments before it.
+    #[error("the path leads above the root")]
+    AboveRoot,
+    /// `%2F`: a slash that is data. No file name can hold one, and to take it for a separator would let
+    /// it slip past whoever looked at the path before.
+    #[error("the path holds an encoded slash")]
+    EncodedSlash,
+}
+
+impl PathError {
+    /// The status to answer with: 404 where the path is well-formed but can name nothing, else 400.
+    pub fn status(self) -> Status {
+        match self {
+            PathError::EncodedSlash => Status::NOT_FOUND,
+            _ => Status::BAD_REQUEST,
+        }
+    }
+}
+
+/// Decodes percent-encodings once, merges slashes and resolves dot segments, encoded ones included.
+///
+/// The result begins with a slash and holds no empty, `.` or `..` segment and no NUL; a slash at the end
+/// is kept (and `/a/.`, `/a/b/..` end in one). Its bytes need not be UTF-8: what was not valid, overlong
+/// forms included, stays as it is and names whatever file has those bytes. A backslash is a byte like any.
+///
+/// Where there is nothing to do, as for most requests, `raw_path` itself is returned and `scratch` is not
+/// touched; otherwise the result is built in `scratch`.
+#[inline]
+pub fn normalise<'a>(raw_path: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+    let raw_path = raw_path.as_bytes();
+    if is_normal(raw_path) { Ok(raw_path) } else { rebuild(raw_path, scratch) }
+}
+
+/// Whether the path can be used as it is.
+#[inline]
+fn is_normal(path: &[u8]) -> bool {
+    if path.first() != Some(&b'/') {
+        return false;
+    }
+    let mut is_segment_start = false;
+    for (position, &byte) in path.iter().enumerate() {
+        match byte {
+            b'%' | 0 => return false,
+            b'/' if is_segment_start => return false,
+            b'.' if is_segment_start && is_dot_segment(&path[position..]) => return false,
+            _ => {}
+        }
+        is_segment_start = byte == b'/';
+    }
+    true
+}
+
+/// Whether these bytes begin with a `.` or `..` segment.
+fn is_dot_segment(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
+}
+
+fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+    out.clear();
+    let [b'/', rest @ ..] = raw_path else { return Err(PathError::NotAbsolute) };
+    let mut is_folder = false;
+    // Only slashes that were sent as such separate; `decode` refuses the others.
+    for segment in rest.split(|&byte| byte == b'/') {
+        let start = out.len();
+        out.push(b'/');
+        decode(segment, out)?;
+        is_folder = matches!(&out[start + 1..], b"" | b"." | b"..");
+        if !is_folder {
+            continue;
+        }
+        let leads_up = out.len() - start == 3;
+        out.truncate(start);
+        if leads_up {
+            let parent = memchr::memrchr(b'/', out).ok_or(PathError::AboveRoot)?;
+            out.truncate(parent);
+        }
+    }
+    if is_folder {
+        out.push(b'/');
+    }
+    Ok(out)
+}
+
+/// Appends a segment with its percent-encodings resolved.
+fn decode(mut segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
+    loop {
+        let literal = memchr::memchr(b'%', segment).unwrap_or(segment.len());
+        if memchr::memchr(0, &segment[..literal]).is_some() {
+            return Err(PathError::Nul);
+        }
+        out.extend_from_slice(&segment[..literal]);
+        let byte = match &segment[literal..] {
+            [] => return Ok(()),
+            [_, high, low, rest @ ..] => {
+                segment = rest;
+                match (hex_digit(*high), hex_digit(*low)) {
+                    (Some(high), Some(low)) => high << 4 | low,
+                    _ => return Err(PathError::MalformedPercent),
+                }
+            }
+            _ => return Err(PathError::MalformedPercent),
+        };
+        match byte {
+            0 => return Err(PathError::Nul),
+            b'/' => return Err(PathError::EncodedSlash),
+            _ => out.push(byte),
+        }
+    }
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Encodes a path, or a single file name, for use in a link or a `Location`: everything but unreserved
+/// characters, sub-delimiters, `@` and `/` becomes `%XX`.
+///
+/// The colon is encoded although a segment may hold one: as a relative link, a file named
+/// `javascript:x` would else be a scheme. The result still has to be escaped for HTML (`&`, `'`).
+pub fn encode_path(path: &[u8]) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut text = String::with_capacity(path.len());
+    for &byte in path {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=@/".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push('%');
+            text.push(char::from(HEX[usize::from(byte >> 4)]));
+            text.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+    text
+}
