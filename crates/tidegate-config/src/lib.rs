@@ -1,3 +1,4 @@
 //! KDL documents to typed settings with spans; diagnostics; schema and reference from one definition.
 
+mod display;
 pub mod settings;

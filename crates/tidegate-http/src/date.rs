@@ -60,6 +60,32 @@ impl HttpDate {
     }
 }
 
+impl HttpDate {
+    /// As log lines of the common format have it: `06/Nov/1994:08:49:37 +0000`.
+    pub fn common_log(self) -> [u8; 26] {
+        let date = self.format();
+        let mut text = *b"00/Jan/0000:00:00:00 +0000";
+        text[0..2].copy_from_slice(&date[5..7]);
+        text[3..6].copy_from_slice(&date[8..11]);
+        text[7..11].copy_from_slice(&date[12..16]);
+        text[12..20].copy_from_slice(&date[17..25]);
+        text
+    }
+
+    /// As RFC 3339 has it: `1994-11-06T08:49:37Z`.
+    pub fn rfc3339(self) -> [u8; 20] {
+        let seconds = self.0.clamp(HttpDate::MIN.0, HttpDate::MAX.0);
+        let (_, month, _) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
+        let date = self.format();
+        let mut text = *b"0000-00-00T00:00:00Z";
+        text[0..4].copy_from_slice(&date[12..16]);
+        put_two_digits(&mut text, 5, month);
+        text[8..10].copy_from_slice(&date[5..7]);
+        text[11..19].copy_from_slice(&date[17..25]);
+        text
+    }
+}
+
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 fn parse_imf_fixdate(value: &[u8]) -> Option<HttpDate> {
     let text: &[u8; 29] = value.try_into().ok()?;
@@ -173,7 +199,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 }
 
 /// `number` is below 100.
-fn put_two_digits(text: &mut [u8; 29], at: usize, number: i64) {
+fn put_two_digits(text: &mut [u8], at: usize, number: i64) {
     text[at] = b'0' + (number / 10) as u8;
     text[at + 1] = b'0' + (number % 10) as u8;
 }

@@ -4,6 +4,7 @@
 //! that is incomplete or not yet its turn, [`Work`] what cannot be finished at once, `held` what a full socket refused. An idle connection
 //! holds none of them. `receive` reads requests, `send` writes responses; this file decides when.
 
+mod faults;
 mod receive;
 mod send;
 
@@ -370,7 +371,7 @@ impl Connection {
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
         }
-        if let Some(work) = self.work.take() {
+        if let Some(mut work) = self.work.take() {
             work.abandon(cx);
         }
     }

@@ -10,7 +10,8 @@ use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_http::{Fields, Method, PathError, Status, Target, normalise};
+use tidegate_http::path::normalise;
+use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
@@ -36,7 +37,6 @@ impl Incoming {
 
 /// A request whose target has been understood.
 struct Located<'a> {
-    authority: &'a str,
     path: &'a str,
     query: Option<&'a str>,
 }
@@ -143,8 +143,9 @@ impl Connection {
             cx.stats.keep_alive_hits.add(1);
         }
         self.served = self.served.saturating_add(1);
-        self.keep_alive =
-            head.keep_alive && !cx.draining && limits.keep_alive_requests.is_none_or(|most| self.served < most);
+        self.keep_alive = head.keep_alive
+            && !cx.draining
+            && limits.keep_alive_requests.is_none_or(|most| self.served < most);
         let request = Request {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
@@ -169,10 +170,7 @@ impl Connection {
             user_agent: &[],
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let located = locate(method, head.target, entry.authority);
-        if let Ok(located) = &located {
-            entry.authority = located.authority;
-        }
+        let located = locate(method, head.target);
         let site = engine.site_for(usize::from(self.listener), entry.authority);
         let sink = site.and_then(|site| site.access_log);
         if sink.is_some() {
@@ -191,7 +189,7 @@ impl Connection {
             (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
-                Err(error) => Reply::Ready(answer::error(status_of_path(&error))),
+                Err(error) => Reply::Ready(answer::error(error.status())),
                 Ok(path) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
@@ -205,7 +203,7 @@ impl Connection {
                         path,
                         query: located.query,
                         scheme: "http",
-                        authority: located.authority,
+                        authority: entry.authority,
                         fields,
                         minor_version: request.minor_version,
                         peer: self.peer,
@@ -239,7 +237,7 @@ impl Connection {
         self.flush_shared(cx)?;
         let record = sink.map(|sink| Record::capture(&entry, sink));
         let (output, response) = match ready {
-            Ok(response) => (Output::default(), Some(response)),
+            Ok(response) => (Output::unbegun(), Some(response)),
             Err(future) => (Output::later(future), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
@@ -348,7 +346,7 @@ impl Connection {
         };
         if let Some(work) = &mut self.work {
             work.incoming = None;
-            work.output = Some(Output::default());
+            work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
         let request =
@@ -416,7 +414,8 @@ impl Incoming {
     /// Decodes the front of `data`, which is not empty; the bytes used.
     fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
         let (Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. }) = self;
-        let decoded = decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
+        let decoded =
+            decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
         let is_complete = decoder.is_complete();
         match self {
             Incoming::Pipe { sink, received, .. } => {
@@ -451,17 +450,16 @@ enum Unlocated {
     Refused(Status),
 }
 
-/// RFC 9112 section 3.2: the target decides, the `Host` field where the target names no authority.
-fn locate<'a>(method: Method, target: &'a str, host: &'a str) -> Result<Located<'a>, Unlocated> {
+/// RFC 9112 section 3.2. The codec has settled which authority counts.
+#[inline]
+fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
     match Target::parse(method, target) {
-        Ok(Target::Origin { path, query }) => Ok(Located { authority: host, path, query }),
-        Ok(Target::Absolute { authority, path, query, .. }) => Ok(Located { authority, path, query }),
         Ok(Target::Asterisk) => Err(Unlocated::Server),
         Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),
         Err(_) => Err(Unlocated::Refused(Status::BAD_REQUEST)),
+        Ok(target) => match target.path() {
+            Some(path) => Ok(Located { path, query: target.query() }),
+            None => Err(Unlocated::Server), // `OPTIONS http://host` is `OPTIONS *`, section 3.2.4
+        },
     }
-}
-
-fn status_of_path(error: &PathError) -> Status {
-    Status(error.status())
 }

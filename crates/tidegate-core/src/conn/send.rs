@@ -30,6 +30,9 @@ const CHUNKS: usize = 16;
 /// Room in front of a chunk for its size line.
 const CHUNK_PREFIX: usize = 18;
 
+/// What is logged for a client that left before it was answered, as nginx does; never sent.
+const CLIENT_CLOSED: Status = Status(499);
+
 /// How far pumping came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -44,7 +47,6 @@ pub(super) enum Progress {
 }
 
 /// A response under way.
-#[derive(Default)]
 pub(super) struct Output {
     status: Status,
     source: Source,
@@ -52,13 +54,13 @@ pub(super) struct Output {
     left: Option<u64>,
     is_chunked: bool,
     has_begun: bool,
+    /// The head of a stream is held back, to leave together with the first chunk.
+    keeps_head: bool,
     /// Bytes of head and body that have left the source.
     sent: u64,
 }
 
-#[derive(Default)]
 enum Source {
-    #[default]
     None,
     /// The rest of a shared message.
     Message {
@@ -76,9 +78,23 @@ enum Source {
 }
 
 impl Output {
+    /// A response of which nothing is known yet.
+    #[inline]
+    pub(super) fn unbegun() -> Output {
+        Output {
+            status: Status::OK,
+            source: Source::None,
+            left: None,
+            is_chunked: false,
+            has_begun: false,
+            keeps_head: false,
+            sent: 0,
+        }
+    }
+
     /// A response that is still being made.
     pub(super) fn later(future: LocalFuture<Response>) -> Output {
-        Output { source: Source::Later(future), ..Output::default() }
+        Output { source: Source::Later(future), ..Output::unbegun() }
     }
 
     /// Whether any of it may have been sent.
@@ -94,7 +110,7 @@ impl Output {
 
     #[inline]
     fn complete(status: Status, sent: usize) -> Output {
-        Output { status, has_begun: true, sent: sent as u64, ..Output::default() }
+        Output { status, has_begun: true, sent: sent as u64, ..Output::unbegun() }
     }
 }
 
@@ -103,7 +119,7 @@ impl Work {
     pub(super) fn abandon(&mut self, cx: &mut Ctx) {
         if let Some(mut output) = self.output.take() {
             if !output.has_begun {
-                output.status = Status::CLIENT_CLOSED_REQUEST;
+                output.status = CLIENT_CLOSED;
             }
             let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
             count(cx, entry, &self.request, &output);
@@ -247,6 +263,7 @@ impl Connection {
             Source::None => self.flush_shared(cx)?,
             // The head waits for the first chunk, and they leave together.
             Source::Stream(_) => {
+                output.keeps_head = self.held.is_empty();
                 self.held.extend_from_slice(&cx.batch);
                 cx.batch.clear();
             }
@@ -289,7 +306,9 @@ impl Connection {
             }
         }
         let progress = match &mut output {
-            None => self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked }),
+            None => {
+                self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked })
+            }
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
             Some(rest) => self.advance(rest),
         };
@@ -354,14 +373,11 @@ impl Connection {
     /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
     fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
         let waker = runtime::waker(key);
-        let mut is_first = true;
         for _ in 0..CHUNKS {
             let step = runtime::with_scratch(|buffer| {
-                // A held head leaves together with the first chunk; anything else that is held goes first.
-                if !(is_first && output.left_untouched()) && !self.send_held(false)? {
+                if !std::mem::take(&mut output.keeps_head) && !self.send_held(false)? {
                     return Ok(Some(Progress::Blocked));
                 }
-                is_first = false;
                 let Source::Stream(source) = &mut output.source else { return Ok(Some(Progress::Done)) };
                 let room = buffer.len().saturating_sub(CHUNK_PREFIX + h1::CHUNK_END.len());
                 let polled =
@@ -461,11 +477,6 @@ impl Connection {
 }
 
 impl Output {
-    /// Whether nothing of the stream has been sent: only its head can be held.
-    fn left_untouched(&self) -> bool {
-        true
-    }
-
     /// Puts the framing around `count` bytes of the stream that lie at [`CHUNK_PREFIX`]; 0 is its end.
     fn frame<'b>(&mut self, buffer: &'b mut [u8], count: usize) -> io::Result<&'b [u8]> {
         if let Some(left) = &mut self.left {
@@ -493,7 +504,12 @@ impl Output {
 }
 
 /// Sends a piece of a file. `turn` counts the bytes of this turn.
-fn send_piece(stream: &Stream, piece: &mut FilePiece, total: &mut u64, turn: &mut u64) -> io::Result<Progress> {
+fn send_piece(
+    stream: &Stream,
+    piece: &mut FilePiece,
+    total: &mut u64,
+    turn: &mut u64,
+) -> io::Result<Progress> {
     while piece.offset < piece.end {
         if *turn >= FILE_TURN {
             return Ok(Progress::Again);

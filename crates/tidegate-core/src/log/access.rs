@@ -100,14 +100,19 @@ pub struct AccessBuffers {
     writer: Arc<Writer>,
     buffers: Vec<(Sink, AccessFormat, Vec<u8>)>,
     /// `10/Oct/2000:13:55:36 +0000` and `2000-10-10T13:55:36Z` of the current second.
-    common_time: String,
-    iso_time: String,
+    common_time: [u8; 26],
+    rfc3339_time: [u8; 20],
 }
 
 impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
-        AccessBuffers { writer, buffers: Vec::new(), common_time: String::new(), iso_time: String::new() }
+        AccessBuffers {
+            writer,
+            buffers: Vec::new(),
+            common_time: HttpDate(0).common_log(),
+            rfc3339_time: HttpDate(0).rfc3339(),
+        }
     }
 
     /// Makes room for a log; called when settings are taken up.
@@ -121,7 +126,7 @@ impl AccessBuffers {
     /// Takes the time for the lines to come, and sends on what has waited.
     pub fn tick(&mut self, now: i64) {
         self.common_time = HttpDate(now).common_log();
-        self.iso_time = HttpDate(now).iso8601();
+        self.rfc3339_time = HttpDate(now).rfc3339();
         self.flush();
     }
 
@@ -158,7 +163,7 @@ impl AccessBuffers {
                     }
                 }
             }
-            AccessFormat::Json => push_json(out, &self.iso_time, entry, ending),
+            AccessFormat::Json => push_json(out, &self.rfc3339_time, entry, ending),
         }
         out.push(b'\n');
         if out.len() >= FLUSH_AT {
@@ -184,10 +189,10 @@ fn push_peer(out: &mut Vec<u8>, peer: Peer) {
     }
 }
 
-fn push_common(out: &mut Vec<u8>, time: &str, entry: &Entry<'_>, ending: Ending) {
+fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending) {
     push_peer(out, entry.peer);
     out.extend_from_slice(b" - - [");
-    out.extend_from_slice(time.as_bytes());
+    out.extend_from_slice(time);
     out.extend_from_slice(b"] \"");
     push_escaped(out, entry.method.as_bytes());
     out.push(b' ');
@@ -198,9 +203,9 @@ fn push_common(out: &mut Vec<u8>, time: &str, entry: &Entry<'_>, ending: Ending)
     push_decimal(out, ending.bytes);
 }
 
-fn push_json(out: &mut Vec<u8>, time: &str, entry: &Entry<'_>, ending: Ending) {
+fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending) {
     out.extend_from_slice(b"{\"time\":\"");
-    out.extend_from_slice(time.as_bytes());
+    out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
     push_peer(out, entry.peer);
     let version: &[u8] = if entry.minor_version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" };

@@ -45,7 +45,8 @@ fn line(level: Level, message: &dyn std::fmt::Display) {
     };
     let (seconds, nanos) = tidegate_io::clock::wall();
     let mut out = Vec::with_capacity(128);
-    let _ = write!(out, "{}.{:03}Z {name}: ", HttpDate(seconds).iso8601(), nanos / 1_000_000);
+    out.extend_from_slice(&HttpDate(seconds).rfc3339()[..19]);
+    let _ = write!(out, ".{:03}Z {name}: ", nanos / 1_000_000);
     for (n, part) in message.to_string().split('\n').enumerate() {
         if n > 0 {
             out.extend_from_slice(b"\n    ");

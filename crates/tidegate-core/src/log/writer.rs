@@ -63,8 +63,9 @@ impl Writer {
 
     /// Hands lines over. Never waits: what does not fit is dropped and counted.
     pub fn write(&self, sink: Sink, lines: Vec<u8>) {
-        if let Err(TrySendError::Full(Work::Write(_, lines)) | TrySendError::Disconnected(Work::Write(_, lines))) =
-            self.queue.try_send(Work::Write(sink, lines))
+        if let Err(
+            TrySendError::Full(Work::Write(_, lines)) | TrySendError::Disconnected(Work::Write(_, lines)),
+        ) = self.queue.try_send(Work::Write(sink, lines))
         {
             self.lost.fetch_add(count_lines(&lines), Relaxed);
         }
@@ -110,7 +111,9 @@ fn write_all(work: &Receiver<Work>, lost: &AtomicU64) {
             Work::Write(sink, lines) => {
                 let Some(output) = outputs.get_mut(sink.0) else { continue };
                 let result = match output {
-                    Output::Stdout => io::stdout().lock().write_all(&lines).and_then(|()| io::stdout().flush()),
+                    Output::Stdout => {
+                        io::stdout().lock().write_all(&lines).and_then(|()| io::stdout().flush())
+                    }
                     Output::Stderr => io::stderr().lock().write_all(&lines),
                     Output::File { file, .. } => file.write_all(&lines),
                 };
@@ -120,7 +123,10 @@ fn write_all(work: &Receiver<Work>, lost: &AtomicU64) {
                         lost.fetch_add(count_lines(&lines), Relaxed);
                         if !std::mem::replace(&mut failing, true) {
                             // Said once for each spell of failures; the error log may be what fails.
-                            let _ = writeln!(io::stderr(), "tidegate: a log cannot be written ({e}); lines are lost until it can");
+                            let _ = writeln!(
+                                io::stderr(),
+                                "tidegate: a log cannot be written ({e}); lines are lost until it can"
+                            );
                         }
                     }
                 }

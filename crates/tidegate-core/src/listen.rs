@@ -1,0 +1,145 @@
+//! Accepting: each worker takes connections from its own listening sockets, within the limits.
+//!
+//! When descriptors run out, accepting pauses instead of spinning: what is open goes on being served, and
+//! the next close, or a short while, tries again (FAULTS 41).
+
+use crate::answer;
+use crate::conn::Connection;
+use crate::log;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+use tidegate_config::settings::ListenAddress;
+use tidegate_io::socket::{self, Peer, Stream};
+use tidegate_stats::{AcceptError, Worker as Stats};
+
+/// Connections accepted from one socket in one turn.
+pub(crate) const ACCEPTS: usize = 64;
+/// How long accepting rests when descriptors or memory have run out.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// Open connections of all workers of this process, against `limits connections`.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+
+/// A listening socket of one worker.
+pub struct Listener {
+    /// Shared by the workers where the kernel gives each no queue of its own (unix sockets).
+    pub fd: OwnedFd,
+    /// The address it was opened for.
+    pub address: ListenAddress,
+}
+
+/// Opens the sockets of one address, one for each of `workers`, and tells the address that was really
+/// taken (port 0 takes any).
+pub fn open(
+    address: &ListenAddress,
+    backlog: u32,
+    unsent: u32,
+    workers: usize,
+) -> io::Result<(Vec<OwnedFd>, ListenAddress)> {
+    match address {
+        ListenAddress::Tcp(tcp) => {
+            let options = socket::ListenOptions { backlog, defer: Duration::from_secs(5), unsent };
+            let sockets = socket::listen_tcp(*tcp, workers, &options)?;
+            let taken = match sockets.first().map(|fd| socket::local_address(fd.as_fd())).transpose()? {
+                Some(Peer::Tcp(taken)) => taken,
+                _ => *tcp,
+            };
+            Ok((sockets, ListenAddress::Tcp(taken)))
+        }
+        ListenAddress::Unix(path) => {
+            let first = socket::listen_unix(path, backlog)?;
+            let mut sockets = Vec::with_capacity(workers);
+            for _ in 1..workers {
+                sockets.push(first.try_clone()?);
+            }
+            sockets.push(first);
+            Ok((sockets, address.clone()))
+        }
+    }
+}
+
+/// What accepting gave.
+pub(crate) enum Accepted {
+    /// A connection to serve.
+    Connection(Connection),
+    /// One that was turned away.
+    Refused,
+    /// Nobody waits.
+    Nobody,
+    /// No descriptor or no memory for it.
+    Exhausted,
+}
+
+/// Accepts one connection.
+#[inline]
+pub(crate) fn accept(listener: BorrowedFd<'_>, number: u16, limit: u32, stats: &Stats) -> Accepted {
+    match socket::accept(listener) {
+        Ok(Some((stream, peer))) => {
+            stats.connections_accepted.add(1);
+            if OPEN.fetch_add(1, Relaxed) >= limit {
+                OPEN.fetch_sub(1, Relaxed);
+                stats.connections_refused.add(1);
+                refuse(&stream);
+                return Accepted::Refused;
+            }
+            stats.connections.add(1);
+            Accepted::Connection(Connection::new(stream, peer, number))
+        }
+        Ok(None) => Accepted::Nobody,
+        Err(error) => refused_by_the_system(&error, stats),
+    }
+}
+
+/// A connection was dropped.
+#[inline]
+pub(crate) fn closed(stats: &Stats) {
+    OPEN.fetch_sub(1, Relaxed);
+    stats.connections.sub(1);
+    stats.connections_closed.add(1);
+}
+
+/// The cheapest answer there is; the request that may have come is not read, and the reset that closing on
+/// it causes is what a flood deserves.
+fn refuse(stream: &Stream) {
+    let _ = stream.send(answer::BUSY, false);
+    let _ = stream.finish_sending();
+}
+
+/// Running out is said once; the counter tells how often it happened.
+static SAID: AtomicBool = AtomicBool::new(false);
+
+#[cold]
+fn refused_by_the_system(error: &io::Error, stats: &Stats) -> Accepted {
+    let (kind, what) = match error.raw_os_error() {
+        Some(libc_errno::EMFILE) => {
+            (AcceptError::ProcessDescriptors, "this process may hold no more descriptors (see ulimit -n)")
+        }
+        Some(libc_errno::ENFILE) => {
+            (AcceptError::SystemDescriptors, "the system may hold no more descriptors")
+        }
+        Some(libc_errno::ENOBUFS | libc_errno::ENOMEM) => {
+            (AcceptError::Memory, "the kernel has no memory left")
+        }
+        Some(libc_errno::ECONNABORTED) => {
+            stats.accept_errors.add(AcceptError::Aborted, 1);
+            return Accepted::Refused;
+        }
+        _ => (AcceptError::Other, "accepting failed"),
+    };
+    if !SAID.swap(true, Relaxed) {
+        log::warn(format_args!("a connection could not be accepted: {what} ({error}); trying again shortly"));
+    }
+    stats.accept_errors.add(kind, 1);
+    Accepted::Exhausted
+}
+
+/// The numbers of `errno(3)` that matter here, the same on all Linux architectures served.
+mod libc_errno {
+    pub const ENOMEM: i32 = 12;
+    pub const ENFILE: i32 = 23;
+    pub const EMFILE: i32 = 24;
+    pub const ECONNABORTED: i32 = 103;
+    pub const ENOBUFS: i32 = 105;
+}

@@ -1,0 +1,480 @@
+//! One worker: poller, connections, timers and ready queue on one thread, sharing nothing on the hot path.
+//!
+//! The binary starts workers and talks to them through a [`Handle`]; what they serve comes from a
+//! [`Registry`], made on the worker's own thread, so that handlers may hold `Rc` and `RefCell`.
+
+use crate::conn::{Connection, Next};
+use crate::listen::{self, Accepted, Listener};
+use crate::log::{self, AccessBuffers, Writer};
+use crate::phase::Engine;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tidegate_config::settings::{AccessFormat, Settings};
+use tidegate_http::HttpDate;
+use tidegate_io::clock::{monotonic_ns, wall_seconds};
+use tidegate_io::runtime::Runtime;
+use tidegate_io::wheel::TICK;
+use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab, Wheel};
+use tidegate_stats::Worker as Stats;
+use tidegate_wire::h1::HeadLimits;
+
+/// Access lines wait this long at most.
+const LOG_DELAY: Duration = Duration::from_secs(1);
+/// Bytes read in one call.
+const READ_BUFFER: usize = 64 << 10;
+
+/// Makes engines out of settings, on a worker's thread, and keeps what its handlers share there.
+pub trait Registry {
+    /// The engine for a revision, and the logs its sites write.
+    fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine>;
+
+    /// Answers a question of the operator about what this worker holds, such as its file cache.
+    fn ask(&mut self, question: &str) -> String;
+}
+
+/// The logs of an engine, collected while it is made.
+pub struct LogSet {
+    writer: Arc<Writer>,
+    opened: Vec<(log::Sink, AccessFormat)>,
+}
+
+impl LogSet {
+    /// Opens a log, or finds it open.
+    pub fn open(&mut self, log: &tidegate_config::settings::AccessLog) -> io::Result<log::Sink> {
+        let sink = self.writer.sink(&log.target)?;
+        self.opened.push((sink, log.format));
+        Ok(sink)
+    }
+}
+
+/// Makes a worker's registry on its thread.
+pub type MakeRegistry = Arc<dyn Fn(Arc<Stats>) -> Box<dyn Registry> + Send + Sync>;
+
+/// What a worker may be told.
+pub enum Command {
+    /// Take up settings and the listeners that go with them, in their order; the reply says whether it
+    /// worked. Connections stay.
+    Adopt(Arc<Settings>, Vec<Listener>, Sender<io::Result<()>>),
+    /// Accept no more, finish what is under way, and end when nothing is open.
+    Drain {
+        /// Whether connections between requests are closed at once. Otherwise their next answer says
+        /// `Connection: close`.
+        close_idle: bool,
+    },
+    /// End now.
+    Stop,
+    /// See [`Registry::ask`].
+    Ask(String, Sender<String>),
+}
+
+/// The way to a running worker.
+pub struct Handle {
+    commands: Sender<Command>,
+    remote: Arc<Remote>,
+    thread: Option<JoinHandle<()>>,
+    /// Counted by the worker, read by anyone.
+    pub stats: Arc<Stats>,
+}
+
+impl Handle {
+    /// Sends a command; a worker that has ended ignores it.
+    pub fn send(&self, command: Command) {
+        if self.commands.send(command).is_ok() {
+            self.remote.notify();
+        }
+    }
+
+    /// A way to send commands that can be given away.
+    pub fn asker(&self) -> Asker {
+        Asker { commands: self.commands.clone(), remote: self.remote.clone() }
+    }
+
+    /// Whether its thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for its end.
+    pub fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Asks a worker questions.
+#[derive(Clone)]
+pub struct Asker {
+    commands: Sender<Command>,
+    remote: Arc<Remote>,
+}
+
+impl Asker {
+    /// Asks; the answer comes through the receiver, or never if the worker has ended.
+    pub fn ask(&self, question: &str) -> Receiver<String> {
+        let (sender, answer) = channel();
+        if self.commands.send(Command::Ask(question.into(), sender)).is_ok() {
+            self.remote.notify();
+        }
+        answer
+    }
+}
+
+/// Starts a worker and waits until it serves.
+pub fn start(
+    number: usize,
+    settings: Arc<Settings>,
+    listeners: Vec<Listener>,
+    make: MakeRegistry,
+    writer: Arc<Writer>,
+) -> io::Result<Handle> {
+    let stats = Arc::new(Stats::default());
+    let (commands, inbox) = channel();
+    let (started, outcome) = channel();
+    let counted = stats.clone();
+    let thread = std::thread::Builder::new().name(format!("tidegate-{number}")).spawn(move || {
+        match Worker::new(inbox, &make, counted, writer, &settings, listeners) {
+            Err(error) => drop(started.send(Err(error))),
+            Ok(mut worker) => {
+                let _ = started.send(Ok(worker.runtime.remote()));
+                if let Err(error) = worker.run() {
+                    log::error(format_args!("worker {number} has ended: {error}"));
+                }
+            }
+        }
+    })?;
+    let remote = outcome.recv().unwrap_or_else(|_| Err(io::Error::other("the worker ended at once")))?;
+    Ok(Handle { commands, remote, thread: Some(thread), stats })
+}
+
+/// What a running connection may touch: everything of the worker but the connections, so that none can
+/// reach itself or another one while it is borrowed.
+pub struct Ctx {
+    /// Of the present revision; a request keeps the one that it began with.
+    pub engine: Rc<Engine>,
+    /// From the settings, in the form the codec takes.
+    pub head_limits: HeadLimits,
+    /// Deadlines of connections.
+    pub wheel: Wheel,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    /// Access lines.
+    pub log: AccessBuffers,
+    /// Wall clock, seconds.
+    pub now: i64,
+    /// The `Date` field of this second.
+    pub date: [u8; 29],
+    /// No connection outlives its present request.
+    pub draining: bool,
+    pub(crate) read_buffer: Vec<u8>,
+    pub(crate) path_buffer: Vec<u8>,
+    /// Answers that leave in one call.
+    pub(crate) batch: Vec<u8>,
+}
+
+struct Worker {
+    poller: Poller,
+    runtime: Rc<Runtime>,
+    registry: Box<dyn Registry>,
+    writer: Arc<Writer>,
+    inbox: Receiver<Command>,
+    listeners: Vec<Option<OpenListener>>,
+    connections: Slab<Connection>,
+    cx: Ctx,
+    again: Vec<Key>,
+    /// Accepting rests until then, monotonic nanoseconds.
+    accept_after: u64,
+    began: u64,
+}
+
+struct OpenListener {
+    listener: Listener,
+    key: Key,
+    /// Its place in the settings.
+    place: u16,
+    is_ready: bool,
+}
+
+impl Worker {
+    fn new(
+        inbox: Receiver<Command>,
+        make: &MakeRegistry,
+        stats: Arc<Stats>,
+        writer: Arc<Writer>,
+        settings: &Arc<Settings>,
+        listeners: Vec<Listener>,
+    ) -> io::Result<Worker> {
+        let poller = Poller::new()?;
+        let runtime = Runtime::install(poller.registry()?)?;
+        let mut registry = make(stats.clone());
+        let mut logs = LogSet { writer: writer.clone(), opened: Vec::new() };
+        let engine = registry.engine(settings, &mut logs)?;
+        let now = wall_seconds();
+        let cx = Ctx {
+            engine: Rc::new(engine),
+            head_limits: HeadLimits::default(),
+            wheel: Wheel::default(),
+            stats,
+            log: AccessBuffers::new(writer.clone()),
+            now,
+            date: HttpDate(now).format(),
+            draining: false,
+            read_buffer: vec![0; READ_BUFFER],
+            path_buffer: Vec::new(),
+            batch: Vec::with_capacity(READ_BUFFER),
+        };
+        let mut worker = Worker {
+            poller,
+            runtime,
+            registry,
+            writer,
+            inbox,
+            listeners: Vec::new(),
+            connections: Slab::default(),
+            cx,
+            again: Vec::new(),
+            accept_after: 0,
+            began: monotonic_ns(),
+        };
+        worker.take_up(logs, listeners)?;
+        Ok(worker)
+    }
+
+    fn adopt(&mut self, settings: &Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
+        let mut logs = LogSet { writer: self.writer.clone(), opened: Vec::new() };
+        self.cx.engine = Rc::new(self.registry.engine(settings, &mut logs)?);
+        self.take_up(logs, listeners)
+    }
+
+    /// What goes with a new engine.
+    fn take_up(&mut self, logs: LogSet, listeners: Vec<Listener>) -> io::Result<()> {
+        let mut open = Slab::default();
+        let mut opened = Vec::with_capacity(listeners.len());
+        for (place, listener) in listeners.into_iter().enumerate() {
+            let key = open.insert(());
+            opened.push(Some(OpenListener { listener, key, place: place as u16, is_ready: true }));
+        }
+        // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
+        // that waits in them is lost.
+        for old in self.listeners.drain(..).flatten() {
+            self.runtime.registry().remove(old.listener.fd.as_fd())?;
+        }
+        for new in opened.iter().flatten() {
+            self.runtime.registry().add_readable(new.listener.fd.as_fd(), Kind::Listener, new.key)?;
+        }
+        self.listeners = opened;
+        for (sink, format) in logs.opened {
+            self.cx.log.add(sink, format);
+        }
+        let limits = &self.cx.engine.settings.limits;
+        self.cx.head_limits = HeadLimits {
+            head_size: limits.head_size as usize,
+            target_size: limits.target_size as usize,
+            fields: usize::from(limits.fields),
+        };
+        Ok(())
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let (mut ready, mut woken, mut expired) = (Vec::<Ready>::new(), Vec::new(), Vec::new());
+        self.tick();
+        loop {
+            ready.clear();
+            let timeout = self.timeout();
+            self.poller.wait(timeout, &mut ready)?;
+            self.tick();
+            // What tells of changes comes first: a file that changed before a request was sent is seen to
+            // have changed by that request.
+            let mut has_commands = false;
+            for event in &ready {
+                match event.kind() {
+                    Kind::Io => self.runtime.on_io(event),
+                    Kind::Remote => {
+                        self.runtime.on_remote();
+                        has_commands = true;
+                    }
+                    Kind::Connection | Kind::Listener => {}
+                }
+            }
+            self.runtime.run_tasks();
+            for event in &ready {
+                match event.kind() {
+                    Kind::Connection => self.on_connection(event),
+                    Kind::Listener => {
+                        for open in self.listeners.iter_mut().flatten().filter(|open| open.key == event.key())
+                        {
+                            open.is_ready = true;
+                        }
+                    }
+                    Kind::Io | Kind::Remote => {}
+                }
+            }
+            self.accept();
+            // One pass each: what they queue in turn runs after the next poll.
+            self.runtime.take_ready(&mut woken);
+            for key in woken.drain(..) {
+                self.drive(key);
+            }
+            for key in std::mem::take(&mut self.again) {
+                self.drive(key);
+            }
+            let tick = (monotonic_ns() - self.began) / TICK.as_nanos() as u64;
+            self.cx.wheel.advance(tick as u32, &mut expired);
+            for index in expired.drain(..) {
+                if let Some(key) = self.connections.key_of(index) {
+                    self.on_timer(key);
+                }
+            }
+            if has_commands && self.obey() {
+                return Ok(());
+            }
+            if self.cx.draining && self.connections.is_empty() {
+                self.cx.log.flush();
+                return Ok(());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let may_accept = self.listeners.iter().flatten().any(|open| open.is_ready);
+        if !self.again.is_empty() || self.runtime.has_ready() || (may_accept && self.accept_after == 0) {
+            return Some(Duration::ZERO);
+        }
+        let timers = self.cx.wheel.next().map(|ticks| TICK * ticks);
+        let log = self.cx.log.is_waiting().then_some(LOG_DELAY);
+        let accept = (may_accept && self.accept_after > 0).then_some(listen::PAUSE);
+        timers.into_iter().chain(log).chain(accept).min()
+    }
+
+    fn tick(&mut self) {
+        let now = wall_seconds();
+        if now != self.cx.now {
+            self.cx.now = now;
+            self.cx.date = HttpDate(now).format();
+            self.cx.log.tick(now);
+        }
+    }
+
+    #[inline]
+    fn on_connection(&mut self, event: &Ready) {
+        let Some(connection) = self.connections.get_mut(event.key()) else { return };
+        if event.dead {
+            return self.close(event.key());
+        }
+        let is_readable = event.readable || event.read_closed;
+        connection.on_edge(event.readable, event.read_closed);
+        if connection.wants(is_readable) {
+            self.drive(event.key());
+        }
+    }
+
+    #[inline]
+    fn drive(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let next = connection.drive(key, &mut self.cx);
+            self.follow(key, next);
+        }
+    }
+
+    fn on_timer(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            let next = connection.on_timer(key, &mut self.cx);
+            self.follow(key, next);
+        }
+    }
+
+    #[inline]
+    fn follow(&mut self, key: Key, next: Next) {
+        match next {
+            Next::Wait => {}
+            Next::Again => self.again.push(key),
+            Next::Close => self.close(key),
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        if let Some(mut connection) = self.connections.remove(key) {
+            connection.on_close(key, &mut self.cx);
+            listen::closed(&self.cx.stats);
+            self.accept_after = 0; // a descriptor is free again
+        }
+    }
+
+    fn accept(&mut self) {
+        if self.accept_after > 0 {
+            if monotonic_ns() < self.accept_after {
+                return;
+            }
+            self.accept_after = 0;
+        }
+        let limit = self.cx.engine.settings.limits.connections;
+        for index in 0..self.listeners.len() {
+            for _ in 0..listen::ACCEPTS {
+                let Some(open) = self.listeners[index].as_mut().filter(|open| open.is_ready) else { break };
+                match listen::accept(open.listener.fd.as_fd(), open.place, limit, &self.cx.stats) {
+                    Accepted::Connection(connection) => self.admit(connection),
+                    Accepted::Refused => {}
+                    Accepted::Nobody => open.is_ready = false,
+                    Accepted::Exhausted => {
+                        self.accept_after = monotonic_ns() + listen::PAUSE.as_nanos() as u64;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// With `TCP_DEFER_ACCEPT` the request is here already: it is answered before the connection is
+    /// registered, so that one that closes afterwards never enters the poller.
+    #[inline]
+    fn admit(&mut self, connection: Connection) {
+        let key = self.connections.insert(connection);
+        self.drive(key);
+        if let Some(connection) = self.connections.get_mut(key)
+            && let Err(error) = self.runtime.registry().add(connection.fd(), Kind::Connection, key)
+        {
+            log::warn(format_args!("a connection could not be watched and is closed: {error}"));
+            self.close(key);
+        }
+    }
+
+    /// Carries out what was asked; whether to end.
+    fn obey(&mut self) -> bool {
+        while let Ok(command) = self.inbox.try_recv() {
+            match command {
+                Command::Adopt(settings, listeners, reply) => {
+                    let _ = reply.send(self.adopt(&settings, listeners));
+                }
+                Command::Ask(question, reply) => {
+                    let _ = reply.send(self.registry.ask(&question));
+                }
+                Command::Drain { close_idle } => self.drain(close_idle),
+                Command::Stop => {
+                    self.cx.log.flush();
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn drain(&mut self, close_idle: bool) {
+        self.cx.draining = true;
+        for old in self.listeners.drain(..).flatten() {
+            let _ = self.runtime.registry().remove(old.listener.fd.as_fd());
+        }
+        if close_idle {
+            let keys: Vec<Key> = self.connections.keys().collect();
+            for key in keys {
+                if self.connections.get_mut(key).is_some_and(|connection| connection.is_idle()) {
+                    self.close(key);
+                }
+            }
+        }
+    }
+}
