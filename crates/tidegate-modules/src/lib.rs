@@ -1,1 +1,9 @@
-//! tidegate-modules
+//! What answers requests: static files, listings, redirects, fixed answers, the status page; and what
+//! changes responses on their way out. Each module is a file or folder with the skeleton of the others:
+//! settings in, a [`tidegate_core::Handler`] or [`tidegate_core::Filter`] out.
+
+pub mod compress;
+pub mod files;
+pub mod index;
+pub mod redirect;
+pub mod status;
