@@ -1,0 +1,109 @@
+//! `path`. FAULTS 32 is held here.
+
+use proptest::prelude::*;
+use tidegate_http::path::{PathError, encode_path, normalise};
+use tidegate_http::{Method, Status, Target};
+
+#[test]
+fn normalisation() {
+    use PathError::{AboveRoot, EncodedSlash, MalformedPercent, NotAbsolute, Nul};
+    type Row<'a> = (&'a str, &'a str, Result<&'a [u8], PathError>);
+    let cases: &[Row<'_>] = &[
+        ("root", "/", Ok(b"/")),
+        ("plain", "/a/b.html", Ok(b"/a/b.html")),
+        ("folder", "/a/", Ok(b"/a/")),
+        ("hidden", "/.well-known/a", Ok(b"/.well-known/a")),
+        ("three dots", "/.../a", Ok(b"/.../a")),
+        ("dots in names", "/a../..b/c.", Ok(b"/a../..b/c.")),
+        ("decoded", "/a%20b/%c3%A4", Ok(b"/a b/\xc3\xa4")),
+        ("slashes", "//a///b//", Ok(b"/a/b/")),
+        ("dot", "/a/./b/.", Ok(b"/a/b/")),
+        ("dot-dot", "/a/b/../c", Ok(b"/a/c")),
+        ("dot-dot at the end", "/a/b/..", Ok(b"/a/")),
+        ("to the root", "/a/..", Ok(b"/")),
+        ("to the root and on", "/a/../b", Ok(b"/b")),
+        ("dot-dot over a merged slash", "/a//../b", Ok(b"/b")),
+        ("encoded dots", "/a/%2e%2E/b", Ok(b"/b")),
+        ("half encoded dots", "/a/.%2e/b", Ok(b"/b")),
+        ("above", "/..", Err(AboveRoot)),
+        ("above and back", "/../a", Err(AboveRoot)),
+        ("above later", "/a/../../b", Err(AboveRoot)),
+        ("above, encoded", "/%2e%2e/etc/passwd", Err(AboveRoot)),
+        ("above, slashes merged", "/a//..//..", Err(AboveRoot)),
+        ("encoded slash", "/a%2fb", Err(EncodedSlash)),
+        ("encoded slash, traversal", "/..%2F..%2fetc/passwd", Err(EncodedSlash)),
+        ("double encoding, dots", "/%252e%252e/a", Ok(b"/%2e%2e/a")),
+        ("double encoding, slash", "/a%252fb", Ok(b"/a%2fb")),
+        ("overlong slash", "/..%c0%af..%c0%afetc", Ok(b"/..\xc0\xaf..\xc0\xafetc")),
+        ("overlong dots", "/%c0%ae%c0%ae/a", Ok(b"/\xc0\xae\xc0\xae/a")),
+        ("backslash", "/..\\..\\etc", Ok(b"/..\\..\\etc")),
+        ("encoded backslash", "/..%5c..%5cetc", Ok(b"/..\\..\\etc")),
+        ("NUL", "/a%00.html", Err(Nul)),
+        ("raw NUL", "/a\0", Err(Nul)),
+        ("percent at the end", "/a%", Err(MalformedPercent)),
+        ("one digit", "/a%2", Err(MalformedPercent)),
+        ("one digit before a slash", "/a%2/b", Err(MalformedPercent)),
+        ("no digits", "/a%zz", Err(MalformedPercent)),
+        ("signed digits", "/a%+2", Err(MalformedPercent)),
+        ("IIS unicode", "/%u002e%u002e/", Err(MalformedPercent)),
+        ("empty", "", Err(NotAbsolute)),
+        ("relative", "a/b", Err(NotAbsolute)),
+        ("relative dots", "../a", Err(NotAbsolute)),
+    ];
+    for (name, raw, expected) in cases {
+        let mut scratch = Vec::new();
+        assert_eq!(normalise(raw, &mut scratch), *expected, "{name}");
+    }
+}
+
+#[test]
+fn an_ordinary_path_is_borrowed() {
+    for raw in ["/", "/index.html", "/.a/..b/c./", "/%"] {
+        let mut scratch = b"untouched".to_vec();
+        let is_borrowed = normalise(raw, &mut scratch).is_ok_and(|path| path.as_ptr() == raw.as_ptr());
+        assert_eq!(is_borrowed, raw != "/%", "{raw}");
+        assert_eq!(scratch == b"untouched", is_borrowed, "{raw}");
+    }
+}
+
+#[test]
+fn statuses() {
+    assert_eq!(PathError::EncodedSlash.status(), Status::NOT_FOUND);
+    assert_eq!(PathError::AboveRoot.status(), Status::BAD_REQUEST);
+}
+
+#[test]
+fn encoding() {
+    let cases: &[(&[u8], &str)] = &[
+        (b"/a b/\xc3\xa4", "/a%20b/%C3%A4"),
+        (b"/%2e?#", "/%252e%3F%23"),
+        (b"javascript:alert(1)", "javascript%3Aalert(1)"),
+        (b"/<\">", "/%3C%22%3E"),
+        (b"/\r\n", "/%0D%0A"),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(encode_path(path), *expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn stays_inside(raw in "/(\\.|/|%2[eEfF5]|%00|%c0%af|\\\\|[ab]|[^\\x00]){0,16}") {
+        let mut scratch = Vec::new();
+        if let Ok(path) = normalise(&raw, &mut scratch) {
+            prop_assert!(path.starts_with(b"/"));
+            prop_assert!(!path.contains(&0));
+            let segments: Vec<_> = path[1..].split(|&byte| byte == b'/').collect();
+            for (position, segment) in segments.iter().enumerate() {
+                prop_assert!(*segment != b"." && *segment != b"..");
+                prop_assert!(!segment.is_empty() || position == segments.len() - 1);
+            }
+
+            let encoded = encode_path(path);
+            let target = Target::parse(Method::Get, &encoded);
+            prop_assert_eq!(target, Ok(Target::Origin { path: &encoded[..], query: None }));
+            let mut again = Vec::new();
+            prop_assert_eq!(normalise(&encoded, &mut again), Ok(path));
+        }
+    }
+}
