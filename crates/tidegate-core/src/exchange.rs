@@ -2,7 +2,7 @@
 
 use crate::body::RequestBody;
 use crate::response::Response;
-use tidegate_http::{Fields, Method, Status};
+use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::socket::Peer;
 
@@ -31,6 +31,8 @@ pub struct Exchange<'a> {
     pub peer: Peer,
     /// Wall clock, seconds since 1970.
     pub now: i64,
+    /// When the head was complete: monotonic, nanoseconds.
+    pub started: u64,
     /// Content of the request, until a handler takes it.
     pub body: Option<RequestBody>,
 }
@@ -40,6 +42,65 @@ impl Exchange<'_> {
     #[inline]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.first(name)
+    }
+}
+
+impl Exchange<'_> {
+    /// A copy that outlives the worker's read buffer, without the content: for answers that come later.
+    pub fn keep(&self) -> Kept {
+        let own = |field: &Field<'_>| (field.name.to_owned(), field.value.to_owned());
+        Kept {
+            method: self.method,
+            method_token: self.method_token.to_owned(),
+            target: self.target.to_owned(),
+            path: self.path.to_owned(),
+            query: self.query.map(str::to_owned),
+            scheme: self.scheme,
+            authority: self.authority.to_owned(),
+            fields: self.fields.iter().map(own).collect(),
+            minor_version: self.minor_version,
+            peer: self.peer,
+            now: self.now,
+            started: self.started,
+        }
+    }
+}
+
+/// A request that has been kept.
+pub struct Kept {
+    method: Method,
+    method_token: String,
+    target: String,
+    path: Vec<u8>,
+    query: Option<String>,
+    scheme: &'static str,
+    authority: String,
+    fields: Vec<(String, Vec<u8>)>,
+    minor_version: u8,
+    peer: Peer,
+    now: i64,
+    started: u64,
+}
+
+impl Kept {
+    /// Lends it as the exchange it was.
+    pub fn lend<R>(&self, f: impl FnOnce(&Exchange<'_>) -> R) -> R {
+        let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
+        f(&Exchange {
+            method: self.method,
+            method_token: &self.method_token,
+            target: &self.target,
+            path: &self.path,
+            query: self.query.as_deref(),
+            scheme: self.scheme,
+            authority: &self.authority,
+            fields: Fields::new(&fields),
+            minor_version: self.minor_version,
+            peer: self.peer,
+            now: self.now,
+            started: self.started,
+            body: None,
+        })
     }
 }
 

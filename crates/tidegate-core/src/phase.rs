@@ -263,7 +263,12 @@ fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) 
     let reply = match reply {
         reply if site.config.routes[index].error_pages.is_empty() => reply,
         reply => {
-            let asked = PageRequest { method: exchange.method, peer: exchange.peer, now: exchange.now };
+            let asked = PageRequest {
+                method: exchange.method,
+                peer: exchange.peer,
+                now: exchange.now,
+                started: exchange.started,
+            };
             match reply {
                 Reply::Ready(response) => error_page(site, index, &asked, response),
                 Reply::Later(future) => {
@@ -291,6 +296,7 @@ struct PageRequest {
     method: Method,
     peer: Peer,
     now: i64,
+    started: u64,
 }
 
 /// Puts the page that the settings name for an error in its place: fetched from the same site, as a `GET`
@@ -316,6 +322,7 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         minor_version: 1,
         peer: asked.peer,
         now: asked.now,
+        started: asked.started,
         body: None,
     };
     let page = route.handler.handle(&mut inner);

@@ -162,11 +162,12 @@ pub struct Message {
 
 impl Message {
     /// Encodes a head for a body of `body_len` bytes, of which `body` is held here (all of it or nothing).
+    /// `None` for a status that has no body.
     pub fn new(
         status: Status,
         server: Option<&str>,
         lines: FieldLines,
-        body_len: u64,
+        body_len: Option<u64>,
         body: &[u8],
     ) -> Rc<Message> {
         let parts = h1::ResponseParts {
@@ -175,7 +176,7 @@ impl Message {
             date: Some(&[b' '; 29]),
             server,
             field_lines: lines.as_bytes(),
-            framing: h1::ResponseFraming::Length(body_len),
+            framing: body_len.map_or(h1::ResponseFraming::None, h1::ResponseFraming::Length),
             connection: h1::ConnectionField::None,
         };
         let encoded = RefCell::new(h1::Prebuilt::new(&parts, body));

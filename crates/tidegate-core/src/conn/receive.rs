@@ -208,6 +208,7 @@ impl Connection {
                         minor_version: request.minor_version,
                         peer: self.peer,
                         now: cx.now,
+                        started: request.started,
                         body: content,
                     };
                     engine.handle(site, &mut exchange)
