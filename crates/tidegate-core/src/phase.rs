@@ -138,7 +138,7 @@ impl Engine {
         }
         match route.handler.handle(exchange) {
             // Complete as it is: the hot path ends here.
-            reply @ Reply::Ready(Response { head: Head::Prebuilt(_), .. }) => reply,
+            reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
             reply => finish(site, index, exchange, reply),
         }
     }
@@ -326,7 +326,17 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         body: None,
     };
     let page = route.handler.handle(&mut inner);
-    page.map(move |page| if page.status.is_success() { page.with_status(status) } else { response })
+    page.map(move |page| if page.status.is_success() { standing_in(page, status) } else { response })
+}
+
+/// A page in place of an error: nothing on it may say that the error is the page, or is to be kept.
+fn standing_in(page: Response, status: Status) -> Response {
+    let is_final = !matches!(page.head, Head::Fields(_));
+    let mut page = page.with_status(status);
+    for name in ["ETag", "Last-Modified", "Accept-Ranges", "Cache-Control"] {
+        page.fields_mut().remove(name);
+    }
+    if is_final { page.finished() } else { page }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Response {
 pub enum Head {
     /// Encoded field lines; route fields and filters are still to be applied.
     Fields(FieldLines),
+    /// Encoded field lines to which nothing is added any more.
+    Final(FieldLines),
     /// Encoded once and shared; final: its maker has applied all that the route asks for.
     Prebuilt(Rc<Message>),
 }
@@ -133,7 +135,7 @@ impl Response {
             self.head = Head::Fields(message.lines().clone());
         }
         match &mut self.head {
-            Head::Fields(lines) => lines,
+            Head::Fields(lines) | Head::Final(lines) => lines,
             Head::Prebuilt(_) => unreachable!("invariant: replaced above"),
         }
     }
@@ -141,6 +143,14 @@ impl Response {
     /// Adds a field.
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Response {
         self.fields_mut().push(name, value);
+        self
+    }
+
+    /// The same response with a head that the Filter phase leaves alone.
+    pub fn finished(mut self) -> Response {
+        if let Head::Fields(lines) = self.head {
+            self.head = Head::Final(lines);
+        }
         self
     }
 

@@ -82,6 +82,21 @@ impl<T> Slab<T> {
         slot.value.as_mut()
     }
 
+    /// The value, unless it was removed.
+    #[inline]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        let slot = self.slots.get(key.index() as usize)?;
+        if slot.generation != key.generation() {
+            return None;
+        }
+        slot.value.as_ref()
+    }
+
+    /// Slots there are, used or not: indexes are below this.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Takes the value out; its key and all copies of it are stale from now on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index() as usize)?;

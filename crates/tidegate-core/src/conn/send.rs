@@ -216,7 +216,7 @@ impl Connection {
             Head::Prebuilt(message) => {
                 message.stamped(cx.now, &cx.date).append_head(&mut cx.batch, connection);
             }
-            Head::Fields(lines) => {
+            Head::Fields(lines) | Head::Final(lines) => {
                 let parts = ResponseParts {
                     status: status.0,
                     reason: status.reason(),

@@ -1,1 +1,443 @@
-//! files
+//! Static files: `root`, `alias`, `index`, `try`, listings, conditions, ranges, codings, behind the cache.
+//!
+//! The hot path is a look-up in [`FileCache`] and a finished message. What is not cached is looked up on
+//! the worker as long as that cannot wait for a disk, and on the blocking pool otherwise.
+
+mod cache;
+mod entry;
+mod locate;
+mod serve;
+mod watch;
+
+pub use cache::FileCache;
+
+use crate::{compress, index};
+use cache::{Cached, Instance};
+use entry::{Contents, Encoded, Entry, Maker, Representation};
+use locate::{Found, FoundFile, Located, Lookup};
+use serve::{Wishes, respond};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::{self, Coding};
+use tidegate_core::exchange::Kept;
+use tidegate_core::phase::Decoration;
+use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
+use tidegate_http::path::encode_path;
+use tidegate_http::{ContentCoding, Method, Status, coding};
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::file::{Patience, Root};
+use tidegate_io::notify::Notifier;
+use tidegate_io::{Runtime, blocking};
+use tidegate_stats::Worker as Stats;
+
+/// What the file handlers of one worker share.
+pub struct Shared {
+    cache: RefCell<FileCache>,
+    next_instance: Cell<Instance>,
+}
+
+impl Shared {
+    /// A cache, and a task that keeps it true.
+    pub fn new(limits: settings::FileCache, stats: Arc<Stats>, runtime: &Runtime) -> Rc<Shared> {
+        let notifier = match Notifier::new() {
+            Ok(notifier) => Some(Rc::new(notifier)),
+            Err(error) => {
+                log::warn(format_args!(
+                    "file changes cannot be watched ({error}; see fs.inotify.max_user_instances); changed \
+                     files are noticed by age only"
+                ));
+                None
+            }
+        };
+        let watcher = notifier.clone().map(watch::Watcher::new);
+        let cache = RefCell::new(FileCache::new(limits, stats, watcher));
+        let shared = Rc::new(Shared { cache, next_instance: Cell::new(0) });
+        if let Some(notifier) = notifier {
+            let shared = shared.clone();
+            runtime.spawn(async move {
+                let mut changes = Vec::new();
+                loop {
+                    let result = std::future::poll_fn(|cx| notifier.poll_changes(cx, &mut changes)).await;
+                    shared.cache.borrow_mut().invalidate(&changes);
+                    changes.clear();
+                    if let Err(error) = result {
+                        return log::warn(format_args!("watching file changes has ended: {error}"));
+                    }
+                }
+            });
+        }
+        shared
+    }
+
+    /// Takes up the cache settings of a new revision.
+    pub fn adopt(&self, limits: settings::FileCache) {
+        self.cache.borrow_mut().adopt(limits);
+    }
+
+    /// Carries out what the operator asks of the cache.
+    pub fn command(&self, command: &str) -> serde_json::Value {
+        self.cache.borrow_mut().command(command, monotonic_ns())
+    }
+}
+
+/// Serves the files of one route.
+#[derive(Clone)]
+pub struct Files {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    shared: Rc<Shared>,
+    instance: Instance,
+    lookup: Arc<Lookup>,
+    listing: Option<Arc<settings::Listing>>,
+    maker: Maker,
+    ranges: u16,
+    stream_filter: Option<compress::CompressFilter>,
+}
+
+impl Files {
+    /// A handler for a route with static files.
+    pub fn new(
+        shared: &Rc<Shared>,
+        root: Arc<Root>,
+        files: &settings::Files,
+        route: &settings::Route,
+        server: &settings::Settings,
+    ) -> Files {
+        let instance = shared.next_instance.get();
+        shared.next_instance.set(instance.wrapping_add(1));
+        let maker = Maker {
+            server: server.server_field.clone(),
+            decoration: Decoration::of(route),
+            compress: route.compress.clone(),
+            memory_file_size: u64::from(server.file_cache.memory_file_size),
+        };
+        let inner = Inner {
+            shared: shared.clone(),
+            instance,
+            lookup: Arc::new(Lookup { root, settings: files.clone() }),
+            listing: files.listing.clone().map(Arc::new),
+            maker,
+            ranges: server.limits.ranges,
+            stream_filter: route.compress.as_ref().map(compress::CompressFilter::new),
+        };
+        Files { inner: Rc::new(inner) }
+    }
+}
+
+impl Handler for Files {
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        match exchange.method {
+            Method::Get | Method::Head => self.inner.serve(exchange),
+            Method::Options => {
+                Reply::Ready(Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS"))
+            }
+            _ => Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED).with("Allow", "GET, HEAD, OPTIONS")),
+        }
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        let lookup = &self.inner.lookup;
+        let root = lookup.root.path().display();
+        if !matches!(exchange.method, Method::Get | Method::Head) {
+            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
+        }
+        let located = match lookup.locate(exchange.path, Patience::Wait) {
+            Ok(located) => located,
+            Err(error) => return say(format!("files below {root}: {error} (500)")),
+        };
+        for path in &located.depends {
+            say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
+        }
+        match located.found {
+            Found::File(file) => {
+                say(format!("file {root}/{}, {} bytes", String::from_utf8_lossy(&file.relative), file.file.meta.len));
+                for (coding, _) in &file.siblings {
+                    say(format!("precompressed sibling for {}", compress::token(*coding)));
+                }
+            }
+            Found::Folder { relative, .. } => {
+                say(format!("listing of {root}/{}", String::from_utf8_lossy(&relative)));
+            }
+            Found::NeedsSlash => say("a folder: redirected with 301 to the same path with a slash".into()),
+            Found::Status(status) => say(format!("answered with {} {}", status.0, status.reason())),
+        }
+    }
+}
+
+impl Inner {
+    fn serve(self: &Rc<Self>, exchange: &Exchange<'_>) -> Reply {
+        let mut old = None;
+        if self.lookup.settings.uses_cache {
+            match self.shared.cache.borrow().look_up(self.instance, exchange.path, exchange.started) {
+                Cached::Fresh(entry) => return self.answer(&entry, exchange),
+                Cached::Old(entry) => old = Some(entry),
+                Cached::Nothing => {}
+            }
+        }
+        match self.lookup.locate(exchange.path, Patience::Cached) {
+            Ok(located) => self.proceed(located, old, exchange),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.locate_later(old, exchange.keep()),
+            Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
+        }
+    }
+
+    /// A look-up that has to wait for the disk.
+    fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, kept: Kept) -> Reply {
+        let (inner, lookup) = (self.clone(), self.lookup.clone());
+        let path = kept.lend(|exchange| exchange.path.to_vec());
+        let job = blocking::run(move || lookup.locate(&path, Patience::Wait));
+        Reply::Later(Box::pin(async move {
+            let Ok(job) = job else { return overloaded() };
+            let reply = match job.await {
+                Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange)),
+                Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
+            };
+            settle(reply).await
+        }))
+    }
+
+    fn proceed(self: &Rc<Self>, located: Located, old: Option<Rc<Entry>>, exchange: &Exchange<'_>) -> Reply {
+        let Located { found, depends } = located;
+        if let (Some(old), Found::File(file)) = (&old, &found)
+            && old.metas == entry::metas_of(file)
+        {
+            old.checked.set(exchange.started);
+            return self.answer(old, exchange);
+        }
+        if old.is_some() {
+            self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
+        }
+        match found {
+            Found::File(file) => self.read(file, depends, exchange),
+            Found::Folder { relative, folder } => match &self.listing {
+                Some(listing) => {
+                    let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
+                    index::list(self.lookup.root.clone(), relative, folder.fd, listing, request)
+                }
+                None => Reply::status(Status::NOT_FOUND),
+            },
+            Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
+            Found::Status(status) => Reply::Ready(answer::error(status)),
+        }
+    }
+
+    fn read(self: &Rc<Self>, file: FoundFile, depends: Vec<Box<[u8]>>, exchange: &Exchange<'_>) -> Reply {
+        let limit = self.maker.memory_file_size;
+        let relative = file.relative.clone();
+        match Contents::read(file, limit, Patience::Cached) {
+            Ok(contents) => self.store(&relative, contents, &depends, exchange),
+            Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (inner, kept) = (self.clone(), exchange.keep());
+                let job = blocking::run(move || Contents::read(file, limit, Patience::Wait));
+                Reply::Later(Box::pin(async move {
+                    let Ok(job) = job else { return overloaded() };
+                    let reply = match job.await {
+                        Ok(contents) => {
+                            kept.lend(|exchange| inner.store(&relative, contents, &depends, exchange))
+                        }
+                        Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
+                    };
+                    settle(reply).await
+                }))
+            }
+            Err((_, error)) => Reply::Ready(self.failed(exchange.path, &error)),
+        }
+    }
+
+    fn store(
+        self: &Rc<Self>,
+        relative: &[u8],
+        contents: Contents,
+        depends: &[Box<[u8]>],
+        exchange: &Exchange<'_>,
+    ) -> Reply {
+        let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
+        if self.lookup.settings.uses_cache {
+            let mut cache = self.shared.cache.borrow_mut();
+            let root = &self.lookup.root;
+            let is_new_watch = cache.insert(self.instance, exchange.path, &entry, root, depends);
+            // What changed between reading and watching nobody has told: look once more.
+            if is_new_watch && !self.is_still(&entry, exchange.path) {
+                cache.remove(self.instance, exchange.path);
+            }
+        }
+        self.answer(&entry, exchange)
+    }
+
+    fn is_still(&self, entry: &Entry, path: &[u8]) -> bool {
+        match self.lookup.locate(path, Patience::Cached) {
+            Ok(Located { found: Found::File(file), .. }) => entry::metas_of(&file) == entry.metas,
+            _ => false,
+        }
+    }
+
+    /// The hot path.
+    #[inline]
+    fn answer(self: &Rc<Self>, entry: &Rc<Entry>, exchange: &Exchange<'_>) -> Reply {
+        let wishes = Wishes::of(exchange.fields);
+        let form = if wishes.coding { self.choose(entry, exchange) } else { Form::Identity };
+        match form {
+            Form::Identity if self.streams(entry) => self.answer_streamed(entry, exchange, wishes),
+            Form::Identity => Reply::Ready(self.respond(entry, &entry.identity, exchange, wishes)),
+            Form::Ready(form) => Reply::Ready(self.respond(entry, &form, exchange, wishes)),
+            Form::Make(coding) => self.make(entry.clone(), coding, exchange.keep()),
+        }
+    }
+
+    fn respond(&self, entry: &Entry, form: &Representation, exchange: &Exchange<'_>, wishes: Wishes) -> Response {
+        respond(exchange, wishes, &self.maker, form, entry.modified, self.ranges)
+    }
+
+    /// Which form the client prefers of those there can be.
+    fn choose(&self, entry: &Entry, exchange: &Exchange<'_>) -> Form {
+        let encoded = entry.encoded.borrow();
+        if encoded.is_empty() {
+            return Form::Identity;
+        }
+        let mut offered = [ContentCoding::Identity; 4];
+        let mut count = 0;
+        for (coding, _) in encoded.iter().filter(|(_, form)| !matches!(form, Encoded::Useless)) {
+            if let Some(slot) = offered.get_mut(count) {
+                *slot = compress::content_coding(*coding);
+                count += 1;
+            }
+        }
+        let preferred = coding::negotiate(exchange.fields.all("accept-encoding"), &offered[..count]);
+        let is_preferred = |coding: Coding| Some(compress::content_coding(coding)) == preferred;
+        match encoded.iter().find(|(coding, _)| is_preferred(*coding)) {
+            Some((_, Encoded::Ready(form))) => Form::Ready(form.clone()),
+            Some((coding, Encoded::Possible)) => Form::Make(*coding),
+            _ => Form::Identity,
+        }
+    }
+
+    /// Whether a file is too large to be compressed as a whole, but is compressed as it is sent.
+    fn streams(&self, entry: &Entry) -> bool {
+        self.maker.compress.as_ref().is_some_and(|settings| {
+            entry.identity.len > entry::ENCODE_MAX
+                && entry.encoded.borrow().is_empty()
+                && compress::applies(settings, &entry.media_type, entry.identity.len)
+        })
+    }
+
+    fn answer_streamed(&self, entry: &Entry, exchange: &Exchange<'_>, wishes: Wishes) -> Reply {
+        let mut response = self.respond(entry, &entry.identity, exchange, wishes);
+        let filter = self.stream_filter.as_ref().and_then(|filter| filter.prepare(exchange));
+        if let (Some(filter), Status::OK) = (filter, response.status) {
+            response.fields_mut();
+            response = filter(response).finished();
+        }
+        Reply::Ready(response)
+    }
+
+    /// Makes a form on the blocking pool; it stays with the entry.
+    fn make(self: &Rc<Self>, entry: Rc<Entry>, coding: Coding, kept: Kept) -> Reply {
+        let level = self.maker.compress.as_ref().and_then(|settings| {
+            settings.codings.iter().find(|(offered, _)| *offered == coding).map(|(_, level)| *level)
+        });
+        let inner = self.clone();
+        set_form(&entry, coding, Encoded::Making);
+        let making = Making { entry: entry.clone(), coding };
+        Reply::Later(Box::pin(async move {
+            let made = match level {
+                Some(level) => encode(&entry, coding, level).await,
+                None => None,
+            };
+            // A form that is not smaller is no use to anyone.
+            let useful = made.filter(|bytes| (bytes.len() as u64) < entry.identity.len);
+            let form = match useful {
+                Some(bytes) => Encoded::Ready(Rc::new(inner.maker.made(&entry, coding, bytes))),
+                None => Encoded::Useless,
+            };
+            set_form(&entry, coding, form);
+            drop(making);
+            let reply = kept.lend(|exchange| {
+                inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
+                inner.answer(&entry, exchange)
+            });
+            settle(reply).await
+        }))
+    }
+
+    fn failed(&self, path: &[u8], error: &io::Error) -> Response {
+        let root = self.lookup.root.path().display();
+        log::error(format_args!("{root}: cannot read {}: {error}", String::from_utf8_lossy(path)));
+        match error.raw_os_error() {
+            // No descriptor to spare, for the process or the system: it passes.
+            Some(23 | 24) => overloaded(),
+            _ => answer::error(Status::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+enum Form {
+    Identity,
+    Ready(Rc<Representation>),
+    Make(Coding),
+}
+
+/// Gives the place free again when the client leaves while a form is made.
+struct Making {
+    entry: Rc<Entry>,
+    coding: Coding,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        for (coding, form) in self.entry.encoded.borrow_mut().iter_mut() {
+            if *coding == self.coding && matches!(form, Encoded::Making) {
+                *form = Encoded::Possible;
+            }
+        }
+    }
+}
+
+fn set_form(entry: &Entry, coding: Coding, form: Encoded) {
+    if let Some((_, slot)) = entry.encoded.borrow_mut().iter_mut().find(|(present, _)| *present == coding) {
+        *slot = form;
+    }
+}
+
+async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
+    let whole = entry.identity.len as usize;
+    let job = match &entry.identity.file {
+        None => {
+            let bytes = entry.identity.message.encoded().body().to_vec();
+            blocking::run(move || compress::encode_whole(coding, level, &bytes))
+        }
+        Some(file) => {
+            let file = file.try_clone().ok()?;
+            blocking::run(move || {
+                let bytes = tidegate_io::file::read_whole(std::os::fd::AsFd::as_fd(&file), whole, Patience::Wait)?;
+                compress::encode_whole(coding, level, &bytes)
+            })
+        }
+    };
+    job.ok()?.await.ok()
+}
+
+/// A folder without its slash: the same address with one, query kept (relative links need it).
+fn with_slash(exchange: &Exchange<'_>) -> Response {
+    let mut to = encode_path(exchange.path);
+    to.push('/');
+    if let Some(query) = exchange.query {
+        to.push('?');
+        to.push_str(query);
+    }
+    answer::error(Status::MOVED_PERMANENTLY).with("Location", to)
+}
+
+fn overloaded() -> Response {
+    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
+}
+
+async fn settle(reply: Reply) -> Response {
+    match reply {
+        Reply::Ready(response) => response,
+        Reply::Later(future) => future.await,
+    }
+}

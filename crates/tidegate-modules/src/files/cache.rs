@@ -1,0 +1,318 @@
+//! The file cache of one worker (R4): entries by route and path, bounded in number, bytes and descriptors.
+//!
+//! An entry goes when its file changes (`watch`), when it is older than `max-age` and no longer true, or
+//! when room is needed: second chance, so that a scan over many files does not push out what is in use.
+//! Look-ups allocate nothing.
+
+use super::entry::Entry;
+use super::watch::Watcher;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::cell::Cell;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_config::settings;
+use tidegate_io::file::Root;
+use tidegate_io::notify::Change;
+use tidegate_io::{Key, Slab};
+use tidegate_stats::Worker as Stats;
+
+/// Which route's view of a path an entry is.
+pub type Instance = u32;
+
+/// The cache.
+pub struct FileCache {
+    limits: settings::FileCache,
+    is_started: bool,
+    hasher: DefaultHashBuilder,
+    table: HashTable<Key>,
+    slots: Slab<Slot>,
+    hand: u32,
+    bytes: usize,
+    descriptors: usize,
+    stats: Arc<Stats>,
+    watcher: Option<Watcher>,
+}
+
+struct Slot {
+    hash: u64,
+    instance: Instance,
+    path: Box<[u8]>,
+    entry: Rc<Entry>,
+    /// Asked for since the hand came by.
+    is_used: Cell<bool>,
+    bytes: usize,
+    descriptors: usize,
+}
+
+/// What a look-up found.
+pub enum Cached {
+    /// Young enough to be used as it is.
+    Fresh(Rc<Entry>),
+    /// To be compared with the file system first.
+    Old(Rc<Entry>),
+    /// Not there.
+    Nothing,
+}
+
+impl FileCache {
+    /// An empty cache. Without a watcher, age alone tells that a file may have changed.
+    pub fn new(limits: settings::FileCache, stats: Arc<Stats>, watcher: Option<Watcher>) -> FileCache {
+        let mut cache = FileCache {
+            is_started: limits.enabled,
+            limits,
+            hasher: DefaultHashBuilder::default(),
+            table: HashTable::new(),
+            slots: Slab::default(),
+            hand: 0,
+            bytes: 0,
+            descriptors: 0,
+            stats,
+            watcher,
+        };
+        cache.publish();
+        cache
+    }
+
+    /// Takes up new limits; what was cached belongs to routes that are gone.
+    pub fn adopt(&mut self, limits: settings::FileCache) {
+        self.clear();
+        self.is_started = limits.enabled;
+        self.limits = limits;
+        self.publish();
+    }
+
+    /// Largest file held in memory, bytes.
+    pub fn memory_file_size(&self) -> u64 {
+        u64::from(self.limits.memory_file_size)
+    }
+
+    /// Whether entries are taken.
+    pub fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    /// The entry of a path. `now` is monotonic, nanoseconds.
+    #[inline]
+    pub fn look_up(&self, instance: Instance, path: &[u8], now: u64) -> Cached {
+        let Some(slot) = self.key_of(instance, path).and_then(|key| self.slots.get(key)) else {
+            self.stats.cache_misses.add(1);
+            return Cached::Nothing;
+        };
+        slot.is_used.set(true);
+        if now.saturating_sub(slot.entry.checked.get()) > self.limits.max_age.as_nanos() as u64 {
+            self.stats.cache_revalidations.add(1);
+            return Cached::Old(slot.entry.clone());
+        }
+        self.stats.cache_hits.add(1);
+        Cached::Fresh(slot.entry.clone())
+    }
+
+    /// Takes an entry, in place of an older one. `depends` are the paths below `root` that it follows from.
+    /// Returns whether a folder is watched for the first time: what changed there before nobody has seen,
+    /// so the caller looks at the file once more.
+    pub fn insert(
+        &mut self,
+        instance: Instance,
+        path: &[u8],
+        entry: &Rc<Entry>,
+        root: &Arc<Root>,
+        depends: &[Box<[u8]>],
+    ) -> bool {
+        self.remove(instance, path);
+        let (bytes, descriptors) = (entry.footprint() + path.len() + size_of::<Slot>(), entry.descriptors());
+        if !self.is_started || bytes as u64 > self.limits.memory || !self.make_room(bytes, descriptors) {
+            return false;
+        }
+        let hash = self.hash(instance, path);
+        let key = self.slots.insert(Slot {
+            hash,
+            instance,
+            path: path.into(),
+            entry: entry.clone(),
+            is_used: Cell::new(false),
+            bytes,
+            descriptors,
+        });
+        let slots = &self.slots;
+        self.table.insert_unique(hash, key, |key| slots.get(*key).map_or(0, |slot| slot.hash));
+        self.bytes += bytes;
+        self.descriptors += descriptors;
+        let is_new_watch = self.watcher.as_mut().is_some_and(|watcher| watcher.register(root, key, depends));
+        self.publish();
+        is_new_watch
+    }
+
+    /// Counts an entry anew that has grown by a form made on the fly; it goes when there is no room.
+    pub fn resize(&mut self, instance: Instance, path: &[u8]) {
+        let Some(key) = self.key_of(instance, path) else { return };
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        let bytes = slot.entry.footprint() + slot.path.len() + size_of::<Slot>();
+        let grown = bytes.saturating_sub(slot.bytes);
+        slot.bytes = bytes;
+        slot.is_used.set(true);
+        self.bytes += grown;
+        if !self.make_room(0, 0) {
+            self.drop_key(key);
+        }
+        self.publish();
+    }
+
+    /// Drops the entry of a path.
+    pub fn remove(&mut self, instance: Instance, path: &[u8]) {
+        if let Some(key) = self.key_of(instance, path) {
+            self.drop_key(key);
+        }
+    }
+
+    /// Drops what the changes make untrue.
+    pub fn invalidate(&mut self, changes: &[Change]) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let mut stale = Vec::new();
+        for change in changes {
+            match change {
+                Change::Overflow => {
+                    self.stats.cache_invalidations.add(self.slots.len() as u64);
+                    return self.clear();
+                }
+                change => watcher.affected(change, &mut stale),
+            }
+        }
+        for key in stale {
+            if self.drop_key(key) {
+                self.stats.cache_invalidations.add(1);
+            }
+        }
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        let keys: Vec<Key> = self.slots.keys().collect();
+        for key in keys {
+            self.drop_key(key);
+        }
+    }
+
+    /// Carries out what the operator asks: `report`, `list`, `start`, `stop` or `restart` (R4).
+    pub fn command(&mut self, command: &str, now: u64) -> serde_json::Value {
+        match command {
+            "report" => self.report(),
+            "list" => self.list(now),
+            "start" => self.switch(true),
+            "stop" => self.switch(false),
+            "restart" => {
+                self.clear();
+                self.switch(true)
+            }
+            _ => serde_json::json!({ "error": "unknown question; ask for report, list, start, stop or restart" }),
+        }
+    }
+
+    fn switch(&mut self, on: bool) -> serde_json::Value {
+        if !on {
+            self.clear();
+        }
+        self.is_started = on;
+        self.publish();
+        serde_json::json!("ok")
+    }
+
+    fn report(&self) -> serde_json::Value {
+        let stats = self.stats.snapshot();
+        serde_json::json!({
+            "enabled": self.is_started,
+            "entries": self.slots.len(),
+            "max_entries": self.limits.entries,
+            "bytes": self.bytes,
+            "max_bytes": self.limits.memory,
+            "descriptors": self.descriptors,
+            "max_descriptors": self.limits.descriptors,
+            "memory_file_size": self.limits.memory_file_size,
+            "max_age_seconds": self.limits.max_age.as_secs_f64(),
+            "watched_folders": self.watcher.as_ref().map_or(0, Watcher::folders),
+            "hits": stats.cache_hits,
+            "misses": stats.cache_misses,
+            "revalidations": stats.cache_revalidations,
+            "invalidations": stats.cache_invalidations,
+            "evictions": stats.cache_evictions,
+        })
+    }
+
+    fn list(&self, now: u64) -> serde_json::Value {
+        let entries = self.slots.keys().filter_map(|key| self.slots.get(key));
+        entries
+            .map(|slot| {
+                let entry = &slot.entry;
+                serde_json::json!({
+                    "path": String::from_utf8_lossy(&slot.path),
+                    "route": slot.instance,
+                    "size": entry.identity.len,
+                    "in_memory": entry.identity.file.is_none(),
+                    "codings": entry.ready_codings(),
+                    "bytes": slot.bytes,
+                    "references": Rc::strong_count(entry) - 1,
+                    "age_seconds": Duration::from_nanos(now.saturating_sub(entry.checked.get())).as_secs_f64(),
+                })
+            })
+            .collect()
+    }
+
+    #[inline]
+    fn hash(&self, instance: Instance, path: &[u8]) -> u64 {
+        self.hasher.hash_one((instance, path))
+    }
+
+    #[inline]
+    fn key_of(&self, instance: Instance, path: &[u8]) -> Option<Key> {
+        let is_it = |key: &Key| {
+            self.slots.get(*key).is_some_and(|slot| slot.instance == instance && *slot.path == *path)
+        };
+        self.table.find(self.hash(instance, path), is_it).copied()
+    }
+
+    fn drop_key(&mut self, key: Key) -> bool {
+        let Some(slot) = self.slots.remove(key) else { return false };
+        if let Ok(found) = self.table.find_entry(slot.hash, |present| *present == key) {
+            found.remove();
+        }
+        self.bytes -= slot.bytes;
+        self.descriptors -= slot.descriptors;
+        if let Some(watcher) = &mut self.watcher {
+            watcher.forget(key);
+        }
+        self.publish();
+        true
+    }
+
+    /// Whether there is room, after dropping others.
+    fn make_room(&mut self, bytes: usize, descriptors: usize) -> bool {
+        let is_over = |cache: &FileCache| {
+            cache.slots.len() >= cache.limits.entries as usize
+                || (cache.bytes + bytes) as u64 > cache.limits.memory
+                || cache.descriptors + descriptors > cache.limits.descriptors as usize
+        };
+        // Twice around: the first pass takes the second chances away.
+        let mut steps = 2 * self.slots.capacity() + 1;
+        while is_over(self) {
+            if steps == 0 || self.slots.is_empty() {
+                return false;
+            }
+            steps -= 1;
+            self.hand = if self.hand as usize + 1 < self.slots.capacity() { self.hand + 1 } else { 0 };
+            if let Some(key) = self.slots.key_of(self.hand)
+                && self.slots.get(key).is_some_and(|slot| !slot.is_used.replace(false))
+            {
+                self.drop_key(key);
+                self.stats.cache_evictions.add(1);
+            }
+        }
+        true
+    }
+
+    fn publish(&mut self) {
+        self.stats.cache_entries.set(self.slots.len() as u64);
+        self.stats.cache_bytes.set(self.bytes as u64);
+        self.stats.cache_descriptors.set(self.descriptors as u64);
+    }
+}

@@ -1,0 +1,227 @@
+//! From a path to what lies there: `try`, `index`, precompressed siblings, hidden names.
+//!
+//! Runs on a worker as long as the kernel's caches hold the answers, else the same code runs on the
+//! blocking pool. Everything goes through a [`Root`], so nothing outside of it can be reached.
+
+use crate::compress;
+use std::io;
+use std::sync::Arc;
+use tidegate_config::settings::{self, Coding, Try};
+use tidegate_http::Status;
+use tidegate_io::file::{FileKind, Opened, Patience, Root};
+
+/// What a route's settings say of looking files up; shared with the blocking pool.
+pub struct Lookup {
+    /// Where files are.
+    pub root: Arc<Root>,
+    /// The route's settings.
+    pub settings: settings::Files,
+}
+
+/// What a path leads to, and which names that depends on.
+#[derive(Debug)]
+pub struct Located {
+    /// What was found.
+    pub found: Found,
+    /// Paths below the root that were looked at, whether they exist or not: a change of any may change
+    /// the answer.
+    pub depends: Vec<Box<[u8]>>,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A regular file.
+    File(FoundFile),
+    /// A folder whose content is to be listed.
+    Folder {
+        /// Below the root, without slashes at its ends.
+        relative: Vec<u8>,
+        /// Open for reading.
+        folder: Opened,
+    },
+    /// A folder was asked for without its slash.
+    NeedsSlash,
+    /// Nothing that is served.
+    Status(Status),
+}
+
+/// A file and its precompressed siblings.
+#[derive(Debug)]
+pub struct FoundFile {
+    /// Below the root.
+    pub relative: Vec<u8>,
+    /// The file.
+    pub file: Opened,
+    /// In the order of the settings.
+    pub siblings: Vec<(Coding, Opened)>,
+}
+
+impl Lookup {
+    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. Fails with
+    /// `WouldBlock` only under [`Patience::Cached`].
+    pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
+        let mut search = Search { lookup: self, patience, depends: Vec::new() };
+        let found = search.run(path)?;
+        Ok(Located { found, depends: search.depends })
+    }
+
+    /// The path below the root; `None` where it lies outside of the alias, or is hidden.
+    fn relative<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let below = match &self.settings.strip_prefix {
+            Some(prefix) => path.strip_prefix(prefix.as_bytes())?,
+            None => path,
+        };
+        if !self.settings.serves_hidden && is_hidden(path) {
+            return None;
+        }
+        Some(below.strip_prefix(b"/").unwrap_or(below))
+    }
+}
+
+/// Whether a component begins with a dot. `/.well-known/` is meant to be found (RFC 8615).
+fn is_hidden(path: &[u8]) -> bool {
+    let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
+    visible.split(|b| *b == b'/').any(|part| part.first() == Some(&b'.'))
+}
+
+struct Search<'l> {
+    lookup: &'l Lookup,
+    patience: Patience,
+    depends: Vec<Box<[u8]>>,
+}
+
+impl Search<'_> {
+    fn run(&mut self, path: &[u8]) -> io::Result<Found> {
+        let Some(relative) = self.lookup.relative(path) else { return Ok(Found::Status(Status::NOT_FOUND)) };
+        if self.lookup.settings.try_list.is_empty() {
+            return self.path(relative, true);
+        }
+        for candidate in &self.lookup.settings.try_list {
+            match candidate {
+                Try::Status(status) => return Ok(Found::Status(Status(*status))),
+                Try::Path(template) => {
+                    let filled = fill(template, relative);
+                    match self.path(&filled, false)? {
+                        Found::Status(Status::NOT_FOUND) => {}
+                        found => return Ok(found),
+                    }
+                }
+            }
+        }
+        Ok(Found::Status(Status::NOT_FOUND))
+    }
+
+    /// `redirects`: a folder without its slash is worth telling about.
+    fn path(&mut self, relative: &[u8], redirects: bool) -> io::Result<Found> {
+        let name = relative.strip_suffix(b"/").unwrap_or(relative);
+        let asks_folder = name.len() < relative.len() || relative.is_empty();
+        let opened = match self.open(name)? {
+            Ok(opened) => opened,
+            Err(status) => return Ok(Found::Status(status)),
+        };
+        match (opened.meta.kind, asks_folder) {
+            (FileKind::Regular, false) => self.with_siblings(name, opened),
+            (FileKind::Folder, true) => self.folder(name, opened),
+            (FileKind::Folder, false) if redirects => Ok(Found::NeedsSlash),
+            _ => Ok(Found::Status(Status::NOT_FOUND)),
+        }
+    }
+
+    fn folder(&mut self, name: &[u8], folder: Opened) -> io::Result<Found> {
+        for index in &self.lookup.settings.index {
+            let mut inside = name.to_vec();
+            if !inside.is_empty() {
+                inside.push(b'/');
+            }
+            inside.extend_from_slice(index.as_bytes());
+            match self.open(&inside)? {
+                Ok(opened) if opened.meta.kind == FileKind::Regular => return self.with_siblings(&inside, opened),
+                Ok(_) | Err(Status::NOT_FOUND) => {}
+                Err(status) => return Ok(Found::Status(status)),
+            }
+        }
+        Ok(match self.lookup.settings.listing {
+            Some(_) => Found::Folder { relative: name.to_vec(), folder },
+            None => Found::Status(Status::NOT_FOUND),
+        })
+    }
+
+    fn with_siblings(&mut self, name: &[u8], file: Opened) -> io::Result<Found> {
+        let mut siblings = Vec::new();
+        for coding in &self.lookup.settings.precompressed {
+            let sibling = [name, compress::suffix(*coding).as_bytes()].concat();
+            // One that is older than its file was made from an earlier version of it.
+            if let Ok(opened) = self.open(&sibling)?
+                && opened.meta.kind == FileKind::Regular
+                && (opened.meta.mtime, opened.meta.mtime_ns) >= (file.meta.mtime, file.meta.mtime_ns)
+            {
+                siblings.push((*coding, opened));
+            }
+        }
+        Ok(Found::File(FoundFile { relative: name.to_vec(), file, siblings }))
+    }
+
+    /// Opens, or tells the status that the failure stands for. Only `WouldBlock` and what is our own
+    /// trouble are errors.
+    fn open(&mut self, relative: &[u8]) -> io::Result<Result<Opened, Status>> {
+        let result = self.lookup.root.open_file(relative, self.patience);
+        self.depends.push(relative.into());
+        match result {
+            Ok(opened) => Ok(Ok(opened)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::InvalidFilename
+                | io::ErrorKind::InvalidInput => Ok(Err(Status::NOT_FOUND)),
+                io::ErrorKind::PermissionDenied => Ok(Err(Status::FORBIDDEN)),
+                // A socket, or a pipe without a reader.
+                _ if error.raw_os_error() == Some(NO_SUCH_DEVICE) => Ok(Err(Status::NOT_FOUND)),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// `ENXIO`
+const NO_SUCH_DEVICE: i32 = 6;
+
+fn fill(template: &str, relative: &[u8]) -> Vec<u8> {
+    let mut filled = Vec::with_capacity(template.len() + relative.len());
+    for (n, literal) in template.split("{path}").enumerate() {
+        if n > 0 {
+            filled.extend_from_slice(relative);
+        }
+        filled.extend_from_slice(literal.as_bytes());
+    }
+    let below = filled.strip_prefix(b"/").map(<[u8]>::to_vec);
+    below.unwrap_or(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names() {
+        for (path, hidden) in [
+            ("/a/b", false),
+            ("/.git/config", true),
+            ("/a/.env", true),
+            ("/.well-known/security.txt", false),
+            ("/.well-known/.secret", true),
+            ("/a/.well-known/x", true),
+            ("/a./b", false),
+        ] {
+            assert_eq!(is_hidden(path.as_bytes()), hidden, "{path}");
+        }
+    }
+
+    #[test]
+    fn templates() {
+        assert_eq!(fill("{path}.html", b"a/b"), b"a/b.html");
+        assert_eq!(fill("/{path}", b"a/b"), b"a/b");
+        assert_eq!(fill("/index.html", b"a/b"), b"index.html");
+        assert_eq!(fill("{path}/", b"a"), b"a/");
+    }
+}
