@@ -317,11 +317,12 @@ fn parse_fixture(name: &str, arguments: &[Token]) -> Result<Fixture, String> {
         _ => (arguments, None),
     };
     match (name, arguments) {
-        ("file", [Token::Word(path), Token::Quoted(text)]) => {
-            Ok(Fixture::File { path: path.clone(), contents: Contents::Text(text.clone()), modified })
-        }
-        ("file", [Token::Word(path), Token::Word(contents)]) => {
-            Ok(Fixture::File { path: path.clone(), contents: Contents::parse(contents)?, modified })
+        ("file", [path, contents]) => {
+            let contents = match contents {
+                Token::Quoted(text) => Contents::Text(text.clone()),
+                Token::Word(word) => Contents::parse(word)?,
+            };
+            Ok(Fixture::File { path: text(path)?, contents, modified })
         }
         ("dir", [Token::Word(path)]) => Ok(Fixture::Folder { path: path.clone(), modified }),
         ("link", [path, target]) => Ok(Fixture::Link { path: text(path)?, target: text(target)? }),
