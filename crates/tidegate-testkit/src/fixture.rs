@@ -67,7 +67,7 @@ pub(crate) fn counting(length: u64) -> Vec<u8> {
 }
 
 fn hex(text: &str) -> Result<Vec<u8>, String> {
-    if text.len() % 2 != 0 || !text.is_ascii() {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return Err(format!("`{text}` is no hexadecimal"));
     }
     let pair =

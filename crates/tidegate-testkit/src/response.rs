@@ -7,6 +7,9 @@ use std::time::Instant;
 
 use crate::client::{Client, Filled};
 
+/// Names and values in the order received.
+pub(crate) type Fields = Vec<(String, String)>;
+
 /// A response as received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Response {
@@ -15,11 +18,11 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) reason: String,
     /// In order, values without the white space around them.
-    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) fields: Fields,
     /// Decoded from chunks where it was chunked.
     pub(crate) body: Vec<u8>,
     /// The trailer section of a chunked body.
-    pub(crate) trailers: Vec<(String, String)>,
+    pub(crate) trailers: Fields,
 }
 
 impl Response {
@@ -96,7 +99,8 @@ impl Reader<'_> {
         Ok(response)
     }
 
-    fn chunked(&mut self) -> Result<(Vec<u8>, Vec<(String, String)>), String> {
+    /// The body and its trailer section.
+    fn chunked(&mut self) -> Result<(Vec<u8>, Fields), String> {
         let mut body = Vec::new();
         loop {
             let line = self.line()?;
@@ -114,7 +118,7 @@ impl Reader<'_> {
         }
     }
 
-    fn field_section(&mut self) -> Result<Vec<(String, String)>, String> {
+    fn field_section(&mut self) -> Result<Fields, String> {
         let mut fields = Vec::new();
         loop {
             let line = self.line()?;

@@ -428,14 +428,7 @@ impl<'a> Player<'a> {
             if is_once || Instant::now() >= deadline {
                 return Err(found);
             }
-            match condition {
-                Condition::Log(_) => {
-                    let before = self.log.text().lines().count();
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    self.log.wait_for(left, |lines| (lines.len() > before).then_some(()));
-                }
-                _ => std::thread::sleep(INTERVAL),
-            }
+            std::thread::sleep(INTERVAL);
         }
     }
 
@@ -488,10 +481,11 @@ impl<'a> Player<'a> {
                 ));
             }
         }
-        if self.running.is_some() && !self.may_end {
-            if let Some(code) = self.exit_code()? {
-                return Err(format!("at the end: the server had ended by itself with {code}"));
-            }
+        if self.running.is_some()
+            && !self.may_end
+            && let Some(code) = self.exit_code()?
+        {
+            return Err(format!("at the end: the server had ended by itself with {code}"));
         }
         if self.log.text().contains("panicked at") {
             return Err("at the end: the server has panicked".to_owned());

@@ -35,8 +35,10 @@ fn trial(path: PathBuf) -> Trial {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Trial::test(name, move || {
         let shown = path.display();
-        let text = std::fs::read_to_string(&path).map_err(|error| Failed::from(format!("{shown}: {error}")))?;
-        let transcript = Transcript::parse(&text).map_err(|error| Failed::from(format!("{shown}: {error}")))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(|error| Failed::from(format!("{shown}: {error}")))?;
+        let transcript =
+            Transcript::parse(&text).map_err(|error| Failed::from(format!("{shown}: {error}")))?;
         let binary = Binary::new(env!("CARGO_BIN_EXE_tidegate"));
         transcript.run(&binary).map_err(|message| Failed::from(format!("{shown}\n{message}")))
     })
