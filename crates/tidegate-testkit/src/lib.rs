@@ -1,1 +1,24 @@
-//! tidegate-testkit
+//! Transcripts: behaviour tests as small text files, run against a real server on a real socket.
+//!
+//! A transcript makes files, starts the server with a configuration, speaks to it as one or more clients and
+//! says what has to come back. The format is described in `tests/transcripts/README.md`. [`Transcript::parse`]
+//! reads one, [`Transcript::run`] plays it against whatever a [`Launch`] starts: the real binary
+//! ([`Binary`]), or a scripted server in the tests of this crate.
+//!
+//! Used by tests only. It shares no code with the server: it has its own reader of HTTP/1 responses, so that
+//! a mistake in the codec cannot hide itself.
+
+mod client;
+mod condition;
+mod fixture;
+mod pattern;
+mod process;
+mod response;
+mod run;
+mod sha256;
+mod step;
+mod token;
+mod transcript;
+
+pub use process::{Binary, Launch, Log, Outcome, Place, Running, Signal};
+pub use transcript::{ParseError, Transcript};

@@ -1,0 +1,137 @@
+//! What a transcript consists of, once parsed: steps, and what is expected of a response.
+//!
+//! Made by `transcript.rs`, played by `run.rs`. Plain data.
+
+use crate::condition::{Condition, Output};
+use crate::fixture::Fixture;
+use crate::pattern::Pattern;
+use crate::process::Signal;
+
+/// One step and where it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) source: Source,
+    pub(crate) action: Action,
+}
+
+/// A place in the transcript.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// From 1.
+    pub(crate) line: usize,
+    /// The line as written.
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    Fixture(Fixture),
+    /// Writes the configuration file.
+    Config(Vec<u8>),
+    /// The steps that follow are this client's.
+    Client {
+        name: String,
+        listener: Option<usize>,
+        receive_buffer: Option<usize>,
+    },
+    /// A new connection for the current client.
+    Connect,
+    /// Bytes to send in one write, `${NAME}` filled in, so many times.
+    Send {
+        bytes: Vec<u8>,
+        times: u64,
+    },
+    /// So many bytes of the counting pattern.
+    SendCounting(u64),
+    /// Half-close.
+    Shutdown,
+    Close,
+    Reset,
+    Response(Expected),
+    /// These bytes come next.
+    Raw(Vec<u8>),
+    Ending(Ending),
+    /// Keeps a field's value of the last response as `${name}`.
+    Save {
+        name: String,
+        field: String,
+    },
+    Server(ServerAction),
+    Run {
+        arguments: Vec<String>,
+        checks: Vec<(Source, Output)>,
+    },
+    Expect(Condition),
+}
+
+/// How a connection goes on, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// In order, without another byte.
+    Eof,
+    /// By a reset, without another byte.
+    Reset,
+    /// One of the two, without another byte.
+    Closed,
+    /// One of the two, whatever comes before.
+    Drained,
+    /// Nothing has arrived until now.
+    Quiet,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerAction {
+    Start,
+    Signal(Signal),
+    /// Waits until the server has ended with this code.
+    Exit(i32),
+}
+
+/// One response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// `None`: any.
+    pub(crate) version: Option<String>,
+    /// One of these.
+    pub(crate) statuses: Vec<u16>,
+    /// `None`: any.
+    pub(crate) reason: Option<Pattern>,
+    /// False for the answer to HEAD.
+    pub(crate) has_body: bool,
+    pub(crate) checks: Vec<(Source, Check)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// A line of this name has this value.
+    Field {
+        name: String,
+        value: Pattern,
+    },
+    /// No line of this name (with this value).
+    NoField {
+        name: String,
+        value: Option<Pattern>,
+    },
+    Trailer {
+        name: String,
+        value: Pattern,
+    },
+    Body(BodyCheck),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BodyCheck {
+    Exact(Vec<u8>),
+    Length(u64),
+    Starts(Vec<u8>),
+    Ends(Vec<u8>),
+    Contains(Vec<u8>),
+    Lacks(Vec<u8>),
+    Sha256(String),
+    /// The bytes of a file of the transcript, or those from `start` to before `end`.
+    File {
+        path: String,
+        range: Option<(usize, usize)>,
+    },
+}
