@@ -17,9 +17,6 @@ pub struct Arguments {
     port: u16,
     /// Bytes of the body
     size: usize,
-    /// Close after each answer
-    #[arg(long)]
-    close: bool,
 }
 
 /// The key of the listener; connections have their place in the list.
@@ -39,7 +36,7 @@ struct Connection {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", arguments.port))?;
     listener.set_nonblocking(true)?;
-    let answer = answer(arguments.size, arguments.close);
+    let answer = answer(arguments.size);
     let poller = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&poller, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     println!("listening on http://127.0.0.1:{}", arguments.port);
@@ -62,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             }
             let place = usize::try_from(key).expect("invariant: a place in the list");
             let Some(connection) = connections[place].as_mut() else { continue };
-            if !connection.drive(&answer, &mut buffer, arguments.close) {
+            if !connection.drive(&answer, &mut buffer) {
                 connections[place] = None;
                 free.push(place);
             }
@@ -70,13 +67,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn answer(size: usize, close: bool) -> Vec<u8> {
-    let connection = if close { "close" } else { "keep-alive" };
+fn answer(size: usize) -> Vec<u8> {
     let mut answer = format!(
         "HTTP/1.1 200 OK\r\nServer: canned\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\
          Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"0-0\"\r\nAccept-Ranges: bytes\r\n\
-         Connection: {connection}\r\n\r\n"
+         Connection: keep-alive\r\n\r\n"
     )
     .into_bytes();
     answer.resize(answer.len() + size, b'x');
@@ -108,7 +104,7 @@ fn accept(
 
 impl Connection {
     /// Reads and answers what there is; `false` when the connection is over.
-    fn drive(&mut self, answer: &[u8], buffer: &mut [u8], close: bool) -> bool {
+    fn drive(&mut self, answer: &[u8], buffer: &mut [u8]) -> bool {
         loop {
             if self.owed > 0 {
                 if !self.send(answer) {
@@ -116,9 +112,6 @@ impl Connection {
                 }
                 if self.owed > 0 {
                     return true;
-                }
-                if close {
-                    return false;
                 }
             }
             match self.stream.read(buffer) {

@@ -48,9 +48,8 @@ const READY: &str = "open";
 /// Measures the servers one after another and prints the table.
 pub fn run(arguments: &Arguments) -> Result<()> {
     host::prepare()?;
-    // Some descriptors are for other things than connections.
-    let most = host::most_descriptors().saturating_sub(100);
-    if u64::from(arguments.connections) > most {
+    if u64::from(arguments.connections) > Kind::Tidegate.most_connections() {
+        let most = Kind::Tidegate.most_connections();
         bail!("a process may hold {most} connections here, not {}", arguments.connections);
     }
     if !arguments.no_build && !arguments.without_tidegate {
@@ -64,18 +63,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         kinds.insert(0, Kind::Tidegate);
     }
     println!("{}, {}", host::today(), host::description());
-    println!(
-        "{} idle keep-alive connections, each after one request\n",
-        grouped(arguments.connections.into())
-    );
-    let mut table = Table::new(&["server", "bytes/connection", "MiB before", "MiB after", "budget"]);
+    println!("idle keep-alive connections, each after one request\n");
+    let mut table =
+        Table::new(["server", "connections", "bytes/connection", "MiB before", "MiB after", "budget"]);
     for kind in kinds {
         let server = Server::start(kind, false, &setup)?;
-        let (before, after) = measure(&server, arguments.connections)?;
-        let each = (after as f64 - before as f64) / f64::from(arguments.connections);
+        let most = u32::try_from(kind.most_connections()).unwrap_or(u32::MAX);
+        let connections = arguments.connections.min(most);
+        let (before, after) = measure(&server, connections)?;
+        let each = (after as f64 - before as f64) / f64::from(connections);
         let budget = if kind == Kind::Tidegate { verdict(each, BUDGET) } else { String::new() };
         let mebibytes = |bytes: u64| format!("{:.1}", bytes as f64 / (1024.0 * 1024.0));
-        table.row(vec![server.name(), grouped(each), mebibytes(before), mebibytes(after), budget]);
+        let count = grouped(connections.into());
+        table.row([server.name(), count, grouped(each), mebibytes(before), mebibytes(after), budget]);
     }
     println!("{table}");
     Ok(())

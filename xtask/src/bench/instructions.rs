@@ -189,10 +189,10 @@ fn compare(stored: &Baseline, measured: &BTreeMap<String, f64>) -> Vec<Compariso
 }
 
 fn print_table(comparisons: &[Comparison]) {
-    let mut table = Table::new(&["operation", "instructions", "baseline", "change"]);
+    let mut table = Table::new(["operation", "instructions", "baseline", "change"]);
     for comparison in comparisons {
         let change = comparison.stored.map(|stored| (comparison.measured / stored - 1.0) * 100.0);
-        table.row(vec![
+        table.row([
             comparison.name.clone(),
             grouped(comparison.measured),
             comparison.stored.map_or_else(|| "none".to_owned(), grouped),

@@ -63,37 +63,36 @@ pub fn verdict(figure: f64, budget: f64) -> String {
     format!("≤ {budget} {word}")
 }
 
-/// A Markdown table.
+/// A Markdown table of `N` columns.
 #[derive(Debug)]
-pub struct Table {
-    rows: Vec<Vec<String>>,
+pub struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
 }
 
-impl Table {
-    pub fn new(header: &[&str]) -> Self {
-        Self { rows: vec![header.iter().map(|&cell| cell.to_owned()).collect()] }
+impl<const N: usize> Table<N> {
+    pub fn new(header: [&str; N]) -> Self {
+        Self { rows: vec![header.map(str::to_owned)] }
     }
 
-    pub fn row(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.rows[0].len());
+    pub fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
+
+    fn width(&self, column: usize) -> usize {
+        self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3)
+    }
 }
 
-impl fmt::Display for Table {
+impl<const N: usize> fmt::Display for Table<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.rows[0].len();
-        let width =
-            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
         for (index, row) in self.rows.iter().enumerate() {
-            for (cell, &width) in row.iter().zip(&widths) {
-                write!(f, "| {cell:width$} ")?;
+            for (column, cell) in row.iter().enumerate() {
+                write!(f, "| {cell:0$} ", self.width(column))?;
             }
             writeln!(f, "|")?;
             if index == 0 {
-                for &width in &widths {
-                    write!(f, "| {:-<width$} ", "")?;
+                for column in 0..N {
+                    write!(f, "| {:-<1$} ", "", self.width(column))?;
                 }
                 writeln!(f, "|")?;
             }
@@ -135,8 +134,8 @@ mod tests {
 
     #[test]
     fn tables() {
-        let mut table = Table::new(&["a", "long"]);
-        table.row(vec!["µs".into(), "1".into()]);
+        let mut table = Table::new(["a", "long"]);
+        table.row(["µs".into(), "1".into()]);
         assert_eq!(table.to_string(), "| a   | long |\n| --- | ---- |\n| µs  | 1    |\n");
     }
 }

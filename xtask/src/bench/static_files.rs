@@ -80,9 +80,10 @@ impl Workload {
         format!("{}, {connection}", self.name.trim_end_matches("-close"))
     }
 
-    /// A floor that copies its answer from memory is none where a file can be sent without copying.
+    /// A floor that copies its answer from memory is none where a file can be sent without copying, nor
+    /// where accepting decides.
     fn has_floor(&self) -> bool {
-        self.size <= 16 * 1024
+        self.size <= 16 * 1024 && !self.closes
     }
 
     /// Most that Tidegate may cost in parts of the peer's cost.
@@ -149,7 +150,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     for workload in &workloads {
         let mut kinds = kinds.clone();
         if workload.has_floor() {
-            kinds.push(Kind::Canned { size: workload.size, closes: workload.closes });
+            kinds.push(Kind::Canned { size: workload.size });
         }
         let servers = start(&kinds, &[false], workload, &setup)?;
         let samples = measure(arguments, workload, &servers)?;
@@ -261,9 +262,9 @@ impl Generated {
     }
 }
 
-fn table(workload: &Workload, servers: &[Server], samples: &[Vec<Sample>]) -> Result<Table> {
+fn table(workload: &Workload, servers: &[Server], samples: &[Vec<Sample>]) -> Result<Table<6>> {
     let mut table =
-        Table::new(&["server", "CPU µs/request", "requests/s", "tidegate / it", "budget", "errors"]);
+        Table::new(["server", "CPU µs/request", "requests/s", "tidegate / it", "budget", "errors"]);
     let own = servers.iter().position(|server| server.kind == Kind::Tidegate).map(|index| &samples[index]);
     for (server, samples) in servers.iter().zip(samples) {
         let ratio = match own {
@@ -281,12 +282,12 @@ fn row(
     samples: &[Sample],
     ratio: Option<Spread>,
     budget: Option<String>,
-) -> Result<Vec<String>> {
+) -> Result<[String; 6]> {
     let cost = Spread::of(samples.iter().map(|sample| sample.cost)).context("no round was measured")?;
     let rate = Spread::of(samples.iter().map(|sample| sample.rate)).context("no round was measured")?;
     let errors: u64 = samples.iter().map(|sample| sample.errors).sum();
     let errors = if errors == 0 { "0".to_owned() } else { format!("{errors} ERRORS: ROW IS VOID") };
-    Ok(vec![
+    Ok([
         server.name(),
         cost.to_string(),
         grouped(rate.median),
@@ -308,7 +309,7 @@ fn compare_logs(arguments: &Arguments, workloads: &[Workload], kinds: &[Kind], s
         let servers = start(kinds, &[false, true], workload, setup)?;
         let samples = measure(arguments, workload, &servers)?;
         let mut table =
-            Table::new(&["server", "CPU µs/request", "requests/s", "log on / off", "budget", "errors"]);
+            Table::new(["server", "CPU µs/request", "requests/s", "log on / off", "budget", "errors"]);
         for (pair, samples) in servers.chunks(2).zip(samples.chunks(2)) {
             table.row(row(&pair[0], &samples[0], None, None)?);
             let ratio = ratios(&samples[1], &samples[0]);
