@@ -1,5 +1,0 @@
-//! placeholder
-use anyhow::Result;
-pub fn run() -> Result<()> {
-    Ok(())
-}
