@@ -102,7 +102,7 @@ fn build() -> Result<PathBuf> {
     flags.extend(["--cfg", "fuzzing"]);
     let mut command = workspace::cargo();
     command
-        .args(["build", "--quiet", "--release", "--bins", "--target", &triple])
+        .args(["build", "--quiet", "--locked", "--release", "--bins", "--target", &triple])
         .current_dir(fuzz_folder())
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .env("CARGO_TARGET_DIR", &target)

@@ -11,6 +11,8 @@ mod tidy;
 mod tools;
 mod workspace;
 
+use std::process::ExitCode;
+
 use clap::Parser;
 
 /// Checks, benches, fuzzing and the sample site of Tidegate.
@@ -38,8 +40,19 @@ enum Task {
     IdleClient(bench::idle::ClientArguments),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Task::parse() {
+fn main() -> ExitCode {
+    match run(Task::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The causes suffice; where in the task it happened is nobody's concern.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
         Task::Test(arguments) => test::run(&arguments),
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench::run(&bench),

@@ -90,7 +90,7 @@ fn steps(fuzz_seconds: u32) -> Result<Vec<Step>> {
         command.current_dir(workspace::root()).args(words);
         Ok(command)
     };
-    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked", "--document-private-items"]);
+    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
     let fuzz_seconds = fuzz_seconds.to_string();
     Ok(vec![
