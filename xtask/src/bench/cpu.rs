@@ -41,13 +41,15 @@ pub fn time_used(processes: &[u32]) -> Result<Duration> {
     Ok(total)
 }
 
-/// Memory that the processes hold resident, in bytes, shared pages shared out (`Pss`).
+/// Memory that the processes hold resident, in bytes: what is backed by no file, shared pages shared out.
 pub fn resident_bytes(processes: &[u32]) -> Result<u64> {
     let mut total = 0;
     for process in processes {
         let path = format!("/proc/{process}/smaps_rollup");
         let rollup = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let Some(kibibytes) = proportional_kibibytes(&rollup) else { bail!("{path} has no Pss") };
+        let Some(kibibytes) = proportional_kibibytes(&rollup) else {
+            bail!("{path} has no Pss_Anon and Pss_Shmem")
+        };
         total += kibibytes * 1024;
     }
     Ok(total)
@@ -82,8 +84,11 @@ fn fields_of_stat(process: u32) -> Option<Vec<String>> {
 }
 
 fn proportional_kibibytes(rollup: &str) -> Option<u64> {
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    line.split_whitespace().next()?.parse().ok()
+    let figure = |key: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(key))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(figure("Pss_Anon:")? + figure("Pss_Shmem:")?)
 }
 
 #[cfg(test)]
@@ -100,7 +105,9 @@ mod tests {
 
     #[test]
     fn rollup() {
-        assert_eq!(proportional_kibibytes("a-b ---p\nRss:  1800 kB\nPss:   387 kB\n"), Some(387));
-        assert_eq!(proportional_kibibytes("Pss_Anon: 3 kB\n"), None);
+        let rollup =
+            "a-b ---p\nRss:  1800 kB\nPss:   387 kB\nPss_Anon: 100 kB\nPss_File: 284 kB\nPss_Shmem: 3 kB\n";
+        assert_eq!(proportional_kibibytes(rollup), Some(103));
+        assert_eq!(proportional_kibibytes("Pss: 3 kB\n"), None);
     }
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask bench idle`: resident bytes of an idle keep-alive connection, beside other servers.
 //!
 //! A child of this task opens the connections, makes one request on each and then only holds them. What the
-//! processes of the server hold resident is read before and after. Memory of the kernel is not counted.
+//! processes of the server hold resident is read before and after. Memory of the kernel is not counted, nor
+//! are pages of files: programs and libraries, whose share changes with who else maps them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::peers::{self, Kind, Server, Setup};
+use super::peers::Kind;
 use super::report::{Table, grouped, verdict};
+use super::server::{self, Server, Setup};
 use super::{cpu, host, static_files};
 
 #[derive(clap::Args)]
@@ -119,7 +121,7 @@ pub fn run_client(arguments: &ClientArguments) -> Result<()> {
             .with_context(|| format!("cannot open connection {number}"))?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         stream.write_all(request.as_bytes())?;
-        let (head, _) = peers::read_response(&mut stream)?;
+        let (head, _) = server::read_response(&mut stream)?;
         if !head.starts_with("HTTP/1.1 200 ") {
             bail!("connection {number} was answered: {}", head.lines().next().unwrap_or_default());
         }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: what is measured, and the files that measure it.
 //!
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
-//! of the same run. `static_files` and `idle` start the servers of `peers`; `instructions` needs none.
+//! of the same run. `static_files` and `idle` start servers (`server`, `peers`); `instructions` needs none.
 
 pub mod canned;
 mod cpu;
@@ -10,6 +10,7 @@ pub mod idle;
 mod instructions;
 mod peers;
 mod report;
+mod server;
 mod static_files;
 
 use anyhow::Result;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::peers::{Kind, Server, Setup};
+use super::peers::Kind;
 use super::report::{Spread, Table, grouped, significant, verdict};
+use super::server::{Server, Setup};
 use super::{cpu, host};
 use crate::workspace;
 
