@@ -1,2 +1,65 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks of Tidegate: `cargo xtask TASK`.
+//!
+//! The entry point: parses the arguments and hands over to the file of the task. Called by the Makefile,
+//! by `.ci/run` and by hand. It depends on no crate of the product, so it builds when they do not.
+
+mod bench;
+mod fuzz;
+mod site;
+mod test;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Checks, benches, fuzzing and the sample site of Tidegate.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+enum Task {
+    /// Run every check, as `make test` does; the last line counts the steps
+    Test(test::Arguments),
+    /// Check the rules of the house: direction of dependencies, unsafe, headers, licences
+    Tidy,
+    /// Measure: static files beside nginx, lighttpd and Apache; idle connections; instructions
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Fuzz the parsers for a while, one target or all
+    Fuzz(fuzz::Arguments),
+    /// Install through apt what tests and benches need
+    Tools(tools::Arguments),
+    /// Make the generated files of examples/site
+    Site,
+    /// The floor of the static bench: a fixed answer to everything
+    #[command(hide = true)]
+    Canned(bench::canned::Arguments),
+    /// The client of the idle bench
+    #[command(hide = true)]
+    IdleClient(bench::idle::ClientArguments),
+}
+
+fn main() -> ExitCode {
+    match run(Task::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The causes suffice; where in the task it happened is nobody's concern.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> anyhow::Result<()> {
+    match task {
+        Task::Test(arguments) => test::run(&arguments),
+        Task::Tidy => tidy::run(),
+        Task::Bench(bench) => bench::run(&bench),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Tools(arguments) => tools::run(&arguments),
+        Task::Site => site::run(),
+        Task::Canned(arguments) => bench::canned::run(&arguments),
+        Task::IdleClient(arguments) => bench::idle::run_client(&arguments),
+    }
+}

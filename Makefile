@@ -1,0 +1,49 @@
+# Tidegate: build it, run it, test it. `make help` lists what there is; the work is done by `cargo xtask`.
+
+DIR    ?= examples/site
+LISTEN ?= 127.0.0.1:8080
+
+# rustup puts cargo where a fresh shell does not look yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: help run test bench fmt clean ready
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make run [DIR=folder] [LISTEN=address]   build, and serve a folder ($(DIR) on $(LISTEN))'
+	@echo 'make test                                install the test tools, run every check'
+	@echo 'make bench                               measure beside nginx, lighttpd and Apache'
+	@echo 'make fmt                                 format the sources'
+	@echo 'make clean                               remove what was built'
+	@echo 'cargo xtask --help                       the single steps'
+
+run: ready
+	@cargo xtask site
+	@cargo build --release --locked --package tidegate
+	@exec target/release/tidegate serve '$(DIR)' --listen '$(LISTEN)'
+
+test: ready
+	@cargo xtask test
+
+bench: ready
+	@cargo xtask tools --for bench
+	@cargo xtask bench static
+	@cargo xtask bench static --log --no-build
+	@cargo xtask bench idle --no-build
+
+fmt: ready
+	@cargo fmt --all
+
+clean: ready
+	@cargo clean
+
+# Debian 12 packages a cargo that is too old, so it comes from rustup. The linker is apt's business.
+ready:
+	@command -v cargo >/dev/null || { \
+	    echo 'cargo is missing; this installs it:'; \
+	    echo "    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default"; \
+	    exit 1; }
+	@command -v cc >/dev/null || { \
+	    echo 'no C compiler to link with; installing gcc'; \
+	    sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	    $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gcc libc6-dev >/dev/null; }

@@ -1,0 +1,163 @@
+//! The floor of the static bench: answers every request with the same bytes and looks at none of it.
+//!
+//! What it costs is what the kernel costs; a server can only be measured against it. Started by the bench as
+//! `xtask canned`, a process of its own. Edge-triggered epoll, one thread, no timers, no parsing but for the
+//! blank line that ends a request.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::Result;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    port: u16,
+    /// Bytes of the body
+    size: usize,
+}
+
+/// The key of the listener; connections have their place in the list.
+const LISTENER: u64 = u64::MAX;
+
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
+struct Connection {
+    stream: TcpStream,
+    /// Bytes of `END_OF_HEAD` seen at the end of the last read.
+    matched: usize,
+    /// Bytes still to send; several answers where requests came together.
+    owed: usize,
+}
+
+/// Serves until it is ended from outside.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", arguments.port))?;
+    listener.set_nonblocking(true)?;
+    let answer = answer(arguments.size);
+    let poller = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&poller, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    println!("listening on http://127.0.0.1:{}", arguments.port);
+
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
+    let mut events = Vec::with_capacity(512);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        events.clear();
+        match epoll::wait(&poller, spare_capacity(&mut events), None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            waited => waited?,
+        };
+        for event in &events {
+            let key = event.data.u64();
+            if key == LISTENER {
+                accept(&listener, &poller, &mut connections, &mut free)?;
+                continue;
+            }
+            let place = usize::try_from(key).expect("invariant: a place in the list");
+            let Some(connection) = connections[place].as_mut() else { continue };
+            if !connection.drive(&answer, &mut buffer) {
+                connections[place] = None;
+                free.push(place);
+            }
+        }
+    }
+}
+
+fn answer(size: usize) -> Vec<u8> {
+    let mut answer = format!(
+        "HTTP/1.1 200 OK\r\nServer: canned\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
+         Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\
+         Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"0-0\"\r\nAccept-Ranges: bytes\r\n\
+         Connection: keep-alive\r\n\r\n"
+    )
+    .into_bytes();
+    answer.resize(answer.len() + size, b'x');
+    answer
+}
+
+fn accept(
+    listener: &TcpListener,
+    poller: &OwnedFd,
+    connections: &mut Vec<Option<Connection>>,
+    free: &mut Vec<usize>,
+) -> Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        stream.set_nonblocking(true)?;
+        let place = free.pop().unwrap_or_else(|| {
+            connections.push(None);
+            connections.len() - 1
+        });
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(poller, stream.as_fd(), EventData::new_u64(place as u64), flags)?;
+        connections[place] = Some(Connection { stream, matched: 0, owed: 0 });
+    }
+}
+
+impl Connection {
+    /// Reads and answers what there is; `false` when the connection is over.
+    fn drive(&mut self, answer: &[u8], buffer: &mut [u8]) -> bool {
+        loop {
+            if self.owed > 0 {
+                if !self.send(answer) {
+                    return false;
+                }
+                if self.owed > 0 {
+                    return true;
+                }
+            }
+            match self.stream.read(buffer) {
+                Ok(0) => return false,
+                Ok(length) => self.owed += self.count_requests(&buffer[..length]) * answer.len(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn send(&mut self, answer: &[u8]) -> bool {
+        while self.owed > 0 {
+            let left = match self.owed % answer.len() {
+                0 => answer.len(),
+                left => left,
+            };
+            match self.stream.write(&answer[answer.len() - left..]) {
+                Ok(length) => self.owed -= length,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    fn count_requests(&mut self, bytes: &[u8]) -> usize {
+        // The usual case: exactly one request.
+        if self.matched == 0 && bytes.len() < 512 && bytes.ends_with(END_OF_HEAD) && count(bytes) == 1 {
+            return 1;
+        }
+        let mut requests = 0;
+        for &byte in bytes {
+            self.matched = match byte {
+                _ if byte == END_OF_HEAD[self.matched] => self.matched + 1,
+                b'\r' => 1,
+                _ => 0,
+            };
+            if self.matched == END_OF_HEAD.len() {
+                requests += 1;
+                self.matched = 0;
+            }
+        }
+        requests
+    }
+}
+
+fn count(bytes: &[u8]) -> usize {
+    bytes.windows(END_OF_HEAD.len()).filter(|window| *window == END_OF_HEAD).count()
+}

@@ -1,0 +1,113 @@
+//! CPU time and memory of a server with all its processes, from `/proc` (proc(5)).
+//!
+//! Used by the benches. CPU time comes from `schedstat` of every thread, in nanoseconds; where the kernel
+//! keeps none, from `stat`, in clock ticks. A thread that ends takes its time with it, so this suits servers
+//! whose threads stay.
+
+use std::collections::HashMap;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+/// A process and everything below it.
+pub fn process_tree(root: u32) -> Result<Vec<u32>> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        // A process may end while the list is read.
+        if let Some(parent) = fields_of_stat(process).and_then(|fields| fields.get(1)?.parse::<u32>().ok()) {
+            children.entry(parent).or_default().push(process);
+        }
+    }
+    let mut tree = vec![root];
+    let mut index = 0;
+    while index < tree.len() {
+        tree.extend(children.get(&tree[index]).into_iter().flatten());
+        index += 1;
+    }
+    Ok(tree)
+}
+
+/// CPU time that all threads of the processes have used so far.
+pub fn time_used(processes: &[u32]) -> Result<Duration> {
+    let mut total = Duration::ZERO;
+    for &process in processes {
+        total +=
+            precise_time(process).or_else(|| ticked_time(process)).context("a server process is gone")?;
+    }
+    Ok(total)
+}
+
+/// Memory that the processes hold resident, in bytes: what is backed by no file, shared pages shared out.
+pub fn resident_bytes(processes: &[u32]) -> Result<u64> {
+    let mut total = 0;
+    for process in processes {
+        let path = format!("/proc/{process}/smaps_rollup");
+        let rollup = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let Some(kibibytes) = proportional_kibibytes(&rollup) else {
+            bail!("{path} has no Pss_Anon and Pss_Shmem")
+        };
+        total += kibibytes * 1024;
+    }
+    Ok(total)
+}
+
+/// Whether the kernel counts CPU time in nanoseconds.
+pub fn is_precise() -> bool {
+    precise_time(std::process::id()).is_some()
+}
+
+fn precise_time(process: u32) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{process}/task")).ok()? {
+        // A thread may end while the list is read; the process as a whole is what must be there.
+        let Ok(text) = fs::read_to_string(thread.ok()?.path().join("schedstat")) else { continue };
+        total += Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?);
+    }
+    (total > Duration::ZERO).then_some(total)
+}
+
+fn ticked_time(process: u32) -> Option<Duration> {
+    let fields = fields_of_stat(process)?;
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
+/// The fields of `/proc/PID/stat` from the third on: the second, the name, may hold spaces and parentheses.
+fn fields_of_stat(process: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+fn proportional_kibibytes(rollup: &str) -> Option<u64> {
+    let figure = |key: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(key))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(figure("Pss_Anon:")? + figure("Pss_Shmem:")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_process() {
+        let own = std::process::id();
+        assert!(process_tree(own).unwrap().contains(&own));
+        assert!(resident_bytes(&[own]).unwrap() > 0);
+        time_used(&[own]).unwrap();
+    }
+
+    #[test]
+    fn rollup() {
+        let rollup =
+            "a-b ---p\nRss:  1800 kB\nPss:   387 kB\nPss_Anon: 100 kB\nPss_File: 284 kB\nPss_Shmem: 3 kB\n";
+        assert_eq!(proportional_kibibytes(rollup), Some(103));
+        assert_eq!(proportional_kibibytes("Pss: 3 kB\n"), None);
+    }
+}

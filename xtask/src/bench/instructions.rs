@@ -1,0 +1,320 @@
+//! `cargo xtask bench instructions`: instructions per operation, compared with a stored baseline.
+//!
+//! Each case is an example of a crate that performs an operation as many times as its last argument says.
+//! It runs under callgrind with N and with 2N; the difference over N is the cost of one operation, with
+//! start-up gone. The counts are exact, so they hold on a busy machine too. They depend on the compiler and on
+//! valgrind: a baseline made with others is shown but not held against anybody.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::report::{Table, grouped};
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Store what is measured as the new baseline
+    #[arg(long)]
+    update: bool,
+    /// Only the cases whose name contains this
+    case: Option<String>,
+}
+
+/// An operation that is counted.
+struct Case {
+    name: &'static str,
+    package: &'static str,
+    /// A file of `examples/` in the package.
+    example: &'static str,
+    /// The number of operations follows as the last argument.
+    arguments: &'static [&'static str],
+    /// N: enough that one operation more or less in start-up does not show.
+    operations: u64,
+}
+
+/// Every case. A new one is a line here, an example in its crate, and `--update`.
+const CASES: [Case; 1] = [Case {
+    name: "h1 parse request head",
+    package: "tidegate-wire",
+    example: "instructions",
+    arguments: &["parse"],
+    operations: 1_000,
+}];
+
+/// A change beyond this is worth a word: 3 %.
+const TOLERANCE: f64 = 0.03;
+
+/// Measures the cases and compares; an error when one rose.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if workspace::find_program("valgrind").is_none() {
+        bail!("valgrind is missing: cargo xtask tools");
+    }
+    let chosen: Vec<&Case> = CASES
+        .iter()
+        .filter(|case| arguments.case.as_ref().is_none_or(|part| case.name.contains(part.as_str())))
+        .collect();
+    if chosen.is_empty() {
+        bail!("no such case; there are: {}", CASES.map(|case| case.name).join(", "));
+    }
+    let tools = Toolset::present()?;
+    let stored = Baseline::read()?;
+    let mut measured = BTreeMap::new();
+    for case in chosen {
+        measured.insert(case.name.to_owned(), measure(case)?);
+    }
+    let comparisons = compare(&stored, &measured);
+    print_table(&comparisons);
+    if arguments.update {
+        let mut counts = stored.counts;
+        counts.retain(|name, _| CASES.iter().any(|case| case.name == name));
+        counts.extend(measured);
+        Baseline { tools: Some(tools), counts }.write()?;
+        println!("instructions: baseline stored");
+        return Ok(());
+    }
+    let is_comparable = stored.tools.as_ref() == Some(&tools);
+    report(&comparisons, is_comparable)
+}
+
+/// Says what follows from the comparison; an error when a case rose or has no baseline.
+fn report(comparisons: &[Comparison], is_comparable: bool) -> Result<()> {
+    let names = |wanted: Change| -> Vec<&str> {
+        let chosen = comparisons.iter().filter(|comparison| comparison.change == wanted);
+        chosen.map(|comparison| comparison.name.as_str()).collect()
+    };
+    let unknown = names(Change::Unknown);
+    if !unknown.is_empty() {
+        bail!("no baseline for {}: cargo xtask bench instructions --update", unknown.join(", "));
+    }
+    if !is_comparable {
+        println!(
+            "instructions: {} counted; the baseline comes from another compiler or valgrind, so NOT COMPARED",
+            comparisons.len()
+        );
+        return Ok(());
+    }
+    let risen = names(Change::Risen);
+    if !risen.is_empty() {
+        bail!(
+            "risen by more than 3 %: {}; if that is meant: cargo xtask bench instructions --update",
+            risen.join(", ")
+        );
+    }
+    let fallen = names(Change::Fallen);
+    if !fallen.is_empty() {
+        println!(
+            "instructions: fallen by more than 3 %: {}; store it: cargo xtask bench instructions --update",
+            fallen.join(", ")
+        );
+    }
+    println!("instructions: {} counted, none risen", comparisons.len());
+    Ok(())
+}
+
+/// Instructions of one operation.
+fn measure(case: &Case) -> Result<f64> {
+    let binary = build(case)?;
+    let once = count(case, &binary, case.operations)?;
+    let twice = count(case, &binary, case.operations * 2)?;
+    let difference = twice.checked_sub(once).with_context(|| {
+        format!("{}: twice the operations took fewer instructions; does it obey its argument?", case.name)
+    })?;
+    Ok(difference as f64 / case.operations as f64)
+}
+
+fn build(case: &Case) -> Result<PathBuf> {
+    let mut command = workspace::cargo();
+    command.args(["build", "--quiet", "--release", "--locked"]);
+    command.args(["--package", case.package, "--example", case.example]);
+    workspace::run(&mut command)?;
+    Ok(workspace::target_directory().join("release/examples").join(case.example))
+}
+
+fn count(case: &Case, binary: &Path, operations: u64) -> Result<u64> {
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(binary)
+        .args(case.arguments)
+        .arg(operations.to_string())
+        .stdin(Stdio::null())
+        // Nothing of the surroundings may move the counts.
+        .env_clear();
+    let output = command.output().context("cannot start valgrind")?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("{} ended with {}\n{log}", workspace::shown(&command), output.status);
+    }
+    collected(&log).with_context(|| format!("callgrind gave no count:\n{log}"))
+}
+
+/// The count in the log of callgrind: `==123== Collected : 456`.
+fn collected(log: &str) -> Option<u64> {
+    let (_, count) = log.lines().find(|line| line.contains("Collected :"))?.split_once("Collected :")?;
+    count.trim().parse().ok()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Unknown,
+    Within,
+    Risen,
+    Fallen,
+}
+
+#[derive(Debug, PartialEq)]
+struct Comparison {
+    name: String,
+    stored: Option<f64>,
+    measured: f64,
+    change: Change,
+}
+
+fn compare(stored: &Baseline, measured: &BTreeMap<String, f64>) -> Vec<Comparison> {
+    let compare = |(name, &measured): (&String, &f64)| {
+        let stored = stored.counts.get(name).copied();
+        let change = match stored {
+            None => Change::Unknown,
+            Some(stored) if measured > stored * (1.0 + TOLERANCE) => Change::Risen,
+            Some(stored) if measured < stored * (1.0 - TOLERANCE) => Change::Fallen,
+            Some(_) => Change::Within,
+        };
+        Comparison { name: name.clone(), stored, measured, change }
+    };
+    measured.iter().map(compare).collect()
+}
+
+fn print_table(comparisons: &[Comparison]) {
+    let mut table = Table::new(["operation", "instructions", "baseline", "change"]);
+    for comparison in comparisons {
+        let change = comparison.stored.map(|stored| (comparison.measured / stored - 1.0) * 100.0);
+        table.row([
+            comparison.name.clone(),
+            grouped(comparison.measured),
+            comparison.stored.map_or_else(|| "none".to_owned(), grouped),
+            change.map_or_else(String::new, |change| format!("{change:+.1} %")),
+        ]);
+    }
+    println!("{table}");
+}
+
+/// What decides the counts beside our code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Toolset {
+    compiler: String,
+    valgrind: String,
+}
+
+impl Toolset {
+    fn present() -> Result<Self> {
+        let facts = workspace::compiler_facts()?;
+        let compiler = facts.lines().next().unwrap_or_default().to_owned();
+        let valgrind = workspace::output(Command::new("valgrind").arg("--version"))?.trim().to_owned();
+        Ok(Self { compiler, valgrind })
+    }
+}
+
+/// The stored counts: two lines that say with what, then `name: count` each.
+#[derive(Debug, Default, PartialEq)]
+struct Baseline {
+    tools: Option<Toolset>,
+    counts: BTreeMap<String, f64>,
+}
+
+impl Baseline {
+    fn path() -> PathBuf {
+        workspace::root().join("xtask/baseline/instructions.txt")
+    }
+
+    fn read() -> Result<Self> {
+        match fs::read_to_string(Self::path()) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", Self::path().display())),
+        }
+    }
+
+    fn write(&self) -> Result<()> {
+        fs::create_dir_all(Self::path().parent().context("invariant: a file in a folder")?)?;
+        fs::write(Self::path(), self.text())
+            .with_context(|| format!("cannot write {}", Self::path().display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let mut lines = text.lines();
+        let mut fact = |key: &str| lines.next()?.strip_prefix(key).map(str::to_owned);
+        let tools = fact("# compiler: ").zip(fact("# valgrind: "));
+        let tools = tools.map(|(compiler, valgrind)| Toolset { compiler, valgrind });
+        let mut counts = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+            let (name, count) = line.rsplit_once(": ").with_context(|| format!("no count in {line:?}"))?;
+            let count = count.trim().parse().with_context(|| format!("no count in {line:?}"))?;
+            counts.insert(name.to_owned(), count);
+        }
+        Ok(Self { tools, counts })
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(tools) = &self.tools {
+            text += &format!("# compiler: {}\n# valgrind: {}\n", tools.compiler, tools.valgrind);
+        }
+        text += "# instructions per operation; written by: cargo xtask bench instructions --update\n";
+        for (name, count) in &self.counts {
+            text += &format!("{name}: {count:.1}\n");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_of_callgrind() {
+        let log =
+            "==12== Callgrind, a call-graph generating cache profiler\n==12== \n==12== Collected : 123456\n";
+        assert_eq!(collected(log), Some(123_456));
+        assert_eq!(collected("==12== nothing"), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let tools = Toolset { compiler: "rustc 1.95.0 (x)".into(), valgrind: "valgrind-3.19.0".into() };
+        let counts = BTreeMap::from([("h1 parse".to_owned(), 812.5), ("a: b".to_owned(), 3.0)]);
+        let baseline = Baseline { tools: Some(tools), counts };
+        assert_eq!(Baseline::parse(&baseline.text()).unwrap(), baseline);
+        assert!(Baseline::parse("h1 parse: many").is_err());
+    }
+
+    #[test]
+    fn rises_and_falls() {
+        let counts = |figure| BTreeMap::from([("a".to_owned(), figure)]);
+        let stored = Baseline { tools: None, counts: counts(1000.0) };
+        let table = [
+            (1000.0, Change::Within),
+            (1030.0, Change::Within),
+            (1031.0, Change::Risen),
+            (970.0, Change::Within),
+            (969.0, Change::Fallen),
+        ];
+        for (measured, expected) in table {
+            assert_eq!(compare(&stored, &counts(measured))[0].change, expected, "{measured}");
+        }
+        assert_eq!(compare(&Baseline::default(), &counts(1.0))[0].change, Change::Unknown);
+    }
+
+    #[test]
+    fn only_a_comparable_rise_fails() {
+        let risen = Comparison { name: "a".into(), stored: Some(1.0), measured: 2.0, change: Change::Risen };
+        let unknown = Comparison { name: "a".into(), stored: None, measured: 2.0, change: Change::Unknown };
+        assert!(report(std::slice::from_ref(&risen), true).is_err());
+        assert!(report(&[risen], false).is_ok());
+        assert!(report(&[unknown], false).is_err());
+    }
+}

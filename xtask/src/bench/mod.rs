@@ -1,0 +1,35 @@
+//! `cargo xtask bench`: what is measured, and the files that measure it.
+//!
+//! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
+//! of the same run. `static_files` and `idle` start servers (`server`, `peers`); `instructions` needs none.
+
+pub mod canned;
+mod cpu;
+mod host;
+pub mod idle;
+mod instructions;
+mod peers;
+mod report;
+mod server;
+mod static_files;
+
+use anyhow::Result;
+
+#[derive(clap::Subcommand)]
+pub enum Bench {
+    /// CPU per request and requests per second of static files, beside other servers
+    Static(static_files::Arguments),
+    /// Resident bytes of an idle keep-alive connection, beside other servers
+    Idle(idle::Arguments),
+    /// Instructions per operation, compared with the stored baseline
+    Instructions(instructions::Arguments),
+}
+
+/// Runs one bench.
+pub fn run(bench: &Bench) -> Result<()> {
+    match bench {
+        Bench::Static(arguments) => static_files::run(arguments),
+        Bench::Idle(arguments) => idle::run(arguments),
+        Bench::Instructions(arguments) => instructions::run(arguments),
+    }
+}

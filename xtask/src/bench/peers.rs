@@ -1,0 +1,250 @@
+//! The servers that benches compare: Tidegate, its floor and its peers, each configured as its users would for
+//! this work, one worker each, all on one processor.
+//!
+//! Used by `server`, which runs them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::host;
+use super::server::Setup;
+use crate::workspace;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum Kind {
+    Tidegate,
+    Nginx,
+    Lighttpd,
+    Apache,
+    #[value(skip)]
+    Canned {
+        size: usize,
+    },
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tidegate => "tidegate",
+            Self::Nginx => "nginx",
+            Self::Lighttpd => "lighttpd",
+            Self::Apache => "apache",
+            Self::Canned { .. } => "canned floor",
+        }
+    }
+
+    /// Idle connections that it can be made to hold. lighttpd wants two descriptors for each.
+    pub fn most_connections(self) -> u64 {
+        // Some descriptors are for other things than connections.
+        let descriptors = host::most_descriptors();
+        match self {
+            Self::Lighttpd => (descriptors / 2).saturating_sub(200),
+            _ => descriptors.saturating_sub(200),
+        }
+    }
+
+    /// Name and version as the server gives them.
+    pub fn version(self) -> String {
+        let (program, argument) = match self {
+            Self::Tidegate => return first_line(Command::new(tidegate()).arg("--version")),
+            Self::Nginx => ("nginx", "-v"),
+            Self::Lighttpd => ("lighttpd", "-v"),
+            Self::Apache => ("apache2", "-v"),
+            Self::Canned { .. } => return self.name().to_owned(),
+        };
+        let path = workspace::find_program(program).unwrap_or_else(|| program.into());
+        let line = first_line(Command::new(path).arg(argument));
+        line.trim_start_matches("nginx version: ").trim_start_matches("Server version: ").to_owned()
+    }
+
+    /// The program of a peer; `None` for what is our own.
+    pub fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Nginx => Some("nginx"),
+            Self::Lighttpd => Some("lighttpd"),
+            Self::Apache => Some("apache2"),
+            Self::Tidegate | Self::Canned { .. } => None,
+        }
+    }
+}
+
+/// Writes the settings of one server and gives the command that starts it.
+pub struct ServerFiles<'a> {
+    /// Where they go.
+    pub folder: &'a Path,
+    pub port: u16,
+    /// Whether an access log is written.
+    pub logs: bool,
+    pub setup: &'a Setup,
+}
+
+impl ServerFiles<'_> {
+    /// The command of a server, its settings written.
+    pub fn command(&self, kind: Kind) -> Result<Command> {
+        match kind {
+            Kind::Tidegate => self.tidegate(),
+            Kind::Nginx => self.nginx(),
+            Kind::Lighttpd => self.lighttpd(),
+            Kind::Apache => self.apache(),
+            Kind::Canned { size } => self.canned(size),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    fn tidegate(&self) -> Result<Command> {
+        let Self { port, setup, folder, .. } = self;
+        let log =
+            if self.logs { format!("\"{}\"", folder.join("access.log").display()) } else { "off".into() };
+        let settings = self.write(
+            "tidegate.kdl",
+            &format!(
+                "workers 1\n\
+                 listen \"127.0.0.1:{port}\"\n\
+                 access-log {log}\n\
+                 limits {{\n    connections {connections}\n    keep-alive-timeout \"{keep_alive}s\"\n}}\n\
+                 site {{ root \"{documents}\" }}\n",
+                connections = setup.connections,
+                keep_alive = setup.keep_alive.as_secs(),
+                documents = setup.documents.display(),
+            ),
+        )?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, &tidegate().to_string_lossy());
+        command.arg("serve").arg("--config").arg(settings);
+        command.arg("--control").arg(folder.join("control"));
+        Ok(command)
+    }
+
+    fn nginx(&self) -> Result<Command> {
+        let Self { port, setup, .. } = self;
+        let folder = self.folder.display();
+        // The worker reads the documents as who started the bench.
+        let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+        let log = if self.logs {
+            format!("access_log {folder}/access.log combined buffer=64k flush=1s;")
+        } else {
+            "access_log off;".into()
+        };
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("    {name}_temp_path {folder}/temporary;\n"))
+            .concat();
+        let settings = self.write(
+            "nginx.conf",
+            &format!(
+                "daemon off;\n{user}\nworker_processes 1;\nworker_rlimit_nofile {descriptors};\n\
+                 pid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n\
+                 events {{ worker_connections {connections}; }}\n\
+                 http {{\n    {log}\n    sendfile on;\n    tcp_nopush on;\n    tcp_nodelay on;\n\
+                 \x20   keepalive_timeout {keep_alive}s;\n    keepalive_requests 1000000000;\n\
+                 \x20   open_file_cache max=10000 inactive=600s;\n    open_file_cache_valid 60s;\n\
+                 {temporary}\
+                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096; root {documents}; }}\n}}\n",
+                descriptors = host::most_descriptors(),
+                // It closes idle connections when fewer than a sixteenth of its places are free.
+                connections = setup.connections + setup.connections / 8,
+                keep_alive = setup.keep_alive.as_secs(),
+                documents = setup.documents.display(),
+            ),
+        )?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, "nginx");
+        command.arg("-c").arg(settings).arg("-e").arg(self.folder.join("error.log"));
+        Ok(command)
+    }
+
+    fn lighttpd(&self) -> Result<Command> {
+        let Self { port, setup, .. } = self;
+        let folder = self.folder.display();
+        let log = if self.logs {
+            format!("server.modules = (\"mod_accesslog\")\naccesslog.filename = \"{folder}/access.log\"\n")
+        } else {
+            String::new()
+        };
+        let settings = self.write(
+            "lighttpd.conf",
+            &format!(
+                "{log}server.document-root = \"{documents}\"\nserver.bind = \"127.0.0.1\"\n\
+                 server.port = {port}\nserver.errorlog = \"{folder}/error.log\"\n\
+                 server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = {keep_alive}\n\
+                 server.max-connections = {connections}\nserver.max-fds = {descriptors}\n\
+                 server.listen-backlog = 4096\nserver.stat-cache-engine = \"simple\"\n\
+                 server.network-backend = \"sendfile\"\n\
+                 mimetype.assign = (\".bin\" => \"application/octet-stream\")\n",
+                documents = setup.documents.display(),
+                keep_alive = setup.keep_alive.as_secs(),
+                connections = setup.connections + 100,
+                descriptors = host::most_descriptors(),
+            ),
+        )?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, "lighttpd");
+        command.arg("-D").arg("-f").arg(settings);
+        Ok(command)
+    }
+
+    fn apache(&self) -> Result<Command> {
+        let Self { port, setup, .. } = self;
+        let folder = self.folder.display();
+        let modules: String = ["mpm_event", "authz_core", "mime"]
+            .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+            .concat();
+        let log = if self.logs {
+            format!(
+                "LogFormat \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{{Referer}}i\\\" \\\"%{{User-Agent}}i\\\"\" combined\n\
+                 CustomLog {folder}/access.log combined\nBufferedLogs On\n"
+            )
+        } else {
+            String::new()
+        };
+        // One process; connections beyond its threads wait with its listener.
+        let factor = setup.connections / APACHE_THREADS + 2;
+        let settings = self.write(
+            "apache.conf",
+            &format!(
+                "ServerRoot {folder}\nServerName localhost\nDefaultRuntimeDir {folder}\n\
+                 PidFile {folder}/apache.pid\nListen 127.0.0.1:{port}\nListenBackLog 4096\n{modules}{log}\
+                 ErrorLog {folder}/error.log\nUser www-data\nGroup www-data\nTypesConfig /etc/mime.types\n\
+                 ServerLimit 1\nStartServers 1\nThreadLimit {APACHE_THREADS}\n\
+                 ThreadsPerChild {APACHE_THREADS}\nMaxRequestWorkers {APACHE_THREADS}\n\
+                 MinSpareThreads 1\nMaxSpareThreads {APACHE_THREADS}\nMaxConnectionsPerChild 0\n\
+                 AsyncRequestWorkerFactor {factor}\n\
+                 KeepAlive On\nMaxKeepAliveRequests 0\nKeepAliveTimeout {keep_alive}\n\
+                 EnableSendfile On\nDocumentRoot {documents}\n\
+                 <Directory {documents}>\n    Require all granted\n    AllowOverride None\n\
+                 \x20   Options FollowSymLinks\n</Directory>\n",
+                keep_alive = setup.keep_alive.as_secs(),
+                documents = setup.documents.display(),
+            ),
+        )?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, "apache2");
+        command.arg("-D").arg("FOREGROUND").arg("-f").arg(settings);
+        Ok(command)
+    }
+
+    fn canned(&self, size: usize) -> Result<Command> {
+        let own = std::env::current_exe()?;
+        let mut command = host::pinned(host::SERVER_PROCESSOR, &own.to_string_lossy());
+        command.arg("canned").arg(self.port.to_string()).arg(size.to_string());
+        Ok(command)
+    }
+}
+
+/// Enough for the connections of the generator, each with a request in hand; when threads run short Apache
+/// closes kept connections, which the generator counts as errors.
+const APACHE_THREADS: u32 = 128;
+
+fn first_line(command: &mut Command) -> String {
+    let Ok(output) = command.stdin(Stdio::null()).output() else { return "unknown version".to_owned() };
+    // nginx gives its version on standard error.
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).lines().next().unwrap_or("unknown version").to_owned()
+}
+
+fn tidegate() -> PathBuf {
+    workspace::target_directory().join("release/tidegate")
+}

@@ -1,0 +1,207 @@
+//! `cargo xtask test`: every check, one after another, each announced, all of them run.
+//!
+//! What `make test` and `.ci/run` stand for. A step is a command whose output goes to a file and is shown
+//! when the step fails. The last line counts the steps: `N passed, N failed`.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only these steps
+    steps: Vec<String>,
+    /// Name the steps and the command of each
+    #[arg(long)]
+    list: bool,
+    /// Seconds for each fuzz target
+    #[arg(long, default_value_t = 5)]
+    fuzz_seconds: u32,
+}
+
+struct Step {
+    name: &'static str,
+    command: Command,
+}
+
+/// Runs the chosen steps, or all; an error when one of them failed.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let mut steps = steps(arguments.fuzz_seconds)?;
+    for name in &arguments.steps {
+        if !steps.iter().any(|step| step.name == name) {
+            let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+            bail!("no step {name}; there are: {}", names.join(", "));
+        }
+    }
+    if !arguments.steps.is_empty() {
+        steps.retain(|step| arguments.steps.iter().any(|name| name == step.name));
+    }
+    if arguments.list {
+        for step in &steps {
+            println!("{:13} {}", step.name, shown(&step.command));
+        }
+        return Ok(());
+    }
+
+    let started = Instant::now();
+    let count = steps.len();
+    let mut failed = Vec::new();
+    for (index, mut step) in steps.into_iter().enumerate() {
+        println!("[{}/{count}] {}: {}", index + 1, step.name, shown(&step.command));
+        let started = Instant::now();
+        let outcome = run_step(&mut step)?;
+        let time = seconds(started.elapsed());
+        match outcome {
+            Outcome::Passed { log } => {
+                for line in notes(step.name, &log) {
+                    println!("      {line}");
+                }
+                println!("      ok in {time}");
+            }
+            Outcome::Failed { log } => {
+                println!("{}", log.trim_end());
+                println!("      FAILED in {time}");
+                failed.push(step.name);
+            }
+        }
+    }
+    println!("whole run: {}", seconds(started.elapsed()));
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    println!("{} passed, {} failed", count - failed.len(), failed.len());
+    if failed.is_empty() { Ok(()) } else { std::process::exit(1) }
+}
+
+/// The steps in their order: what is quick and often wrong first.
+fn steps(fuzz_seconds: u32) -> Result<Vec<Step>> {
+    let cargo = |words: &[&str]| {
+        let mut command = workspace::cargo();
+        command.args(words);
+        command
+    };
+    let task = |words: &[&str]| -> Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.current_dir(workspace::root()).args(words);
+        Ok(command)
+    };
+    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+    docs.env("RUSTDOCFLAGS", "-D warnings");
+    let fuzz_seconds = fuzz_seconds.to_string();
+    Ok(vec![
+        Step { name: "tools", command: task(&["tools", "--for", "test"])? },
+        Step { name: "fmt", command: cargo(&["fmt", "--all", "--check"]) },
+        Step { name: "tidy", command: task(&["tidy"])? },
+        Step {
+            name: "clippy",
+            command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
+        },
+        Step { name: "build", command: cargo(&["build", "--release", "--locked", "--package", "tidegate"]) },
+        Step { name: "test", command: cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]) },
+        Step { name: "docs", command: docs },
+        Step { name: "instructions", command: task(&["bench", "instructions"])? },
+        Step { name: "fuzz", command: task(&["fuzz", "--seconds", &fuzz_seconds])? },
+    ])
+}
+
+enum Outcome {
+    Passed { log: String },
+    Failed { log: String },
+}
+
+fn run_step(step: &mut Step) -> Result<Outcome> {
+    let folder = workspace::target_directory().join("test");
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("{}.log", step.name));
+    let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    step.command.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never");
+    step.command.stdout(log.try_clone()?).stderr(log);
+    std::io::stdout().flush()?;
+    let status = step.command.status();
+    let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+    Ok(match status {
+        Ok(status) if status.success() => Outcome::Passed { log },
+        Ok(status) => Outcome::Failed { log: format!("{log}\n{status}") },
+        Err(error) => {
+            Outcome::Failed { log: format!("{log}\ncannot start {}: {error}", shown(&step.command)) }
+        }
+    })
+}
+
+/// What of a passed step is worth a line: the counts of tests, and what our own tasks said.
+fn notes(step: &str, log: &str) -> Vec<String> {
+    if step == "test" {
+        let tests = count_tests(log);
+        return vec![format!("{} tests passed, {} ignored", tests.passed, tests.ignored)];
+    }
+    let own = ["tools: ", "tidy: ", "instructions: ", "fuzz: "];
+    let lines = log.lines().filter(|line| own.iter().any(|prefix| line.starts_with(prefix)));
+    // What a test leaves out for want of something must be seen.
+    let skipped = log.lines().filter(|line| line.contains("SKIPPED"));
+    lines.chain(skipped).map(str::to_owned).collect()
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tests {
+    passed: u64,
+    ignored: u64,
+}
+
+/// Adds up the `test result:` lines of `cargo test`.
+fn count_tests(log: &str) -> Tests {
+    let mut tests = Tests::default();
+    for line in log.lines().filter(|line| line.starts_with("test result:")) {
+        let words: Vec<&str> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        for pair in words.windows(2) {
+            let count = pair[0].parse::<u64>().unwrap_or(0);
+            match pair[1] {
+                "passed" => tests.passed += count,
+                "ignored" => tests.ignored += count,
+                _ => {}
+            }
+        }
+    }
+    tests
+}
+
+/// The command with its program by name, as one would type it.
+fn shown(command: &Command) -> String {
+    let text = workspace::shown(command);
+    let (program, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    match program.rsplit('/').next() {
+        Some("xtask") => format!("cargo xtask {rest}"),
+        Some(name) => format!("{name} {rest}"),
+        None => text,
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..60 => format!("{:.1} s", duration.as_secs_f64()),
+        whole => format!("{} min {} s", whole / 60, whole % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_cargo_test() {
+        let log = "running 3 tests\n\
+            test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
+            test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+        assert_eq!(count_tests(log), Tests { passed: 7, ignored: 1 });
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(seconds(Duration::from_millis(1250)), "1.2 s");
+        assert_eq!(seconds(Duration::from_secs(61)), "1 min 1 s");
+    }
+}

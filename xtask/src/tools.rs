@@ -1,0 +1,163 @@
+//! `cargo xtask tools`: installs through apt what tests and benches need, and nothing twice.
+//!
+//! Called by `make test` and `make bench`. A tool is there when its program is there. Debian starts a server
+//! when its package is installed; that is prevented, so that no port is taken and nothing runs unasked.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// What the tools are for
+    #[arg(long = "for", value_enum, default_value = "test")]
+    purpose: Purpose,
+    /// Say what is missing; install nothing; exit 1 if anything is
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Purpose {
+    Test,
+    Bench,
+}
+
+struct Tool {
+    /// The program that shows that the package is there.
+    program: &'static str,
+    package: &'static str,
+    /// The unit that Debian enables with the package.
+    service: Option<&'static str>,
+    purposes: &'static [Purpose],
+    reason: &'static str,
+}
+
+const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
+
+/// What is needed, and why.
+const TOOLS: [Tool; 10] = [
+    tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
+    tool("g++", "g++", BOTH, "compiles libFuzzer"),
+    tool("curl", "curl", &[Purpose::Test], "a client that people use"),
+    tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
+    tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
+    tool("valgrind", "valgrind", BOTH, "counts instructions"),
+    tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
+    server("nginx", "nginx", "nginx", "peer of the benches"),
+    server("lighttpd", "lighttpd", "lighttpd", "peer of the benches"),
+    server("apache2", "apache2", "apache2", "peer of the benches"),
+];
+
+const fn tool(
+    program: &'static str,
+    package: &'static str,
+    purposes: &'static [Purpose],
+    reason: &'static str,
+) -> Tool {
+    Tool { program, package, service: None, purposes, reason }
+}
+
+const fn server(
+    program: &'static str,
+    package: &'static str,
+    service: &'static str,
+    reason: &'static str,
+) -> Tool {
+    Tool { program, package, service: Some(service), purposes: &[Purpose::Bench], reason }
+}
+
+/// Installs what is missing.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let needed: Vec<&Tool> = TOOLS.iter().filter(|tool| tool.purposes.contains(&arguments.purpose)).collect();
+    let missing: Vec<&Tool> =
+        needed.iter().copied().filter(|tool| workspace::find_program(tool.program).is_none()).collect();
+    if missing.is_empty() {
+        println!("tools: all {} present", needed.len());
+        return Ok(());
+    }
+    for tool in &missing {
+        println!("tools: {} is missing: {}", tool.package, tool.reason);
+    }
+    if arguments.check {
+        bail!("tools: {} missing", missing.len());
+    }
+    install(&missing)?;
+    for tool in missing {
+        if workspace::find_program(tool.program).is_none() {
+            bail!("{} was installed, yet there is no {}", tool.package, tool.program);
+        }
+        println!("tools: {} installed", tool.package);
+    }
+    Ok(())
+}
+
+fn install(tools: &[&Tool]) -> Result<()> {
+    if workspace::find_program("apt-get").is_none() {
+        let packages: Vec<&str> = tools.iter().map(|tool| tool.package).collect();
+        bail!("there is no apt-get here; install by hand: {}", packages.join(" "));
+    }
+    let _policy = StartPolicy::forbid()?;
+    workspace::run(as_root("apt-get").args(["update", "-qq"]).stdout(Stdio::null()))?;
+    let mut command = as_root("env");
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq"]);
+    command.args(["--no-install-recommends"]).args(tools.iter().map(|tool| tool.package));
+    // apt tells a long story on standard output; its errors suffice.
+    workspace::run(command.stdout(Stdio::null()))?;
+    // Where systemd runs, the units just installed would start with the machine.
+    if Path::new("/run/systemd/system").is_dir() {
+        for service in tools.iter().filter_map(|tool| tool.service) {
+            workspace::run(as_root("systemctl").args(["disable", "--quiet", "--now", service]))?;
+        }
+    }
+    Ok(())
+}
+
+/// The command, with `sudo` before it where that is needed.
+fn as_root(program: &str) -> Command {
+    let mut command = if rustix::process::geteuid().is_root() {
+        Command::new(program)
+    } else {
+        let mut command = Command::new("sudo");
+        command.arg(program);
+        command
+    };
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Keeps packages from starting their services while it lives: Debian asks `policy-rc.d`, and 101 means no.
+/// One that is there already is left alone.
+struct StartPolicy {
+    is_ours: bool,
+}
+
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+impl StartPolicy {
+    fn forbid() -> Result<Self> {
+        if Path::new(POLICY).exists() {
+            return Ok(Self { is_ours: false });
+        }
+        let draft = workspace::target_directory().join("policy-rc.d");
+        fs::write(&draft, "#!/bin/sh\nexit 101\n").context("cannot write the start policy")?;
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
+        workspace::run(as_root("cp").arg(&draft).arg(POLICY))?;
+        Ok(Self { is_ours: true })
+    }
+}
+
+impl Drop for StartPolicy {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(error) = workspace::run(as_root("rm").args(["-f", POLICY]))
+        {
+            eprintln!("tools: {POLICY} could not be removed: {error:#}");
+        }
+    }
+}
