@@ -1,7 +1,7 @@
 //! Tells when reading a head again is worth it, so that a head sent one byte at a time costs linear time.
 //!
-//! [`parse_request`](super::parse_request) keeps no state; it
-//! reads from the start at every call. The connection keeps one scanner per head (8 bytes) and asks it first:
+//! [`parse_request`](super::parse_request) and [`parse_response`](super::parse_response) keep no state; they
+//! read from the start at every call. The connection keeps one scanner per head (8 bytes) and asks it first:
 //!
 //! ```
 //! use tidegate_wire::h1::{FieldSpace, HeadLimits, HeadScanner, parse_request};
