@@ -129,7 +129,8 @@ fn ambiguous_responses_15() {
 fn what_good_responses_mean() {
     use BodyLength::*;
     use ResponseKind::*;
-    let rows: &[(&str, &str, &str, (ResponseKind, BodyLength, bool))] = &[
+    type Meaning = (ResponseKind, BodyLength, bool);
+    let rows: &[(&str, &str, &str, Meaning)] = &[
         ("length", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", (Final, Length(5), true)),
         ("length 0", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", (Final, Empty, true)),
         ("chunked", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n", (Final, Chunked, true)),

@@ -119,7 +119,7 @@ impl<'b> FieldSpace<'b> {
     /// An empty space.
     #[inline]
     pub fn new() -> Self {
-        FieldSpace { fields: ArrayVec::new_const() }
+        FieldSpace { fields: ArrayVec::new() }
     }
 
     /// Takes over what `httparse` found in `head`, and refuses a line that ends in a bare LF, which it lets
