@@ -30,7 +30,7 @@ fn faults_of_chunks() {
         ("7 bare CR behind a size", b"5\rhello\r\n0\r\n\r\n", BareCr),
         ("7 bare CR behind data", b"5\r\nhello\r0\r\n\r\n", BareCr),
         ("7 two CR", b"5\r\r\nhello\r\n0\r\n\r\n", BareCr),
-        ("7 bare CR for the empty line", b"0\r\n\rX", Trailer(FieldError::BareCr)),
+        ("7 bare CR for the empty line", b"0\r\n\rX\n", Trailer(FieldError::BareCr)),
         ("9 LF hidden in a quoted value", b"5;a=\"\n\"\r\nhello\r\n0\r\n\r\n", BareLf),
         ("9 CRLF hidden in a quoted value", b"5;a=\"\r\n\"\r\nhello\r\n0\r\n\r\n", InvalidExtension),
         ("9 CR hidden behind a backslash", b"5;a=\"\\\r\n\"\r\nhello\r\n", InvalidExtension),
