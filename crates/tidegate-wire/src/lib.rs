@@ -4,3 +4,6 @@
 //! client feed it bytes and write what it encodes. Both roles, server and client, live side by side.
 
 pub mod h1;
+
+#[doc(hidden)]
+pub mod fuzzing;

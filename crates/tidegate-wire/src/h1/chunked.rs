@@ -98,7 +98,9 @@ impl Chunked {
             (State::Size, _) if self.digits == 0 => return Err(BodyError::InvalidChunkSize),
             (State::DataReturn, b'\r') => return Ok(State::DataLineFeed),
             (State::DataLineFeed, b'\n') => return Ok(State::Size),
-            (State::DataReturn | State::DataLineFeed, _) => return Err(BodyError::ChunkTooLong),
+            (State::DataReturn, b'\n') => return Err(BodyError::BareLf),
+            (State::DataLineFeed, _) => return Err(BodyError::BareCr),
+            (State::DataReturn, _) => return Err(BodyError::ChunkTooLong),
             (State::SizeLineFeed, b'\n') => return Ok(self.begin_chunk()),
             (State::SizeLineFeed, _) => return Err(BodyError::BareCr),
             (State::Size | State::Name | State::Value | State::AfterQuoted, b'\r') => {

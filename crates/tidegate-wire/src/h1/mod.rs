@@ -28,11 +28,14 @@ mod body;
 mod bytes;
 mod chunked;
 mod encode;
+mod encode_request;
 mod field;
 mod framing;
 mod prebuilt;
 mod request;
 mod request_fault;
+mod response;
+mod response_fault;
 mod scanner;
 mod trailers;
 
@@ -41,10 +44,12 @@ pub use encode::{
     CHUNK_END, CONTINUE, ChunkPrefix, ConnectionField, LAST_CHUNK, ResponseFraming, ResponseParts,
     append_chunk, chunk_prefix, encode_head, encode_interim, end_of_chunks,
 };
+pub use encode_request::{RequestFraming, RequestParts, UnsafeRequest, encode_request};
 pub use field::{FieldError, UnsafeField, append_field};
 pub use framing::FramingError;
 pub use prebuilt::Prebuilt;
 pub use request::{RequestError, RequestHead, parse_request};
+pub use response::{ResponseError, ResponseHead, ResponseKind, parse_response};
 pub use scanner::HeadScanner;
 pub use trailers::Trailers;
 
@@ -114,7 +119,7 @@ impl<'b> FieldSpace<'b> {
     /// An empty space.
     #[inline]
     pub fn new() -> Self {
-        FieldSpace { fields: ArrayVec::new_const() }
+        FieldSpace { fields: ArrayVec::new() }
     }
 
     /// Takes over what `httparse` found in `head`, and refuses a line that ends in a bare LF, which it lets

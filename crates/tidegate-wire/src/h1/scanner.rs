@@ -1,7 +1,7 @@
 //! Tells when reading a head again is worth it, so that a head sent one byte at a time costs linear time.
 //!
-//! [`parse_request`](super::parse_request) keeps no state; it
-//! reads from the start at every call. The connection keeps one scanner per head (8 bytes) and asks it first:
+//! [`parse_request`](super::parse_request) and [`parse_response`](super::parse_response) keep no state; they
+//! read from the start at every call. The connection keeps one scanner per head (12 bytes) and asks it first:
 //!
 //! ```
 //! use tidegate_wire::h1::{FieldSpace, HeadLimits, HeadScanner, parse_request};
@@ -30,15 +30,18 @@ use memchr::memchr_iter;
 /// Remembers how much of a head was looked at.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct HeadScanner {
-    seen: u32,
+    /// Bytes buffered at the last parse.
     parsed: u32,
+    /// Bytes searched for line ends.
+    searched: u32,
+    has_line: bool,
 }
 
 impl HeadScanner {
     /// For a head of which nothing was seen yet.
     #[inline]
     pub const fn new() -> Self {
-        HeadScanner { seen: 0, parsed: 0 }
+        HeadScanner { parsed: 0, searched: 0, has_line: false }
     }
 
     /// Whether to parse now. `buf` is all that is buffered of this head, from its first byte: what it was at
@@ -50,33 +53,31 @@ impl HeadScanner {
     /// parses of one head read at most a small multiple of its bytes.
     #[inline]
     pub fn needs_parse(&mut self, buf: &[u8], limits: &HeadLimits) -> bool {
-        let len = u32::try_from(buf.len()).unwrap_or(u32::MAX);
-        let needed = self.seen == 0 || self.needs_another(buf, len, limits);
-        self.seen = len;
+        let needed = self.parsed == 0 || self.needs_another(buf, limits);
         if needed {
-            self.parsed = len;
+            self.parsed = u32::try_from(buf.len()).unwrap_or(u32::MAX);
         }
         needed
     }
 
-    fn needs_another(&self, buf: &[u8], len: u32, limits: &HeadLimits) -> bool {
-        let crossed = |limit: usize| (self.parsed as usize) < limit && buf.len() >= limit;
-        if len / 2 >= self.parsed
+    fn needs_another(&mut self, buf: &[u8], limits: &HeadLimits) -> bool {
+        let parsed = self.parsed as usize;
+        let crossed = |limit: usize| parsed < limit && buf.len() >= limit;
+        let mut needed = buf.len() / 2 >= parsed
             || crossed(limits.target_size.saturating_add(MAX_METHOD + 2))
             || crossed(limits.head_size)
             // Two bytes more for the empty line that may precede a head and does not count.
-            || crossed(limits.head_size.saturating_add(2))
-        {
-            return true;
+            || crossed(limits.head_size.saturating_add(2));
+
+        let from = self.searched as usize;
+        for at in memchr_iter(b'\n', buf.get(from..).unwrap_or_default()).map(|at| from + at) {
+            // The line end of an empty line before the head is not that of the first line.
+            let is_first = at > 1 && !self.has_line;
+            self.has_line |= is_first;
+            let ends_head = matches!(buf.get(..at), Some([.., b'\n'] | [.., b'\n', b'\r']));
+            needed |= at >= parsed && (is_first || ends_head);
         }
-        let seen = self.seen as usize;
-        let before = buf.get(..seen).unwrap_or(buf);
-        let new = buf.get(seen..).unwrap_or_default();
-        // The first line end, not counting the one of an empty line before the head.
-        let first_line = memchr::memchr(b'\n', before.get(2..).unwrap_or_default()).is_none();
-        memchr_iter(b'\n', new).any(|at| {
-            let line = buf.get(..seen + at).unwrap_or_default();
-            first_line || matches!(line, [.., b'\n'] | [.., b'\n', b'\r'])
-        })
+        self.searched = u32::try_from(buf.len()).unwrap_or(u32::MAX);
+        needed
     }
 }

@@ -11,6 +11,7 @@ use tidegate_http::Field;
 /// Names that no trailer may have.
 const FORBIDDEN: [&str; 12] = [
     "connection",
+    "content-encoding",
     "content-length",
     "expect",
     "host",
@@ -21,7 +22,6 @@ const FORBIDDEN: [&str; 12] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "content-encoding",
 ];
 
 /// The trailer fields of one message, owned. Empty for most.
@@ -69,12 +69,16 @@ impl Trailers {
                 self.lines.truncate(self.line_start);
                 return Ok((taken, true));
             }
+            // Looked at once, when it is complete or can never be: bytes that trickle in cost linear time.
+            let is_full = self.lines.len() >= limits.head_size;
+            if line_end.is_none() && !is_full {
+                return Ok((taken, false));
+            }
             if let Some(fault) = first_fault(line, limits.field_slots().saturating_sub(self.count)) {
                 return Err(BodyError::Trailer(fault));
             }
             if !line.ends_with(b"\r\n") {
-                let is_full = self.lines.len() >= limits.head_size;
-                return if is_full { Err(BodyError::TrailersTooLarge) } else { Ok((taken, false)) };
+                return Err(BodyError::TrailersTooLarge);
             }
             let (name, _) = split_line(line).ok_or(BodyError::Trailer(FieldError::MissingColon))?;
             if FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden)) {

@@ -1,0 +1,81 @@
+//! Requests, written (RFC 9112 sections 3 and 6). The client and the gateway fill a buffer with these.
+//!
+//! Method, target and host are checked, because a gateway passes on what HTTP/2 or HTTP/3 carried, and a line
+//! end in one of them would be a second request (FAULTS 14). Field lines come from
+//! [`append_field`](super::append_field) or from our own code.
+
+use super::ConnectionField;
+use super::bytes::{is_target, is_token_all};
+use super::encode::push_content_length;
+use super::{MAX_METHOD, authority};
+use thiserror::Error;
+
+/// How the server shall find the end of a request body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestFraming {
+    /// No body and no field about it.
+    None,
+    /// `Content-Length`, also for an empty body whose method expects one, such as POST.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`. Only to a server that is known to speak HTTP/1.1.
+    Chunked,
+}
+
+/// What a request head is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestParts<'a> {
+    /// A token of at most [`MAX_METHOD`] bytes.
+    pub method: &'a str,
+    /// Path and query, encoded; the other forms where they apply.
+    pub target: &'a str,
+    /// The value of `Host`: `host` or `host:port`.
+    pub host: &'a str,
+    /// Encoded `Name: value` lines, each with CRLF. None of the fields that are written from the others.
+    pub field_lines: &'a [u8],
+    /// How the body ends.
+    pub framing: RequestFraming,
+    /// What becomes of the connection.
+    pub connection: ConnectionField,
+}
+
+/// A request that could not be written: it would not be one request, or not the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum UnsafeRequest {
+    /// The method is not a token, or too long.
+    #[error("the method is not a token")]
+    Method,
+    /// The target is empty or holds a byte that must be encoded.
+    #[error("the request target holds a byte that must be encoded")]
+    Target,
+    /// The host is not a host with an optional port.
+    #[error("invalid host")]
+    Host,
+}
+
+/// Appends a request head with its empty line, or leaves `out` as it was.
+pub fn encode_request(out: &mut Vec<u8>, parts: &RequestParts<'_>) -> Result<(), UnsafeRequest> {
+    if parts.method.len() > MAX_METHOD || !is_token_all(parts.method.as_bytes()) {
+        return Err(UnsafeRequest::Method);
+    }
+    if parts.target.is_empty() || !parts.target.bytes().all(is_target) {
+        return Err(UnsafeRequest::Target);
+    }
+    if !authority::is_valid(parts.host.as_bytes()) {
+        return Err(UnsafeRequest::Host);
+    }
+    out.extend_from_slice(parts.method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(parts.target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    out.extend_from_slice(parts.host.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(parts.field_lines);
+    match parts.framing {
+        RequestFraming::None => {}
+        RequestFraming::Length(length) => push_content_length(out, length),
+        RequestFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    out.extend_from_slice(parts.connection.line());
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
