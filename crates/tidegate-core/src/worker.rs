@@ -177,6 +177,85 @@ pub struct Ctx {
     pub(crate) batch: Vec<u8>,
 }
 
+impl Ctx {
+    fn new(engine: Engine, stats: Arc<Stats>, log: AccessBuffers) -> Ctx {
+        let now = wall_seconds();
+        let head_limits = head_limits(&engine.settings);
+        Ctx {
+            engine: Rc::new(engine),
+            head_limits,
+            wheel: Wheel::default(),
+            stats,
+            log,
+            now,
+            date: HttpDate(now).format(),
+            draining: false,
+            read_buffer: vec![0; READ_BUFFER],
+            path_buffer: Vec::new(),
+            batch: Vec::with_capacity(READ_BUFFER),
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = wall_seconds();
+        if now != self.now {
+            self.now = now;
+            self.date = HttpDate(now).format();
+            self.log.tick(now);
+        }
+    }
+}
+
+fn head_limits(settings: &Settings) -> HeadLimits {
+    let limits = &settings.limits;
+    HeadLimits {
+        head_size: limits.head_size as usize,
+        target_size: limits.target_size as usize,
+        fields: usize::from(limits.fields),
+    }
+}
+
+/// One connection driven by hand, without poller or listener: for tests and benches that count what a
+/// request costs. Makes its thread a worker.
+pub struct Solo {
+    cx: Ctx,
+    connections: Slab<Connection>,
+    key: Key,
+    _registry: Box<dyn Registry>,
+    _poller: Poller,
+}
+
+impl Solo {
+    /// Serves `stream`, which is non-blocking.
+    pub fn new(
+        settings: &Arc<Settings>,
+        make: &MakeRegistry,
+        stream: tidegate_io::socket::Stream,
+    ) -> io::Result<Solo> {
+        let poller = Poller::new()?;
+        Runtime::install(poller.registry()?)?;
+        let (stats, writer) = (Arc::new(Stats::default()), Writer::start()?);
+        let mut registry = make(stats.clone());
+        let mut logs = LogSet { writer: writer.clone(), opened: Vec::new() };
+        let engine = registry.engine(settings, &mut logs)?;
+        let mut cx = Ctx::new(engine, stats, AccessBuffers::new(writer));
+        for (sink, format) in logs.opened {
+            cx.log.add(sink, format);
+        }
+        let mut connections = Slab::default();
+        let key = connections.insert(Connection::new(stream, tidegate_io::socket::Peer::Unix, 0));
+        Ok(Solo { cx, connections, key, _registry: registry, _poller: poller })
+    }
+
+    /// The client has sent something: one turn of the worker.
+    pub fn on_readable(&mut self) -> Next {
+        self.cx.tick();
+        let Some(connection) = self.connections.get_mut(self.key) else { return Next::Close };
+        connection.on_edge(true, false);
+        connection.drive(self.key, &mut self.cx)
+    }
+}
+
 struct Worker {
     poller: Poller,
     runtime: Rc<Runtime>,
@@ -214,20 +293,7 @@ impl Worker {
         let mut registry = make(stats.clone());
         let mut logs = LogSet { writer: writer.clone(), opened: Vec::new() };
         let engine = registry.engine(settings, &mut logs)?;
-        let now = wall_seconds();
-        let cx = Ctx {
-            engine: Rc::new(engine),
-            head_limits: HeadLimits::default(),
-            wheel: Wheel::default(),
-            stats,
-            log: AccessBuffers::new(writer.clone()),
-            now,
-            date: HttpDate(now).format(),
-            draining: false,
-            read_buffer: vec![0; READ_BUFFER],
-            path_buffer: Vec::new(),
-            batch: Vec::with_capacity(READ_BUFFER),
-        };
+        let cx = Ctx::new(engine, stats, AccessBuffers::new(writer.clone()));
         let mut worker = Worker {
             poller,
             runtime,
@@ -271,23 +337,18 @@ impl Worker {
         for (sink, format) in logs.opened {
             self.cx.log.add(sink, format);
         }
-        let limits = &self.cx.engine.settings.limits;
-        self.cx.head_limits = HeadLimits {
-            head_size: limits.head_size as usize,
-            target_size: limits.target_size as usize,
-            fields: usize::from(limits.fields),
-        };
+        self.cx.head_limits = head_limits(&self.cx.engine.settings);
         Ok(())
     }
 
     fn run(&mut self) -> io::Result<()> {
         let (mut ready, mut woken, mut expired) = (Vec::<Ready>::new(), Vec::new(), Vec::new());
-        self.tick();
+        self.cx.tick();
         loop {
             ready.clear();
             let timeout = self.timeout();
             self.poller.wait(timeout, &mut ready)?;
-            self.tick();
+            self.cx.tick();
             // What tells of changes comes first: a file that changed before a request was sent is seen to
             // have changed by that request.
             let mut has_commands = false;
@@ -349,15 +410,6 @@ impl Worker {
         let log = self.cx.log.is_waiting().then_some(LOG_DELAY);
         let accept = (may_accept && self.accept_after > 0).then_some(listen::PAUSE);
         timers.into_iter().chain(log).chain(accept).min()
-    }
-
-    fn tick(&mut self) {
-        let now = wall_seconds();
-        if now != self.cx.now {
-            self.cx.now = now;
-            self.cx.date = HttpDate(now).format();
-            self.cx.log.tick(now);
-        }
     }
 
     #[inline]
