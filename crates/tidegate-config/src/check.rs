@@ -385,7 +385,7 @@ impl<'a> Checker<'a> {
 
     fn children(&mut self, item: &mut Item, node: &KdlNode) {
         let Some(document) = node.children() else {
-            if matches!(item.directive.name, "site" | "route" | "limits") {
+            if matches!(item.directive.name, "route" | "limits") {
                 let help = format!("for example `{}`", item.directive.example);
                 self.diagnostics
                     .push(item.error(format!("`{}` needs a block", item.directive.name)).help(help));

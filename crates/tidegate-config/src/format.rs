@@ -24,7 +24,7 @@ pub fn format_source(source: &Source) -> Result<String, Vec<Diagnostic>> {
         return Err(broken.diagnostics);
     }
     let (tokens, _) = syntax::scan(source).map_err(|broken| broken.diagnostics)?;
-    let mut reader = Reader { text: &source.text, tokens: &tokens, at: 0 };
+    let mut reader = Reader { text: &source.text, tokens: &tokens, at: 0, stray: Vec::new() };
     let block = reader.block(false);
     let mut out = String::new();
     write_parts(&mut out, &block.parts, 0);
@@ -72,6 +72,8 @@ struct Reader<'a> {
     text: &'a str,
     tokens: &'a [Token],
     at: usize,
+    /// Comments that stand where nothing can follow them; they move to lines of their own.
+    stray: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -97,7 +99,14 @@ impl Reader<'_> {
             match self.kind() {
                 None | Some(TokenKind::Close) => break,
                 Some(TokenKind::Space | TokenKind::Semicolon) => self.at += 1,
-                Some(TokenKind::Continuation) => self.at += 1,
+                Some(TokenKind::Continuation) => {
+                    // There is nothing to go on with, but a comment behind it stays.
+                    if let Some(comment) = self.comment() {
+                        block.parts.push(Part::Comment(comment));
+                    }
+                    block.is_one_line = false;
+                    self.at += 1;
+                }
                 Some(TokenKind::Newline) => {
                     newlines += 1;
                     block.is_one_line = false;
@@ -124,6 +133,7 @@ impl Reader<'_> {
                     let node = self.node();
                     block.is_one_line &= node.fits_one_line();
                     block.parts.push(Part::Node(node));
+                    block.parts.extend(self.stray.drain(..).map(Part::Comment));
                     newlines = 0;
                 }
             }
@@ -131,18 +141,18 @@ impl Reader<'_> {
         block
     }
 
-    /// Whether nothing but the end of the line or of the block follows the token.
+    /// Whether nothing but other comments and the end of the line or of the block follows the token.
     fn ends_line(&self) -> bool {
-        let behind = self.tokens.iter().skip(self.at + 1).find(|token| token.kind != TokenKind::Space);
-        behind.is_none_or(|token| {
+        let mut behind = self.tokens.iter().skip(self.at + 1).map(|token| token.kind);
+        let next = behind.find(|kind| !matches!(kind, TokenKind::Space | TokenKind::BlockComment));
+        next.is_none_or(|kind| {
             matches!(
-                token.kind,
+                kind,
                 TokenKind::Newline
                     | TokenKind::Close
                     | TokenKind::Semicolon
                     | TokenKind::LineComment
                     | TokenKind::Continuation
-                    | TokenKind::BlockComment
             )
         })
     }
@@ -164,8 +174,7 @@ impl Reader<'_> {
                     self.at += 1;
                 }
                 Some(TokenKind::Continuation) => {
-                    let comment =
-                        self.text().split_once("//").map(|(_, comment)| format!("//{}", comment.trim_end()));
+                    let comment = self.comment();
                     node.pieces.push(Piece::Continuation(comment));
                     self.at += 1;
                 }
@@ -188,12 +197,26 @@ impl Reader<'_> {
                 }
             }
         }
+        // A line that goes on with nothing ends there; its comments stay.
+        let mut comments = Vec::new();
+        while matches!(node.pieces.last(), Some(Piece::Continuation(_))) {
+            if let Some(Piece::Continuation(Some(comment))) = node.pieces.pop() {
+                comments.push(comment);
+            }
+        }
+        node.trailing = comments.pop();
+        self.stray.extend(comments.into_iter().rev());
         self.skip_spaces();
-        if self.kind() == Some(TokenKind::LineComment) {
+        if self.kind() == Some(TokenKind::LineComment) && node.trailing.is_none() {
             node.trailing = Some(self.text().trim_end().to_owned());
             self.at += 1;
         }
         node
+    }
+
+    /// The comment within a continuation.
+    fn comment(&self) -> Option<String> {
+        self.text().split_once("//").map(|(_, comment)| format!("//{}", comment.trim_end()))
     }
 
     /// A value, or a property without the spaces around its `=`.
@@ -429,12 +452,16 @@ mod tests {
         #[test]
         fn formatting_keeps_the_meaning_and_is_idempotent(pieces in prop::collection::vec(prop::sample::select(vec![
             "a", "b ", "\"q\"", " ", "  ", "\n", "\n\n", ";", "{", "}", "{ ", " }", "=", "x=1", " y = \"z\" ", "// c\n",
-            "/* d */", "/* e\n */", "/-", "\\\n", "#true", " 5", "\"\"\"\n  t\n  \"\"\"", "#\"r\"#", "a {", "}\n",
+            "/* d */", "/* e\n */", "/-", "\\\n", "\\ // c\n", "#true", " 5", "\"\"\"\n  t\n  \"\"\"", "#\"r\"#", "a {", "}\n",
         ]), 0..24)) {
             let text = pieces.concat();
             if let Ok(formatted) = format(&text) {
                 let again = format(&formatted);
                 prop_assert_eq!(again.as_deref(), Ok(formatted.as_str()), "from {:?}", text);
+                for comment in ["// c", "/* d */", "/* e"] {
+                    let kept = formatted.matches(comment).count();
+                    prop_assert_eq!(kept, text.matches(comment).count(), "from {:?} to {:?}", text, formatted);
+                }
                 let (before, after) = (Source::new("", &text), Source::new("", &formatted));
                 let (Ok(before), Ok(after)) = (syntax::parse(&before), syntax::parse(&after)) else {
                     return Err(TestCaseError::fail("formatted text does not parse"));

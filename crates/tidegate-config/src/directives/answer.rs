@@ -30,8 +30,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("respond", INSIDE)
     },
     Directive {
-        doc: "The status page: statistics, and control of the file cache. Where no `allow` or `deny` stands in the \
-              route itself, only clients of this machine are let in.",
+        doc: "The status page: statistics, and control of the file cache. Where no `allow` stands in the route \
+              itself, only clients of this machine are let in.",
         example: "status",
         ..Directive::new("status", INSIDE)
     },

@@ -42,12 +42,19 @@ pub(crate) fn sites(
         if !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
             server.settings.sites.push(Arc::new(site));
         } else {
-            let names = site.names.iter().map(host_text).collect();
+            let names = names_as_written(node);
             let site = RejectedSite { names, origin: item.origin(), is_whole_file: false };
             rejected.push((site, start..checker.diagnostics.len()));
         }
     }
     rejected
+}
+
+/// The names of a site, wrong ones too: what is left out must still be recognised.
+fn names_as_written(node: &kdl::KdlNode) -> Vec<String> {
+    let arguments = node.entries().iter().filter(|entry| entry.name().is_none());
+    let names = arguments.filter_map(|entry| entry.value().as_string());
+    names.map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect()
 }
 
 /// Checks what only shows once all is read: something to listen on, something to serve, names that exist.

@@ -30,9 +30,12 @@ pub(super) fn route(
         inherited.try_list.clear();
     }
     let action = action(checker, disk, item, &pattern, &inherited, is_site);
-    let has_rules = item.child("allow").or(item.child("deny")).is_some();
-    if action == Action::Status && !has_rules {
-        inherited.access = this_machine(item);
+    // Who may see a status page may control the server's cache: only an `allow` beside it opens it to others.
+    if action == Action::Status && item.child("allow").is_none() {
+        if item.child("deny").is_none() {
+            inherited.access.clear();
+        }
+        inherited.access.extend(this_machine(item));
     }
     with(inherited, pattern, action, item.origin())
 }
@@ -206,7 +209,7 @@ fn check_try(checker: &mut Checker<'_>, item: &Item) {
     }
 }
 
-/// The rules of a status page that has none of its own: this machine only.
+/// The rules of a status page without an `allow` of its own: this machine only.
 fn this_machine(item: &Item) -> Vec<AccessRule> {
     let status = item.child("status").unwrap_or(item).origin();
     let loopback4 = Network::Prefix { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 };

@@ -30,7 +30,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         }
         items.push(item);
     }
-    let (listeners, default_sites) = listeners(checker, &items);
+    let (listeners, default_sites) = listeners(checker, disk, &items);
     let find = |name: &str| written_or_default(&items, Context::Top, name);
     let settings = Settings {
         workers: find("workers").and_then(|item| match item.first() {
@@ -55,7 +55,11 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.
 const FALLBACK_ERROR_LOG: ErrorLog = ErrorLog { target: LogTarget::Stderr, level: Level::Info };
 
-fn listeners(checker: &mut Checker<'_>, items: &[Item]) -> (Vec<Listener>, Vec<Option<Item>>) {
+fn listeners(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    items: &[Item],
+) -> (Vec<Listener>, Vec<Option<Item>>) {
     let mut listeners: Vec<Listener> = Vec::new();
     let mut default_sites = Vec::new();
     for item in items.iter().filter(|item| item.directive.name == "listen") {
@@ -69,6 +73,9 @@ fn listeners(checker: &mut Checker<'_>, items: &[Item]) -> (Vec<Listener>, Vec<O
             );
             checker.diagnostics.push(item.error_at(0, "this address is given twice").help(help));
             continue;
+        }
+        if let ListenAddress::Unix(path) = address {
+            check_folder(checker, disk, item, path, "the socket");
         }
         let backlog = written_or_default(&item.children, Context::Listen, "backlog");
         let default_site = item.child("default-site");

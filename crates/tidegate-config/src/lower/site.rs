@@ -68,7 +68,8 @@ fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<Ho
         }
         names.push(host.clone());
     }
-    if item.arguments.is_empty()
+    // A site whose names are all wrong is not one without a name.
+    if item.header == item.name
         && let Some(other) = others.iter().find(|other| other.names.is_empty())
     {
         let message = "there is another site without a name already";

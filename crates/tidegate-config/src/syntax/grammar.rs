@@ -81,6 +81,13 @@ impl Pass<'_> {
         self.at > start
     }
 
+    /// Skips what may stand between `/-` and what it leaves out: the same line holds both.
+    fn skip_gap(&mut self) {
+        while matches!(self.kind(), Some(TokenKind::Space | TokenKind::BlockComment)) {
+            self.at += 1;
+        }
+    }
+
     /// All nodes up to the end of the text, or up to the brace that closes the block.
     fn nodes(&mut self) {
         // Whether a `;` would end a node; one that ends nothing is more than the crate takes.
@@ -117,11 +124,11 @@ impl Pass<'_> {
                 Some(TokenKind::Slashdash) => {
                     let start = self.range().start;
                     self.at += 1;
-                    self.skip_space();
+                    self.skip_gap();
                     let outline = self.out.nodes.len();
-                    if matches!(
+                    if !matches!(
                         self.kind(),
-                        None | Some(TokenKind::Close | TokenKind::Newline | TokenKind::Semicolon)
+                        Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Bad | TokenKind::Open)
                     ) {
                         self.error(
                             start..start + 2,
@@ -197,7 +204,7 @@ impl Pass<'_> {
                 }
                 Some(TokenKind::Slashdash) => {
                     self.at += 1;
-                    self.skip_space();
+                    self.skip_gap();
                     match self.kind() {
                         Some(TokenKind::Open) => self.children(),
                         Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Literal | TokenKind::Bad) => {
@@ -214,10 +221,14 @@ impl Pass<'_> {
                 Some(TokenKind::Equals) => {
                     self.error(range, "`=` stands without a name before it", "a property is `name=value`");
                     self.at += 1;
-                    self.value();
+                    self.skip_space();
+                    if matches!(self.kind(), Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Literal)) {
+                        self.at += 1;
+                    }
                 }
-                Some(_) => {
-                    if !spaced {
+                Some(kind) => {
+                    // What is broken has been said by the lexer.
+                    if !spaced && kind != TokenKind::Bad {
                         self.error(
                             range.clone(),
                             "a space is missing before this",
@@ -309,7 +320,7 @@ impl Pass<'_> {
                 None | Some(TokenKind::Newline | TokenKind::Semicolon | TokenKind::Close) => return,
                 Some(TokenKind::Slashdash) => {
                     self.at += 1;
-                    self.skip_space();
+                    self.skip_gap();
                     if self.kind() == Some(TokenKind::Open) {
                         self.children();
                         self.blank_from(range.start);

@@ -311,7 +311,8 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
         return Ok(TokenKind::Literal);
     }
     if matches!(word, "true" | "false" | "null" | "inf" | "-inf" | "nan") {
-        return quote("must be in quotes");
+        let help = "a directive alone switches something on, and `off` behind it switches it off".to_owned();
+        return Err((format!("`{word}` is no word of settings"), help));
     }
     let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
     let unsigned_start = unsigned.strip_prefix('.').unwrap_or(unsigned);
