@@ -176,6 +176,11 @@ pub fn with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> R {
     RUNTIME.with(|cell| f(cell.get().expect("invariant: called on a worker thread")))
 }
 
+/// Runs `f` with this thread's runtime where there is one: for destructors, which may run after it.
+pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> Option<R> {
+    RUNTIME.try_with(|cell| cell.get().map(f)).ok().flatten()
+}
+
 /// Lends the worker's scratch buffer of [`SCRATCH`] bytes. It is taken, not borrowed: a nested call gets
 /// an empty one.
 #[inline]

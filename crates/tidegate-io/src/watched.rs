@@ -104,6 +104,6 @@ impl AsFd for Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         // Closing the descriptor removes it from the poller; a late event misses the generation.
-        runtime::with(|runtime| runtime.watched.borrow_mut().remove(self.key));
+        runtime::try_with(|runtime| runtime.watched.borrow_mut().remove(self.key));
     }
 }

@@ -6,4 +6,6 @@ pub mod compress;
 pub mod files;
 pub mod index;
 pub mod redirect;
+#[doc(hidden)]
+pub mod solo;
 pub mod status;

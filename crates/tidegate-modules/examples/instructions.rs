@@ -1,0 +1,61 @@
+//! Requests for cached files, as many as asked, for `cargo xtask bench instructions`: from the bytes of a
+//! request on a socket to the bytes of its answer.
+//!
+//! `instructions cached|logged|browser|unchanged N`
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use tidegate_config::settings::{AccessFormat, AccessLog, LogTarget};
+use tidegate_io::socket::Stream;
+use tidegate_modules::solo::solo;
+
+const PLAIN: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+    Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\n\
+    Referer: http://localhost/\r\nSec-Fetch-Mode: no-cors\r\n\r\n";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, what, count] = arguments.as_slice() else {
+        return Err("instructions cached|logged|browser|unchanged N".into());
+    };
+    let count: u64 = count.parse()?;
+    let folder = std::env::temp_dir().join(format!("tidegate-instructions-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let result = run(&folder, what, count);
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn run(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    std::fs::write(folder.join("small.bin"), [7; 1024])?;
+    let mut settings = tidegate_config::from_folder(folder, &[]).map_err(|_| "the folder's settings")?;
+    if what == "logged" {
+        settings.access_log =
+            Some(AccessLog { target: LogTarget::File("/dev/null".into()), format: AccessFormat::Combined });
+    }
+    let (mut client, server) = UnixStream::pair()?;
+    server.set_nonblocking(true)?;
+    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let mut buffer = [0; 4096];
+    let mut exchange = |request: &str| -> std::io::Result<usize> {
+        client.write_all(request.as_bytes())?;
+        solo.on_readable();
+        client.read(&mut buffer)
+    };
+    let first = exchange(PLAIN)?;
+    assert!(first > 1024, "the file is served");
+    let request = match what {
+        "browser" => BROWSER.to_owned(),
+        "unchanged" => PLAIN.replace("\r\n\r\n", "\r\nIf-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n\r\n"),
+        _ => PLAIN.to_owned(),
+    };
+    for _ in 0..count {
+        exchange(&request)?;
+    }
+    Ok(())
+}
