@@ -119,14 +119,6 @@ impl Order {
             Order::Descending => "desc",
         }
     }
-
-    /// The other one.
-    pub fn reversed(self) -> Order {
-        match self {
-            Order::Ascending => Order::Descending,
-            Order::Descending => Order::Ascending,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reading a folder: names into one arena, a record of 24 bytes for each, in order as far as the page asks.
+//! Reading a folder: names into an arena, a record of 16 bytes for each, in order as far as the page asks.
 //!
 //! Runs on the blocking pool. What only a page of a large folder needs (sizes, dates) is looked up for that
 //! page alone: in order of names the type that the folder itself holds is enough to put folders first.
@@ -42,7 +42,7 @@ const READ: usize = 64 << 10;
 /// A page of a folder, in order.
 #[derive(Debug)]
 pub struct Listing {
-    names: Vec<u8>,
+    names: Names,
     entries: Vec<Entry>,
     /// Entries of the folder, on all pages.
     pub total: u64,
@@ -69,22 +69,28 @@ pub enum Kind {
     File,
 }
 
-/// One entry; its name is in the arena of the [`Listing`].
+/// One entry of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
+    name: NameAt,
+    /// File or folder.
+    pub kind: Kind,
     /// Bytes; of a file.
     pub size: u64,
     /// Last modification, seconds since 1970.
     pub modified: i64,
-    name_at: u32,
-    name_len: u16,
-    /// File or folder.
-    pub kind: Kind,
-    /// Whether size and modification are known.
-    is_known: bool,
 }
 
-const _: () = assert!(size_of::<Entry>() == 24);
+/// One entry of the folder: what puts it in its place.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    /// Size or modification, where the order is by these.
+    key: i64,
+    name: NameAt,
+    kind: Kind,
+}
+
+const _: () = assert!(size_of::<Record>() == 16);
 
 /// Why a folder was not read.
 #[derive(Debug, thiserror::Error)]
@@ -105,12 +111,8 @@ impl Listing {
 
     /// The bytes of a name: no slash, no NUL, otherwise anything.
     pub fn name(&self, entry: &Entry) -> &[u8] {
-        name_in(&self.names, entry)
+        self.names.at(entry.name)
     }
-}
-
-fn name_in<'n>(names: &'n [u8], entry: &Entry) -> &'n [u8] {
-    names.get(entry.name_at as usize..).and_then(|rest| rest.get(..entry.name_len.into())).unwrap_or_default()
 }
 
 /// Reads the open `folder`, which lies at `relative` beneath the root, and picks the page.
@@ -121,61 +123,103 @@ pub fn scan(
     wanted: &Wanted,
 ) -> Result<Listing, ScanError> {
     let place = Place { root, relative, folder };
-    let looks_at_all = wanted.view.sort != Sort::Name;
-    let Found { names, mut entries, is_complete } = read(&place, wanted, looks_at_all)?;
-
-    let total = entries.len();
+    let Found { names, mut records, size, is_complete } = read(&place, wanted)?;
+    let total = records.len();
     let page_size = wanted.page_size.max(1) as usize;
     let pages = total.div_ceil(page_size).max(1);
     let page = usize::try_from(wanted.view.page).unwrap_or(usize::MAX).clamp(1, pages);
     let first = (page - 1) * page_size;
     let end = total.min(first.saturating_add(page_size));
-    let folders = entries.iter().filter(|entry| entry.kind == Kind::Folder).count();
-    let file_bytes = |entries: &[Entry]| {
-        let files = entries.iter().filter(|entry| entry.kind == Kind::File);
-        files.fold(0u64, |sum, file| sum.saturating_add(file.size))
-    };
-    let size = looks_at_all.then(|| file_bytes(&entries));
+    let folders = records.iter().filter(|record| record.kind == Kind::Folder).count();
 
-    let by = |left: &Entry, right: &Entry| compare(&names, wanted.view, left, right);
-    let shown = select(&mut entries, first, end, by);
+    let by = |left: &Record, right: &Record| compare(&names, wanted.view, left, right);
+    let shown = select(&mut records, first, end, by);
     shown.sort_unstable_by(by);
-    let (names, entries) = if pages == 1 { (names, entries) } else { copy(&names, shown) };
-    let (total, page, pages, first) = (total as u64, page as u64, pages as u64, first as u64);
-    let folders = folders as u64;
-    let mut listing = Listing { names, entries, total, folders, page, pages, first, size, is_complete };
-    if !looks_at_all {
-        let Listing { names, entries, .. } = &mut listing;
-        entries.retain_mut(|entry| entry.is_known || place.complete(names, entry));
+
+    // A page of its own: what is streamed to a slow reader holds that, not the folder. What the folder
+    // did not say is looked up now.
+    let mut kept = Names::default();
+    let mut entries = Vec::with_capacity(shown.len());
+    for record in shown {
+        let name = names.at(record.name);
+        let (Some(seen), Some(name)) = (place.look(name), kept.push(name)) else { continue };
+        entries.push(Entry { name, kind: seen.kind, size: seen.size, modified: seen.modified });
     }
+    let mut listing = Listing {
+        names: kept,
+        entries,
+        total: total as u64,
+        folders: folders as u64,
+        page: page as u64,
+        pages: pages as u64,
+        first: first as u64,
+        size,
+        is_complete,
+    };
     if pages == 1 {
-        let folders = listing.entries.iter().filter(|entry| entry.kind == Kind::Folder).count();
-        (listing.total, listing.folders) = (listing.entries.len() as u64, folders as u64);
-        listing.size = Some(file_bytes(&listing.entries));
+        let files = || listing.entries.iter().filter(|entry| entry.kind == Kind::File);
+        let size = files().fold(0u64, |sum, file| sum.saturating_add(file.size));
+        let (total, files) = (listing.entries.len(), files().count());
+        (listing.total, listing.folders, listing.size) = (total as u64, (total - files) as u64, Some(size));
     }
     Ok(listing)
 }
 
-/// A page of its own: what is streamed to a slow reader holds that, not the folder.
-fn copy(names: &[u8], shown: &[Entry]) -> (Vec<u8>, Vec<Entry>) {
-    let mut kept = Vec::new();
-    let entries = shown.iter().map(|entry| {
-        let name_at = kept.len() as u32;
-        kept.extend_from_slice(name_in(names, entry));
-        Entry { name_at, ..*entry }
-    });
-    let entries = entries.collect();
-    (kept, entries)
+/// Names one after the other, each behind its length, in pieces: a vector that grows would for a moment be
+/// held twice.
+#[derive(Debug, Default)]
+struct Names {
+    pieces: Vec<Vec<u8>>,
+}
+
+/// Where a name is.
+#[derive(Debug, Clone, Copy)]
+struct NameAt(u32);
+
+const PIECE_BITS: u32 = 18;
+const PIECE: usize = 1 << PIECE_BITS;
+
+impl Names {
+    /// `None` when there is no room, or the name is longer than any that a file system has.
+    fn push(&mut self, name: &[u8]) -> Option<NameAt> {
+        let len = u16::try_from(name.len()).ok()?.to_ne_bytes();
+        let needed = len.len() + name.len();
+        if self.pieces.last().is_none_or(|piece| PIECE - piece.len() < needed) {
+            if self.pieces.len() >= MOST_NAME_BYTES / PIECE {
+                return None;
+            }
+            // The first one grows with a small folder; where there is a second, there are many.
+            self.pieces.push(Vec::with_capacity(if self.pieces.is_empty() { 0 } else { PIECE }));
+        }
+        let index = self.pieces.len() - 1;
+        let piece = self.pieces.last_mut()?;
+        let at = (index as u32) << PIECE_BITS | piece.len() as u32;
+        piece.extend_from_slice(&len);
+        piece.extend_from_slice(name);
+        Some(NameAt(at))
+    }
+
+    #[inline]
+    fn at(&self, NameAt(at): NameAt) -> &[u8] {
+        let piece = self.pieces.get((at >> PIECE_BITS) as usize);
+        let from_length = piece.and_then(|piece| piece.get(at as usize % PIECE..));
+        let split = from_length.and_then(|rest| rest.split_first_chunk());
+        split.and_then(|(len, rest)| rest.get(..u16::from_ne_bytes(*len).into())).unwrap_or_default()
+    }
 }
 
 struct Found {
-    names: Vec<u8>,
-    entries: Vec<Entry>,
+    names: Names,
+    records: Vec<Record>,
+    /// Of all files, where the order made it necessary to look at them.
+    size: Option<u64>,
     is_complete: bool,
 }
 
-fn read(place: &Place<'_>, wanted: &Wanted, looks_at_all: bool) -> Result<Found, ScanError> {
-    let mut found = Found { names: Vec::new(), entries: Vec::new(), is_complete: true };
+fn read(place: &Place<'_>, wanted: &Wanted) -> Result<Found, ScanError> {
+    let looks_at_all = wanted.view.sort != Sort::Name;
+    let size = looks_at_all.then_some(0);
+    let mut found = Found { names: Names::default(), records: Vec::new(), size, is_complete: true };
     let mut buffer: Vec<u8> = Vec::with_capacity(READ);
     let mut folder = RawDir::new(place.folder, buffer.spare_capacity_mut());
     let mut permit = None;
@@ -184,46 +228,39 @@ fn read(place: &Place<'_>, wanted: &Wanted, looks_at_all: bool) -> Result<Found,
             None => return Ok(found),
             Some(Ok(entry)) => entry,
             Some(Err(Errno::INTR)) => continue,
-            Some(Err(error)) if found.entries.is_empty() => return Err(io::Error::from(error).into()),
+            Some(Err(error)) if found.records.is_empty() => return Err(io::Error::from(error).into()),
             Some(Err(_)) => {
                 found.is_complete = false;
                 return Ok(found);
             }
         };
         let name = entry.file_name().to_bytes();
-        let is_hidden = name.starts_with(b".") && (!wanted.shows_hidden || name == b"." || name == b"..");
-        if is_hidden {
+        if name.starts_with(b".") && (!wanted.shows_hidden || name == b"." || name == b"..") {
             continue;
         }
-        let (Ok(name_at), Ok(name_len)) = (u32::try_from(found.names.len()), u16::try_from(name.len()))
-        else {
-            continue;
-        };
-        let looked_at = match entry.file_type() {
-            FileType::RegularFile if !looks_at_all => None,
-            FileType::Directory if !looks_at_all => None,
+        let (kind, key) = match entry.file_type() {
+            FileType::RegularFile if !looks_at_all => (Kind::File, 0),
+            FileType::Directory if !looks_at_all => (Kind::Folder, 0),
             FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown => {
-                match place.look(name) {
-                    Some(seen) => Some(seen),
-                    None => continue,
+                let Some(seen) = place.look(name) else { continue };
+                found.size = found.size.map(|sum| sum.saturating_add(seen.size));
+                match wanted.view.sort {
+                    Sort::Name => (seen.kind, 0),
+                    Sort::Size => (seen.kind, i64::try_from(seen.size).unwrap_or(i64::MAX)),
+                    Sort::Date => (seen.kind, seen.modified),
                 }
             }
             _ => continue,
         };
-        if found.entries.len() >= wanted.most_entries as usize || found.names.len() >= MOST_NAME_BYTES {
-            found.is_complete = false;
-            return Ok(found);
-        }
-        if found.entries.len() == HUGE && permit.is_none() {
+        if found.records.len() == HUGE && permit.is_none() {
             permit = Some(Permit::take().ok_or(ScanError::Overloaded)?);
         }
-        let is_known = looked_at.is_some();
-        let (kind, size, modified) = looked_at.unwrap_or_else(|| {
-            let is_folder = entry.file_type() == FileType::Directory;
-            (if is_folder { Kind::Folder } else { Kind::File }, 0, 0)
-        });
-        found.names.extend_from_slice(name);
-        found.entries.push(Entry { size, modified, name_at, name_len, kind, is_known });
+        let has_room = found.records.len() < wanted.most_entries as usize;
+        let Some(name) = has_room.then(|| found.names.push(name)).flatten() else {
+            found.is_complete = false;
+            return Ok(found);
+        };
+        found.records.push(Record { key, name, kind });
     }
 }
 
@@ -252,35 +289,33 @@ struct Place<'a> {
     folder: BorrowedFd<'a>,
 }
 
+/// What a name leads to.
+struct Seen {
+    kind: Kind,
+    /// Bytes; of a file.
+    size: u64,
+    modified: i64,
+}
+
 impl Place<'_> {
-    /// What a name leads to; `None` where that is nothing to be listed. A symbolic link counts as what it
-    /// leads to, as long as that lies beneath the root and can be read.
-    fn look(&self, name: &[u8]) -> Option<(Kind, u64, i64)> {
+    /// `None` where a name leads to nothing that is to be listed. A symbolic link counts as what it leads
+    /// to, as long as that lies beneath the root and can be read.
+    fn look(&self, name: &[u8]) -> Option<Seen> {
         let stat = statat(self.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Some((Kind::File, stat.st_size.max(0) as u64, stat.st_mtime)),
-            FileType::Directory => Some((Kind::Folder, 0, stat.st_mtime)),
+        let (kind, size, modified) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => (Kind::File, stat.st_size.max(0) as u64, stat.st_mtime),
+            FileType::Directory => (Kind::Folder, 0, stat.st_mtime),
             FileType::Symlink => {
-                let meta = self.root.open_file(&self.beneath(name), Patience::Wait).ok()?.meta;
+                let meta = self.root.open_file(&beneath(self.relative, name), Patience::Wait).ok()?.meta;
                 match meta.kind {
-                    FileKind::Regular => Some((Kind::File, meta.len, meta.mtime)),
-                    FileKind::Folder => Some((Kind::Folder, 0, meta.mtime)),
-                    FileKind::Other => None,
+                    FileKind::Regular => (Kind::File, meta.len, meta.mtime),
+                    FileKind::Folder => (Kind::Folder, 0, meta.mtime),
+                    FileKind::Other => return None,
                 }
             }
-            _ => None,
-        }
-    }
-
-    /// Fills in what the folder itself did not say. `false`: it is gone.
-    fn complete(&self, names: &[u8], entry: &mut Entry) -> bool {
-        let Some((kind, size, modified)) = self.look(name_in(names, entry)) else { return false };
-        *entry = Entry { size, modified, kind, is_known: true, ..*entry };
-        true
-    }
-
-    fn beneath(&self, name: &[u8]) -> Vec<u8> {
-        beneath(self.relative, name)
+            _ => return None,
+        };
+        Some(Seen { kind, size, modified })
     }
 }
 
@@ -295,30 +330,29 @@ pub fn beneath(relative: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// Folders first; then as asked; what is equal in that, by name.
-fn compare(names: &[u8], view: View, left: &Entry, right: &Entry) -> Ordering {
+fn compare(names: &Names, view: View, left: &Record, right: &Record) -> Ordering {
     let directed = |order: Ordering| match view.order {
         Order::Ascending => order,
         Order::Descending => order.reverse(),
     };
-    let by_name = || natural(name_in(names, left), name_in(names, right));
+    let by_name = || natural(names.at(left.name), names.at(right.name));
     left.kind.cmp(&right.kind).then_with(|| match view.sort {
         Sort::Name => directed(by_name()),
-        Sort::Size => directed(left.size.cmp(&right.size)).then_with(by_name),
-        Sort::Date => directed(left.modified.cmp(&right.modified)).then_with(by_name),
+        Sort::Size | Sort::Date => directed(left.key.cmp(&right.key)).then_with(by_name),
     })
 }
 
-/// Brings the entries of `first..end` there without sorting the others.
+/// Brings the records of `first..end` there without sorting the others.
 fn select(
-    entries: &mut [Entry],
+    records: &mut [Record],
     first: usize,
     end: usize,
-    by: impl Fn(&Entry, &Entry) -> Ordering + Copy,
-) -> &mut [Entry] {
-    if first > 0 && first < entries.len() {
-        entries.select_nth_unstable_by(first, by);
+    by: impl Fn(&Record, &Record) -> Ordering + Copy,
+) -> &mut [Record] {
+    if first > 0 && first < records.len() {
+        records.select_nth_unstable_by(first, by);
     }
-    let behind = entries.get_mut(first..).unwrap_or_default();
+    let behind = records.get_mut(first..).unwrap_or_default();
     let count = end.saturating_sub(first).min(behind.len());
     if count > 0 && count < behind.len() {
         behind.select_nth_unstable_by(count - 1, by);

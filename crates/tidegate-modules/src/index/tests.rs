@@ -4,7 +4,7 @@
 
 use super::query::{Format, Order, Sort, View};
 use super::render::{Document, Rows};
-use super::scan::{Kind, Listing, Wanted, scan};
+use super::scan::{Entry, Kind, Listing, Wanted, scan};
 use super::{Request, html, json};
 use proptest::prelude::*;
 use std::ffi::OsStr;
@@ -13,6 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 use tidegate_core::response::BodyStream;
@@ -351,23 +352,19 @@ fn decode(attribute: &str) -> Vec<u8> {
     tidegate_http::path::normalise(&path, &mut scratch).unwrap()[1..].to_vec()
 }
 
-fn entry_of(kind: Kind) -> super::scan::Entry {
-    let folder = Folder::new(&format!("entry-{kind:?}-{:?}", std::thread::current().id()));
-    match kind {
-        Kind::File => folder.file(b"x", 1, 1),
-        Kind::Folder => folder.folder(b"x", 1),
-    }
+static ONE_BYTE: LazyLock<Entry> = LazyLock::new(|| {
+    let folder = Folder::new("one-byte");
+    folder.file(b"x", 1, 1);
     folder.scan("", |_| {}).entries()[0]
-}
+});
 
 proptest! {
     /// The link leads to exactly this name, and nothing of the name is markup.
     #[test]
     fn a_row_holds_its_name_safely(name in proptest::collection::vec(1u8..=255, 1..40)) {
         prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
-        let entry = entry_of(Kind::File);
         let mut out = Vec::new();
-        html::row(&mut out, &name, &entry);
+        html::row(&mut out, &name, &ONE_BYTE);
         let row = String::from_utf8(out).unwrap();
         let (_, rest) = row.split_once("<a href=\"").unwrap();
         let (href, rest) = rest.split_once("\">").unwrap();
@@ -379,7 +376,7 @@ proptest! {
             1970-01-01<span> 00:00</span></time></td></tr>\n");
 
         let mut out = Vec::new();
-        json::entry(&mut out, &name, &entry, true);
+        json::entry(&mut out, &name, &ONE_BYTE, true);
         let parsed: serde_json::Value = serde_json::from_slice(&out).unwrap();
         prop_assert_eq!(decode(parsed["href"].as_str().unwrap()), &name[..]);
         prop_assert_eq!(parsed["name"].as_str().unwrap(), &*String::from_utf8_lossy(&name));
