@@ -133,6 +133,9 @@ impl BodyStream for EncodedStream {
                 Goal::Finish if step.is_complete => State::Done,
                 Goal::Flush | Goal::Finish => self.state,
             };
+            if self.state == State::Clean && written > 0 {
+                break; // flushed: out with it before the source is asked again
+            }
             if turn == 0 {
                 if written == 0 {
                     cx.waker().wake_by_ref();
