@@ -1,4 +1,29 @@
 //! KDL documents to typed settings with spans; diagnostics; schema and reference from one definition.
+//!
+//! Called by the command (`check`, `fmt`, `serve`, reload) and by nobody on the hot path. The way of a text:
+//! `syntax` (form), `include` (files), `check` (names and types, from the table in `directives`), `lower`
+//! (meaning), `settings` (the result). Nothing here touches the network.
 
+mod check;
+mod diagnostic;
+pub mod directive;
+pub mod directives;
+mod disk;
 mod display;
+mod environment;
+mod folder;
+mod include;
+mod load;
+mod lower;
 pub mod settings;
+mod source;
+mod suggest;
+mod syntax;
+mod value;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use environment::{Environment, ProcessEnvironment};
+pub use folder::from_folder;
+pub use load::{Loaded, RejectedSite, load_file, load_str};
+pub use settings::Settings;
+pub use source::Source;

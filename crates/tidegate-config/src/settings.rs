@@ -15,16 +15,21 @@ use std::time::Duration;
 pub struct Settings {
     /// Worker threads; `None` is one for each processor this process may run on.
     pub workers: Option<u16>,
+    /// Every address that is listened on; no two are the same but for port 0.
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
+    /// Bounds on what a client may do.
     pub limits: Limits,
+    /// The file cache of each worker.
     pub file_cache: FileCache,
     /// Where access lines go unless a site says otherwise; `None` when off.
     pub access_log: Option<AccessLog>,
+    /// Where the server's own messages go.
     pub error_log: ErrorLog,
     /// Value of the `Server` field; `None` leaves the field out.
     pub server_field: Option<String>,
+    /// The file that holds the process number; absolute.
     pub pid_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     pub control: Option<PathBuf>,
@@ -39,24 +44,30 @@ pub struct Origin {
     pub file: Arc<str>,
     /// From 1; 0 where there is none.
     pub line: u32,
+    /// From 1, in characters; 0 where there is none.
     pub column: u32,
 }
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
+    /// What to bind.
     pub address: ListenAddress,
     /// Length of the accept queue asked of the kernel.
     pub backlog: u32,
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
+    /// Where it was written.
     pub origin: Origin,
 }
 
+/// What a listener binds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
+    /// An address and a port; `[::]` takes IPv4 clients too. Port 0 is the kernel's choice.
     Tcp(SocketAddr),
+    /// A unix socket; absolute, at most 107 bytes.
     Unix(PathBuf),
 }
 
@@ -69,12 +80,14 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
+    /// Where it was written.
     pub origin: Origin,
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
+    /// A whole name.
     Exact(String),
     /// The part behind `*`, with its leading dot: `.example.com`.
     Suffix(String),
@@ -83,7 +96,9 @@ pub enum HostPattern {
 /// What to do with the requests whose path matches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
+    /// Which requests; compared in the order of the routes.
     pub pattern: PathPattern,
+    /// What is answered.
     pub action: Action,
     /// First match decides; an empty list lets everyone in; a list with any `Allow` refuses the rest.
     pub access: Vec<AccessRule>,
@@ -93,7 +108,9 @@ pub struct Route {
     pub cache_control: Option<String>,
     /// Status to path within the site, from `error-page`.
     pub error_pages: Vec<(u16, String)>,
+    /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
+    /// Where it was written.
     pub origin: Origin,
 }
 
@@ -110,17 +127,23 @@ pub enum PathPattern {
     Pieces(Vec<String>),
 }
 
+/// What a route answers with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
+    /// Static files.
     Files(Files),
     /// `redirect "/new/{path}" status=301`; `{path}`, `{query}`, `{host}`, `{uri}` are filled in.
     Redirect {
+        /// A path of the site or a URL, placeholders not yet filled in.
         to: String,
+        /// The status code.
         status: u16,
     },
     /// `respond 200 "text"`: a fixed answer.
     Respond {
+        /// The status code.
         status: u16,
+        /// The text, `text/plain`; may be empty.
         body: String,
     },
     /// The status page with statistics and cache control (R4, R5).
@@ -154,6 +177,7 @@ pub struct Files {
     pub uses_cache: bool,
 }
 
+/// An entry of `try`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Try {
     /// A path with `{path}` filled in: `{path}.html`, `/index.html`.
@@ -168,15 +192,20 @@ pub struct Listing {
     /// Files included above and below the table where a folder has them: `HEADER.html`, `README.html`,
     /// `README.md`, `README` (as text).
     pub header: Vec<String>,
+    /// Below the table; see `header`.
     pub readme: Vec<String>,
     /// Most entries of one page.
     pub page: u32,
 }
 
+/// A content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Coding {
+    /// RFC 1952; `.gz`.
     Gzip,
+    /// RFC 7932; `.br`.
     Brotli,
+    /// RFC 8878; `.zst`.
     Zstd,
 }
 
@@ -191,18 +220,25 @@ pub struct Compress {
     pub types: Vec<String>,
 }
 
+/// An `allow` or a `deny` of one network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessRule {
+    /// Whether whom it fits is let in or refused.
     pub allows: bool,
+    /// Whom it fits.
     pub network: Network,
+    /// Where it was written.
     pub origin: Origin,
 }
 
 /// `10.0.0.0/8`, `::1`, `all`, or `unix` for clients on a unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
+    /// Everyone.
     All,
+    /// Clients on a unix socket.
     Unix,
+    /// The clients whose address agrees in the first bits; the bits behind are zero.
     Prefix { address: IpAddr, bits: u8 },
 }
 
@@ -225,6 +261,7 @@ pub struct Limits {
     pub body_rate: u32,
     /// Bytes per second below which a reader is given up after `rate_grace`.
     pub send_rate: u32,
+    /// How long a connection may be slower than `body_rate` or `send_rate`.
     pub rate_grace: Duration,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
@@ -243,6 +280,7 @@ pub struct Limits {
 /// The file cache of each worker (R4).
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileCache {
+    /// `false` under `file-cache off`.
     pub enabled: bool,
     /// Most entries (`MaxFiles`).
     pub entries: u32,
@@ -256,36 +294,55 @@ pub struct FileCache {
     pub max_age: Duration,
 }
 
+/// An access log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AccessLog {
+    /// Where the lines go.
     pub target: LogTarget,
+    /// What a line looks like.
     pub format: AccessFormat,
 }
 
+/// Where a log goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LogTarget {
+    /// Standard error.
     Stderr,
+    /// Standard output.
     Stdout,
+    /// A file; absolute, its folder exists.
     File(PathBuf),
 }
 
+/// What an access line looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessFormat {
+    /// The common log format.
     Common,
+    /// The common log format with referrer and user agent.
     Combined,
+    /// One JSON object.
     Json,
 }
 
+/// The log of the server's own messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ErrorLog {
+    /// Where the lines go.
     pub target: LogTarget,
+    /// The least important messages that are written.
     pub level: Level,
 }
 
+/// How important a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
+    /// Something is not served.
     Error,
+    /// Something is served, but hardly as meant.
     Warn,
+    /// What an operator wants to see: start, reload, stop.
     Info,
+    /// What helps to find a fault.
     Debug,
 }

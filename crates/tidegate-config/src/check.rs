@@ -1,0 +1,480 @@
+//! KDL nodes to checked items: names, contexts, types and bounds, all from the table of directives.
+//!
+//! Called once for each node of a file and for the defaults. After it, lowering never meets a value of the
+//! wrong type; what was wrong has been said and is left out.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode, KdlValue};
+
+use crate::diagnostic::Diagnostic;
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind};
+use crate::directives;
+use crate::environment::{Environment, SubstitutionError, substitute};
+use crate::settings::Origin;
+use crate::source::Source;
+use crate::suggest;
+use crate::value::{self, Value, Written};
+
+/// A file being read: its text and the folder that its relative paths count from.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    pub source: Source,
+    pub folder: Arc<Path>,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub value: Value,
+    pub range: Range<usize>,
+}
+
+/// A directive as written, every value of the right type.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub directive: &'static Directive,
+    pub file: File,
+    /// The range of the name.
+    pub name: Range<usize>,
+    /// Name and values, without the block.
+    pub header: Range<usize>,
+    pub arguments: Vec<Placed>,
+    pub properties: Vec<(&'static str, Placed)>,
+    pub children: Vec<Item>,
+    /// The names and values of a block of pairs (`types`).
+    pub pairs: Vec<(String, String)>,
+}
+
+impl Item {
+    /// Where it stands.
+    pub fn origin(&self) -> Origin {
+        self.file.source.origin(self.name.start)
+    }
+
+    /// The first child of a name.
+    pub fn child(&self, name: &str) -> Option<&Item> {
+        self.children.iter().find(|child| child.directive.name == name)
+    }
+
+    /// The property of a name: as written, else its default.
+    pub fn property(&self, name: &str) -> Option<Value> {
+        let written = self.properties.iter().find(|(known, _)| *known == name);
+        if let Some((_, placed)) = written {
+            return Some(placed.value.clone());
+        }
+        let property = self.directive.properties.iter().find(|property| property.name == name)?;
+        let text = property.default?;
+        value::read(property.kind, &[], Written::Text { text, is_bare: true }, Path::new("/")).ok()
+    }
+
+    /// The first argument.
+    pub fn first(&self) -> Option<&Value> {
+        self.arguments.first().map(|placed| &placed.value)
+    }
+
+    /// Whether its first argument is a word, `off` for instance.
+    pub fn is_word(&self, word: &str) -> bool {
+        matches!(self.first(), Some(Value::Word(first)) if *first == word)
+    }
+
+    /// The texts among its arguments.
+    pub fn texts(&self) -> Vec<String> {
+        self.arguments
+            .iter()
+            .filter_map(
+                |placed| if let Value::Text(text) = &placed.value { Some(text.clone()) } else { None },
+            )
+            .collect()
+    }
+
+    /// An error that points at the whole directive.
+    pub fn error(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(message).at(&self.file.source, self.header.clone())
+    }
+
+    /// An error that points at an argument, or at the directive where there is no such argument.
+    pub fn error_at(&self, argument: usize, message: impl Into<String>) -> Diagnostic {
+        let range = self.arguments.get(argument).map_or(self.header.clone(), |placed| placed.range.clone());
+        Diagnostic::error(message).at(&self.file.source, range)
+    }
+}
+
+/// The typed first argument of an item; the table guarantees the type.
+pub(crate) fn number(item: &Item) -> u64 {
+    match item.first() {
+        Some(Value::Number(number)) => *number,
+        _ => 0,
+    }
+}
+
+/// The duration that is an item's first argument.
+pub(crate) fn duration(item: &Item) -> Duration {
+    match item.first() {
+        Some(Value::Duration(duration)) => *duration,
+        _ => Duration::ZERO,
+    }
+}
+
+/// Checks nodes and gathers what is wrong with them.
+pub(crate) struct Checker<'a> {
+    pub environment: &'a dyn Environment,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(environment: &'a dyn Environment) -> Self {
+        Self { environment, diagnostics: Vec::new() }
+    }
+
+    /// How many errors there have been.
+    pub fn errors(&self) -> usize {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count()
+    }
+
+    /// Checks a node of a context; `None` when it is not known there. An item with errors is returned too,
+    /// without the values that were wrong, so that what is inside it is checked as well.
+    pub fn item(&mut self, file: &File, node: &KdlNode, context: Context) -> Option<Item> {
+        let name = identifier_range(node.name());
+        let Some(directive) = directives::find(context, node.name().value()) else {
+            self.unknown(file, node, context);
+            return None;
+        };
+        let header_end = node.entries().last().map_or(name.end, |entry| entry_range(entry).end);
+        let mut item = Item {
+            directive,
+            file: file.clone(),
+            name: name.clone(),
+            header: name.start..header_end.max(name.end),
+            arguments: Vec::new(),
+            properties: Vec::new(),
+            children: Vec::new(),
+            pairs: Vec::new(),
+        };
+        self.entries(&mut item, node);
+        self.children(&mut item, node);
+        Some(item)
+    }
+
+    /// Checks the nodes of a block and that what may stand once does.
+    pub fn items(&mut self, file: &File, document: &KdlDocument, context: Context) -> Vec<Item> {
+        let mut items: Vec<Item> = Vec::new();
+        for node in document.nodes() {
+            let Some(item) = self.item(file, node, context) else { continue };
+            if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
+                self.once(first, &item);
+            }
+            items.push(item);
+        }
+        items
+    }
+
+    /// Refuses a second directive of a kind that may stand only once.
+    pub fn once(&mut self, first: &Item, second: &Item) {
+        if second.directive.repeats {
+            return;
+        }
+        let origin = first.origin();
+        self.diagnostics.push(
+            second
+                .error(format!("`{}` is given twice", second.directive.name))
+                .label("given again")
+                .help(format!("it stands already in {}:{}; keep one of the two", origin.file, origin.line)),
+        );
+    }
+
+    fn unknown(&mut self, file: &File, node: &KdlNode, context: Context) {
+        let word = node.name().value();
+        let elsewhere: Vec<&Directive> =
+            directives::all().filter(|directive| directive.name == word).collect();
+        let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
+        let (message, help) = if !elsewhere.is_empty() {
+            let places: Vec<&str> =
+                elsewhere.iter().flat_map(|found| found.contexts).map(|context| context.place()).collect();
+            (format!("`{word}` cannot stand {}", context.place()), format!("it stands {}", places.join(", ")))
+        } else if let Some(help) = suggest::foreign(word) {
+            (format!("unknown directive `{word}`"), help.to_owned())
+        } else if let Some(near) = near {
+            (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
+        } else if let Some(near) = suggest::nearest(word, directives::names()) {
+            let places: Vec<&str> = directives::all()
+                .filter(|known| known.name == near)
+                .flat_map(|known| known.contexts)
+                .map(|context| context.place())
+                .collect();
+            (
+                format!("unknown directive `{word}`"),
+                format!("did you mean `{near}`? It stands {}", places.join(", ")),
+            )
+        } else {
+            let known: Vec<String> =
+                directives::in_context(context).map(|known| format!("`{}`", known.name)).collect();
+            (
+                format!("unknown directive `{word}`"),
+                format!("known {} are {}", context.place(), known.join(", ")),
+            )
+        };
+        let diagnostic = Diagnostic::error(message)
+            .at(&file.source, identifier_range(node.name()))
+            .label(format!("not known {}", context.place()))
+            .help(help);
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn entries(&mut self, item: &mut Item, node: &KdlNode) {
+        let directive = item.directive;
+        let mut position = 0usize;
+        // Words that stand alone: `off` cannot be one of several.
+        let mut lone_word = None;
+        for entry in node.entries() {
+            let range = value_range(&item.file.source, entry);
+            match entry.name() {
+                Some(name) => self.property(item, entry, name.value(), range),
+                None => {
+                    let Some(argument) = argument_at(directive.arguments, position) else {
+                        self.surplus(item, entry, &range);
+                        position += 1;
+                        continue;
+                    };
+                    position += 1;
+                    if let Some(value) = self.value(item, argument.kind, argument.words, entry, &range) {
+                        if let Value::Word(word) = value
+                            && argument.words.contains(&word)
+                            && matches!(argument.count, Count::Some | Count::Any)
+                        {
+                            lone_word = Some((word, range.clone()));
+                        }
+                        item.arguments.push(Placed { value, range });
+                    }
+                }
+            }
+        }
+        if let Some((word, range)) = lone_word
+            && position > 1
+        {
+            let message = format!("`{word}` stands beside other values");
+            let help = format!("`{} {word}` stands alone", directive.name);
+            self.diagnostics.push(Diagnostic::error(message).at(&item.file.source, range).help(help));
+        }
+        let due = directive
+            .arguments
+            .iter()
+            .filter(|argument| matches!(argument.count, Count::One | Count::Some))
+            .count();
+        if position < due
+            && let Some(missing) = directive.arguments.get(position)
+        {
+            let expected = missing.kind.expectation_with(missing.words);
+            self.diagnostics.push(
+                item.error(format!("`{}` needs a value: {}", directive.name, missing.name))
+                    .help(format!("expected is {expected}; for example `{}`", directive.example)),
+            );
+        }
+    }
+
+    fn surplus(&mut self, item: &Item, entry: &KdlEntry, range: &Range<usize>) {
+        let directive = item.directive;
+        let text = entry.value().as_string().unwrap_or_default();
+        let property = directive.properties.iter().find(|property| property.name == text);
+        let help = match property {
+            Some(property) => format!("write `{}={}`", property.name, property.default.unwrap_or("…")),
+            None if directive.arguments.is_empty() => {
+                format!("`{}` takes no value: `{}`", directive.name, directive.synopsis())
+            }
+            None => format!("it is written `{}`", directive.synopsis()),
+        };
+        self.diagnostics.push(
+            Diagnostic::error(format!("`{}` takes no further value", directive.name))
+                .at(&item.file.source, range.clone())
+                .help(help),
+        );
+    }
+
+    fn property(&mut self, item: &mut Item, entry: &KdlEntry, name: &str, range: Range<usize>) {
+        let directive = item.directive;
+        let known = directive.properties.iter().find(|property| property.name == name);
+        let Some(property) = known else {
+            let near = suggest::nearest(name, directive.properties.iter().map(|property| property.name));
+            let child = match directive.children {
+                Children::Block(context) => directives::find(context, name),
+                _ => None,
+            };
+            let names: Vec<String> =
+                directive.properties.iter().map(|property| format!("`{}=`", property.name)).collect();
+            let help = match (near, child) {
+                (Some(near), _) => format!("did you mean `{near}=`?"),
+                (None, Some(child)) => {
+                    format!("it stands in the block: `{} {{ {} }}`", directive.name, child.example)
+                }
+                (None, None) if names.is_empty() => format!("it is written `{}`", directive.synopsis()),
+                (None, None) => format!("known are {}", names.join(", ")),
+            };
+            let whole = entry_range(entry);
+            self.diagnostics.push(
+                Diagnostic::error(format!("`{}` has no property `{name}`", directive.name))
+                    .at(&item.file.source, whole)
+                    .help(help),
+            );
+            return;
+        };
+        if item.properties.iter().any(|(known, _)| *known == property.name) {
+            let whole = entry_range(entry);
+            let message = format!("`{}=` is given twice", property.name);
+            self.diagnostics
+                .push(Diagnostic::error(message).at(&item.file.source, whole).help("keep one of the two"));
+            return;
+        }
+        if let Some(value) = self.value(item, property.kind, &[], entry, &range) {
+            item.properties.push((property.name, Placed { value, range }));
+        }
+    }
+
+    fn value(
+        &mut self,
+        item: &Item,
+        kind: Kind,
+        words: &'static [&'static str],
+        entry: &KdlEntry,
+        range: &Range<usize>,
+    ) -> Option<Value> {
+        let filled;
+        let written = match entry.value() {
+            KdlValue::String(text) => {
+                filled = self.filled(&item.file.source, text, range)?;
+                let first = item.file.source.slice(range).chars().next();
+                Written::Text { text: &filled, is_bare: !matches!(first, Some('"' | '#')) }
+            }
+            KdlValue::Integer(number) => Written::Number(*number),
+            _ => Written::Other,
+        };
+        match value::read(kind, words, written, &item.file.folder) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let default = item
+                    .directive
+                    .default
+                    .filter(|_| item.directive.arguments.len() == 1 && entry.name().is_none());
+                let default =
+                    default.map(|default| format!("; the default is `{default}`")).unwrap_or_default();
+                self.diagnostics.push(
+                    Diagnostic::error(format!("`{}`: {}", item.directive.name, error.message))
+                        .at(&item.file.source, range.clone())
+                        .help(format!("{}{default}", error.help)),
+                );
+                None
+            }
+        }
+    }
+
+    /// Fills in the environment variables of a string.
+    pub fn filled(&mut self, source: &Source, text: &str, range: &Range<usize>) -> Option<String> {
+        let error = match substitute(text, self.environment) {
+            Ok(filled) => return Some(filled),
+            Err(error) => error,
+        };
+        let help = match &error {
+            SubstitutionError::Unset(name) => {
+                format!("set it, or give a value for when it is not: `${{{name}:-value}}`")
+            }
+            SubstitutionError::TooLong => "shorten the variable".to_owned(),
+            _ => {
+                "a variable is written `${NAME}`; `$${` stands for the characters `${` themselves".to_owned()
+            }
+        };
+        self.diagnostics.push(Diagnostic::error(error.to_string()).at(source, range.clone()).help(help));
+        None
+    }
+
+    fn children(&mut self, item: &mut Item, node: &KdlNode) {
+        let Some(document) = node.children() else {
+            if matches!(item.directive.name, "site" | "route" | "limits") {
+                let help = format!("for example `{}`", item.directive.example);
+                self.diagnostics
+                    .push(item.error(format!("`{}` needs a block", item.directive.name)).help(help));
+            }
+            return;
+        };
+        match item.directive.children {
+            Children::None if document.nodes().is_empty() => {}
+            Children::None => {
+                let range = document
+                    .nodes()
+                    .first()
+                    .map_or(item.name.clone(), |first| identifier_range(first.name()));
+                self.diagnostics.push(
+                    Diagnostic::error(format!("`{}` takes no block", item.directive.name))
+                        .at(&item.file.source, range)
+                        .help(format!("it is written `{}`", item.directive.synopsis())),
+                );
+            }
+            Children::Block(context) => {
+                let file = item.file.clone();
+                item.children = self.items(&file, document, context);
+            }
+            Children::Pairs { name, value } => self.pairs(item, document, name, value),
+        }
+    }
+
+    fn pairs(&mut self, item: &mut Item, document: &KdlDocument, name: Kind, value: Kind) {
+        for node in document.nodes() {
+            let range = identifier_range(node.name());
+            let written = Written::Text { text: node.name().value(), is_bare: false };
+            let key = match value::read(name, &[], written, &item.file.folder) {
+                Ok(Value::Text(key)) => Some(key),
+                Ok(_) => None,
+                Err(error) => {
+                    self.diagnostics.push(
+                        Diagnostic::error(error.message)
+                            .at(&item.file.source, range.clone())
+                            .help(error.help),
+                    );
+                    None
+                }
+            };
+            let [entry] = node.entries() else {
+                self.diagnostics.push(
+                    Diagnostic::error(format!("`{}` takes one value behind each name", item.directive.name))
+                        .at(&item.file.source, range)
+                        .help(format!("for example `{}`", item.directive.example)),
+                );
+                continue;
+            };
+            let range = value_range(&item.file.source, entry);
+            if let (Some(Value::Text(value)), Some(key)) = (self.value(item, value, &[], entry, &range), key)
+            {
+                item.pairs.push((key, value));
+            }
+        }
+    }
+}
+
+/// The argument that a value in some position is for; the last one may take several.
+fn argument_at(arguments: &'static [Argument], position: usize) -> Option<&'static Argument> {
+    match arguments.get(position) {
+        Some(argument) => Some(argument),
+        None => arguments.last().filter(|last| matches!(last.count, Count::Some | Count::Any)),
+    }
+}
+
+/// Where an identifier stands.
+pub(crate) fn identifier_range(identifier: &KdlIdentifier) -> Range<usize> {
+    let span = identifier.span();
+    span.offset()..span.offset().saturating_add(span.len())
+}
+
+/// Where an argument or a whole property stands.
+fn entry_range(entry: &KdlEntry) -> Range<usize> {
+    let span = entry.span();
+    span.offset()..span.offset().saturating_add(span.len())
+}
+
+/// Where the value of an argument or a property stands.
+fn value_range(source: &Source, entry: &KdlEntry) -> Range<usize> {
+    let whole = entry_range(entry);
+    let text = source.slice(&whole);
+    let shown = entry.format().map_or("", |format| format.value_repr.as_str());
+    if !shown.is_empty() && text.ends_with(shown) { whole.end - shown.len()..whole.end } else { whole }
+}

@@ -1,0 +1,304 @@
+//! The definition of a directive: the one place that says its name, where it stands, what it takes, its
+//! unit, bounds, default, meaning and an example.
+//!
+//! `directives` holds the table of all of them. Checking, defaults, the reference page, the JSON schema and
+//! the words of every error derive from it; nothing else may know a bound or a default.
+
+/// Where a directive may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Context {
+    /// Outside every block, in the main file or an included one.
+    Top,
+    /// Inside `listen { … }`.
+    Listen,
+    /// Inside `limits { … }`.
+    Limits,
+    /// Inside `file-cache { … }`.
+    FileCache,
+    /// Inside `site { … }`.
+    Site,
+    /// Inside `route { … }`.
+    Route,
+    /// Inside `listing { … }`.
+    Listing,
+    /// Inside `compress { … }`.
+    Compress,
+}
+
+impl Context {
+    /// Every context, in the order of the reference.
+    pub const ALL: [Self; 8] = [
+        Self::Top,
+        Self::Listen,
+        Self::Limits,
+        Self::FileCache,
+        Self::Site,
+        Self::Route,
+        Self::Listing,
+        Self::Compress,
+    ];
+
+    /// Where the context is, in messages.
+    pub fn place(self) -> &'static str {
+        match self {
+            Self::Top => "at the top level",
+            Self::Listen => "in `listen`",
+            Self::Limits => "in `limits`",
+            Self::FileCache => "in `file-cache`",
+            Self::Site => "in `site`",
+            Self::Route => "in `route`",
+            Self::Listing => "in `listing`",
+            Self::Compress => "in `compress`",
+        }
+    }
+
+    /// A short name for the schema and the tests.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Top => "top",
+            Self::Listen => "listen",
+            Self::Limits => "limits",
+            Self::FileCache => "file-cache",
+            Self::Site => "site",
+            Self::Route => "route",
+            Self::Listing => "listing",
+            Self::Compress => "compress",
+        }
+    }
+}
+
+/// The type of a value, with its bounds in the unit of the type.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// A whole number.
+    Number {
+        /// The least that fits.
+        least: u64,
+        /// The most that fits.
+        most: u64,
+    },
+    /// An amount of bytes: `"64KiB"`.
+    Size {
+        /// The least that fits.
+        least: u64,
+        /// The most that fits.
+        most: u64,
+    },
+    /// A length of time, bounds in milliseconds: `"30s"`.
+    Duration {
+        /// The least that fits.
+        least: u64,
+        /// The most that fits.
+        most: u64,
+    },
+    /// A status code, one of a list, or within 200..=599 when the list is empty.
+    Status {
+        /// The statuses that fit; empty for all.
+        only: &'static [u16],
+    },
+    /// One of some words.
+    Choice(&'static [&'static str]),
+    /// Any text up to a length in bytes.
+    Text {
+        /// The most bytes.
+        most: usize,
+    },
+    /// A path in the file system; a relative one counts from the folder of the file it is written in.
+    File,
+    /// `stderr`, `stdout` or a path.
+    LogTarget,
+    /// Names of files to read, `*` and `?` allowed.
+    Glob,
+    /// A host name: `example.com`, `*.example.com`.
+    Host,
+    /// A pattern over the path of a request.
+    Pattern,
+    /// A path within the site, from its `/`.
+    SitePath,
+    /// An address to listen on.
+    Address,
+    /// `all`, `unix`, an address, or a network with its bits.
+    Network,
+    /// A file name without any `/`.
+    FileName,
+    /// An entry of `try`.
+    Try,
+    /// An address to redirect to, with `{path}` and its like.
+    Target,
+    /// A field name that a response may be given.
+    FieldName,
+    /// A field value.
+    FieldValue,
+    /// A media type: `text/html`.
+    MediaType,
+    /// A token of RFC 9110, such as a charset.
+    Token,
+    /// The extension of a file name, without its dot.
+    Extension,
+}
+
+/// How often an argument may stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// Exactly once.
+    One,
+    /// Once or not at all.
+    Optional,
+    /// At least once.
+    Some,
+    /// Any number of times.
+    Any,
+}
+
+/// A positional value of a directive.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument {
+    /// What it is called in messages and in the reference.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// How often it may stand; only the last argument of a directive may stand several times.
+    pub count: Count,
+    /// Words that may stand in its place: `off`, `auto`.
+    pub words: &'static [&'static str],
+}
+
+/// A named value of a directive: `status=301`.
+#[derive(Debug, Clone, Copy)]
+pub struct Property {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// The text of its default; `None` when leaving it out means something of its own (said in `doc`).
+    pub default: Option<&'static str>,
+    /// What it is for.
+    pub doc: &'static str,
+}
+
+/// What the block behind a directive holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Children {
+    /// There is no block.
+    None,
+    /// Directives of a context.
+    Block(Context),
+    /// `types`: free names, each with one value.
+    Pairs {
+        /// The type of the names.
+        name: Kind,
+        /// The type of the values.
+        value: Kind,
+    },
+}
+
+/// What happens to a directive on the way from the top level to a site to a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inheritance {
+    /// It counts only where it stands.
+    None,
+    /// An inner one takes the place of an outer one.
+    Replaces,
+    /// Inner ones are added to outer ones; an inner one for the same key takes the place of the outer one.
+    Adds,
+}
+
+/// A directive.
+#[derive(Debug, Clone, Copy)]
+pub struct Directive {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub contexts: &'static [Context],
+    /// Its positional values, in order.
+    pub arguments: &'static [Argument],
+    /// Its named values.
+    pub properties: &'static [Property],
+    /// Its block.
+    pub children: Children,
+    /// Whether it may stand several times in the same block.
+    pub repeats: bool,
+    /// How it is inherited.
+    pub inheritance: Inheritance,
+    /// What holds when it is left out, as the directive one would write; `None` when nothing does.
+    pub default: Option<&'static str>,
+    /// What it is for and why one would change it. Markdown.
+    pub doc: &'static str,
+    /// How it is written in the first of its contexts; loads as it stands.
+    pub example: &'static str,
+}
+
+impl Directive {
+    /// A directive without values, block or default; the table fills in the rest.
+    pub const fn new(name: &'static str, contexts: &'static [Context]) -> Self {
+        Self {
+            name,
+            contexts,
+            arguments: &[],
+            properties: &[],
+            children: Children::None,
+            repeats: false,
+            inheritance: Inheritance::None,
+            default: None,
+            doc: "",
+            example: "",
+        }
+    }
+
+    /// How it is written, for messages and the reference: `expires DURATION|off`.
+    pub fn synopsis(&self) -> String {
+        let mut out = self.name.to_owned();
+        for argument in self.arguments {
+            let mut value = match argument.kind {
+                Kind::Choice(words) => words.join("|"),
+                _ => argument.name.to_uppercase(),
+            };
+            for word in argument.words {
+                value = if value.is_empty() { (*word).to_owned() } else { format!("{value}|{word}") };
+            }
+            out += &match argument.count {
+                Count::One => format!(" {value}"),
+                Count::Optional => format!(" [{value}]"),
+                Count::Some => format!(" {value}..."),
+                Count::Any => format!(" [{value}...]"),
+            };
+        }
+        for property in self.properties {
+            out += &format!(" [{}={}]", property.name, property.kind.placeholder());
+        }
+        match self.children {
+            Children::None => {}
+            Children::Block(_) | Children::Pairs { .. } => out += " { ... }",
+        }
+        out
+    }
+}
+
+/// An argument that stands exactly once.
+pub const fn one(name: &'static str, kind: Kind) -> Argument {
+    Argument { name, kind, count: Count::One, words: &[] }
+}
+
+/// An argument that stands exactly once, or one of some words.
+pub const fn one_or(name: &'static str, kind: Kind, words: &'static [&'static str]) -> Argument {
+    Argument { name, kind, count: Count::One, words }
+}
+
+/// An argument that stands at least once.
+pub const fn some(name: &'static str, kind: Kind) -> Argument {
+    Argument { name, kind, count: Count::Some, words: &[] }
+}
+
+/// An argument that stands at least once, or one of some words.
+pub const fn some_or(name: &'static str, kind: Kind, words: &'static [&'static str]) -> Argument {
+    Argument { name, kind, count: Count::Some, words }
+}
+
+/// An argument that stands any number of times, or one of some words.
+pub const fn any_or(name: &'static str, kind: Kind, words: &'static [&'static str]) -> Argument {
+    Argument { name, kind, count: Count::Any, words }
+}
+
+/// The word `off` or nothing.
+pub const OFF: Argument =
+    Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] };

@@ -1,0 +1,72 @@
+//! What is answered without files, and the fields of answers.
+
+use crate::directive::{Argument, Context, Count, Directive, Inheritance, Kind, Property, one, one_or};
+
+const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
+const INSIDE: &[Context] = &[Context::Site, Context::Route];
+
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[one("to", Kind::Target)],
+        properties: &[Property {
+            name: "status",
+            kind: Kind::Status { only: &[301, 302, 303, 307, 308] },
+            default: Some("301"),
+            doc: "301 and 308 are kept by browsers, 302, 303 and 307 are not; 307 and 308 keep the method.",
+        }],
+        doc: "Sends the client to another address. `{path}` is the path of the request without its first `/`, \
+              `{query}` its query with the `?` where there is one, `{host}` the host name, `{uri}` path and query \
+              as sent.",
+        example: "redirect \"https://{host}{uri}\" status=308",
+        ..Directive::new("redirect", INSIDE)
+    },
+    Directive {
+        arguments: &[
+            one("status", Kind::Status { only: &[] }),
+            Argument { name: "text", kind: Kind::Text { most: 65536 }, count: Count::Optional, words: &[] },
+        ],
+        doc: "A fixed answer: a status and a short text.",
+        example: "respond 200 \"all is well\"",
+        ..Directive::new("respond", INSIDE)
+    },
+    Directive {
+        doc: "The status page: statistics, and control of the file cache. Where no `allow` or `deny` stands in the \
+              route itself, only clients of this machine are let in.",
+        example: "status",
+        ..Directive::new("status", INSIDE)
+    },
+    Directive {
+        arguments: &[one("code", Kind::Status { only: &[] }), one("path", Kind::SitePath)],
+        repeats: true,
+        inheritance: Inheritance::Adds,
+        doc: "The page of the site that is shown for an error status. The status stays what it is.",
+        example: "error-page 404 \"/404.html\"",
+        ..Directive::new("error-page", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one_or("time", Kind::Duration { least: 0, most: 3650 * 86_400_000 }, &["off"])],
+        inheritance: Inheritance::Replaces,
+        default: Some("expires off"),
+        doc: "How long clients and caches may use a response without asking again (`Cache-Control: max-age`). Long \
+              for files whose name changes with their content. Stands in for `cache-control`.",
+        example: "expires \"30d\"",
+        ..Directive::new("expires", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one_or("value", Kind::FieldValue, &["off"])],
+        inheritance: Inheritance::Replaces,
+        default: Some("cache-control off"),
+        doc: "The `Cache-Control` field of successful responses, word for word. Stands in for `expires`.",
+        example: "cache-control \"public, max-age=31536000, immutable\"",
+        ..Directive::new("cache-control", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldValue, &["off"])],
+        repeats: true,
+        inheritance: Inheritance::Adds,
+        doc: "A field set on every response. A field of the same name that was inherited gives way; `off` without \
+              quotes only takes it away. Fields that the server itself must get right are refused.",
+        example: "header \"X-Content-Type-Options\" \"nosniff\"",
+        ..Directive::new("header", EVERYWHERE)
+    },
+];

@@ -1,0 +1,167 @@
+//! How files are found and served.
+
+use crate::directive::{
+    Children, Context, Directive, Inheritance, Kind, OFF, Property, any_or, one, one_or, some,
+};
+
+const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
+const INSIDE: &[Context] = &[Context::Site, Context::Route];
+
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        inheritance: Inheritance::Replaces,
+        doc: "The folder that files are served from; it must exist. Nothing outside it is ever served, symbolic \
+              links that lead out of it included.",
+        example: "root \".\"",
+        ..Directive::new("root", INSIDE)
+    },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "Serves the part of the path behind the route's pattern from another folder: in \
+              `route \"/docs/*\" { alias \"/usr/share/doc\" }` the path `/docs/bash/` is looked up as \
+              `/usr/share/doc/bash/`. Only for patterns that end in their one star.",
+        example: "alias \".\"",
+        ..Directive::new("alias", &[Context::Route])
+    },
+    Directive {
+        arguments: &[some("files", Kind::FileName)],
+        inheritance: Inheritance::Replaces,
+        default: Some("index \"index.html\""),
+        doc: "File names tried for a folder, in order.",
+        example: "index \"index.html\" \"index.htm\"",
+        ..Directive::new("index", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[some("paths", Kind::Try)],
+        inheritance: Inheritance::Replaces,
+        doc: "What is looked up instead of the path of the request, in order; the first that exists is served. \
+              `{path}` is the path of the request. `\"=404\"` answers that status and comes last; without it the \
+              answer is 404.",
+        example: "try \"{path}\" \"{path}.html\" \"/index.html\"",
+        ..Directive::new("try", INSIDE)
+    },
+    Directive {
+        arguments: &[OFF],
+        properties: &[Property {
+            name: "page",
+            kind: Kind::Number { least: 10, most: 100_000 },
+            default: Some("1000"),
+            doc: "Most entries of one page.",
+        }],
+        children: Children::Block(Context::Listing),
+        inheritance: Inheritance::Replaces,
+        default: Some("listing off"),
+        doc: "Lists a folder that has no index file, as HTML or, where the client asks for it, JSON. Without it \
+              such a folder answers 404.",
+        example: "listing page=500 { readme \"README.html\" }",
+        ..Directive::new("listing", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[any_or("files", Kind::FileName, &["off"])],
+        default: Some("header \"HEADER.html\""),
+        doc: "Files shown above the table where a folder has one of them; the first counts.",
+        example: "header \"HEADER.html\"",
+        ..Directive::new("header", &[Context::Listing])
+    },
+    Directive {
+        arguments: &[any_or("files", Kind::FileName, &["off"])],
+        default: Some("readme \"README.html\" \"README.md\" \"README\""),
+        doc: "Files shown below the table where a folder has one of them; the first counts.",
+        example: "readme \"README.html\"",
+        ..Directive::new("readme", &[Context::Listing])
+    },
+    Directive {
+        arguments: &[one_or("name", Kind::Token, &["off"])],
+        inheritance: Inheritance::Replaces,
+        default: Some("charset \"utf-8\""),
+        doc: "The character encoding that text is announced with. `off` announces none and leaves the client to \
+              guess.",
+        example: "charset \"iso-8859-1\"",
+        ..Directive::new("charset", EVERYWHERE)
+    },
+    Directive {
+        children: Children::Pairs { name: Kind::Extension, value: Kind::MediaType },
+        inheritance: Inheritance::Adds,
+        doc: "Media types by extension, before the built-in table.",
+        example: "types { \"wasm\" \"application/wasm\" }",
+        ..Directive::new("types", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one("type", Kind::MediaType)],
+        inheritance: Inheritance::Replaces,
+        default: Some("default-type \"application/octet-stream\""),
+        doc: "The media type of files whose extension is not known.",
+        example: "default-type \"text/plain\"",
+        ..Directive::new("default-type", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[any_or("codings", Kind::Choice(&["br", "zst", "gz"]), &["off"])],
+        inheritance: Inheritance::Replaces,
+        default: Some("precompressed off"),
+        doc: "Serves `page.html.br`, `.zst` or `.gz` in place of `page.html` to clients that take it, in the order \
+              of preference given; without names all three. Costs no time at all while serving, but the siblings \
+              must be kept up to date with their file.",
+        example: "precompressed \"br\" \"gz\"",
+        ..Directive::new("precompressed", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[any_or("codings", Kind::Choice(&["zstd", "br", "gzip"]), &["off"])],
+        properties: &[
+            Property {
+                name: "min",
+                kind: Kind::Size { least: 0, most: 1 << 30 },
+                default: Some("1KiB"),
+                doc: "Smaller bodies are sent as they are.",
+            },
+            Property {
+                name: "zstd-level",
+                kind: Kind::Number { least: 1, most: 19 },
+                default: Some("3"),
+                doc: "Effort of zstd.",
+            },
+            Property {
+                name: "br-level",
+                kind: Kind::Number { least: 0, most: 11 },
+                default: Some("4"),
+                doc: "Effort of brotli.",
+            },
+            Property {
+                name: "gzip-level",
+                kind: Kind::Number { least: 1, most: 9 },
+                default: Some("5"),
+                doc: "Effort of gzip.",
+            },
+        ],
+        children: Children::Block(Context::Compress),
+        inheritance: Inheritance::Replaces,
+        default: Some("compress off"),
+        doc: "Compresses responses of compressible types on the fly, in the order of preference given; without \
+              names all three. Saves the network and costs the processor; the results for static files are kept.",
+        example: "compress \"zstd\" \"br\" \"gzip\" min=\"2KiB\" gzip-level=6",
+        ..Directive::new("compress", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[some("types", Kind::MediaType)],
+        doc: "Media types that are compressed beside the built-in ones.",
+        example: "media-types \"application/x-thing\"",
+        ..Directive::new("media-types", &[Context::Compress])
+    },
+    Directive {
+        arguments: &[OFF],
+        inheritance: Inheritance::Replaces,
+        default: Some("hidden off"),
+        doc: "Serves files and folders whose names begin with a dot. Without it they answer 404, but for \
+              `/.well-known/`. Such names often hold what was not meant for others: `.git`, `.env`.",
+        example: "hidden",
+        ..Directive::new("hidden", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[OFF],
+        inheritance: Inheritance::Replaces,
+        default: Some("nocache off"),
+        doc: "Looks at the file system for every request and keeps nothing of it in the file cache.",
+        example: "nocache",
+        ..Directive::new("nocache", EVERYWHERE)
+    },
+];

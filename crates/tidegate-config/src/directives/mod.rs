@@ -1,0 +1,35 @@
+//! The table of all directives: the source of checking, defaults, reference and schema.
+//!
+//! Split by where they stand. To add one: add a row here and lower it in `lower`; the tests hold its example
+//! and its default to what the row says.
+
+mod answer;
+mod files;
+mod server;
+mod site;
+
+use crate::directive::{Context, Directive};
+
+/// The parts of the table, in the order of the reference.
+const PARTS: [&[Directive]; 4] =
+    [server::DIRECTIVES, site::DIRECTIVES, files::DIRECTIVES, answer::DIRECTIVES];
+
+/// Every directive, in the order of the reference.
+pub fn all() -> impl Iterator<Item = &'static Directive> {
+    PARTS.iter().flat_map(|part| part.iter())
+}
+
+/// The directive of a name within a context.
+pub fn find(context: Context, name: &str) -> Option<&'static Directive> {
+    all().find(|directive| directive.name == name && directive.contexts.contains(&context))
+}
+
+/// The directives that may stand in a context.
+pub fn in_context(context: Context) -> impl Iterator<Item = &'static Directive> {
+    all().filter(move |directive| directive.contexts.contains(&context))
+}
+
+/// The names of all directives; one that stands in several forms comes several times.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().map(|directive| directive.name)
+}

@@ -1,0 +1,212 @@
+//! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
+
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
+
+const TOP: &[Context] = &[Context::Top];
+const LIMITS: &[Context] = &[Context::Limits];
+const CACHE: &[Context] = &[Context::FileCache];
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+const TIB: u64 = 1024 * GIB;
+const SECOND: u64 = 1000;
+const HOUR: u64 = 3600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+
+/// A bound of `limits` or of `file-cache`: one value, one default.
+const fn bound(
+    name: &'static str,
+    contexts: &'static [Context],
+    argument: &'static [Argument],
+    default: &'static str,
+    doc: &'static str,
+    example: &'static str,
+) -> Directive {
+    let mut directive = Directive::new(name, contexts);
+    directive.arguments = argument;
+    directive.default = Some(default);
+    directive.doc = doc;
+    directive.example = example;
+    directive
+}
+
+#[rustfmt::skip]
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[one_or("count", Kind::Number { least: 1, most: 1024 }, &["auto"])],
+        default: Some("workers auto"),
+        doc: "Worker threads. `auto` is one for each processor this process may run on, which is right unless \
+              the machine is shared with something that needs processors of its own.",
+        example: "workers 4",
+        ..Directive::new("workers", TOP)
+    },
+    Directive {
+        arguments: &[one("address", Kind::Address)],
+        children: Children::Block(Context::Listen),
+        repeats: true,
+        doc: "An address to accept connections on; at least one is needed.\n\n\
+              | written | means |\n| --- | --- |\n\
+              | `\"127.0.0.1:8080\"` | that IPv4 address |\n\
+              | `\"[::1]:8080\"` | that IPv6 address |\n\
+              | `\":80\"`, `\"*:80\"`, `\"80\"`, `\"[::]:80\"` | every address of the machine, IPv6 and IPv4 |\n\
+              | `\"0.0.0.0:80\"` | every IPv4 address of the machine |\n\
+              | `\"unix:/run/tidegate.sock\"` | a unix socket |\n\n\
+              Names are not looked up: write the address. Port 0 lets the kernel choose.",
+        example: "listen \"127.0.0.1:8080\"",
+        ..Directive::new("listen", TOP)
+    },
+    bound("backlog", &[Context::Listen], &[one("connections", Kind::Number { least: 1, most: 65535 })], "backlog 4096",
+        "Connections that wait in the kernel to be accepted, for each worker. The kernel caps it at \
+         `net.core.somaxconn`. More absorbs a sharper burst; what does not fit is dropped by the kernel.",
+        "backlog 8192"),
+    Directive {
+        arguments: &[one("name", Kind::Host)],
+        doc: "The site that answers on this listener when no site claims the host name. Without it the site \
+              without a name answers, else the first site.",
+        example: "default-site \"example.com\"",
+        ..Directive::new("default-site", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("files", Kind::Glob)],
+        repeats: true,
+        doc: "Reads other files as if their text stood here. `*` and `?` stand for any characters but `/`; the \
+              files come in the order of their names, hidden ones left out. A pattern that finds nothing is fine, \
+              a plain path that is not there is an error. A relative path counts from the folder of the file it \
+              is written in. A mistake in the sites of one file leaves the other sites serving.",
+        example: "include \"sites/*.kdl\"",
+        ..Directive::new("include", TOP)
+    },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "A file that holds the process number while the server runs, for service managers that want one.",
+        example: "pid-file \"tidegate.pid\"",
+        ..Directive::new("pid-file", TOP)
+    },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "The control socket that `tidegate status`, `reload`, `stop` and `upgrade` speak to. Without it, it \
+              lies beside the pid file. Who may write to it may control the server.",
+        example: "control \"tidegate.sock\"",
+        ..Directive::new("control", TOP)
+    },
+    bound("drain-timeout", TOP, &[one("time", Kind::Duration { least: 0, most: DAY })], "drain-timeout \"30s\"",
+        "How long a server that stops waits for the requests in flight. Longer lets slow downloads finish.",
+        "drain-timeout \"2m\""),
+    Directive {
+        arguments: &[one_or("target", Kind::LogTarget, &["off"])],
+        properties: &[Property {
+            name: "format",
+            kind: Kind::Choice(&["combined", "common", "json"]),
+            default: Some("combined"),
+            doc: "What a line looks like: the common log format, the same with referrer and user agent, or one \
+                  JSON object.",
+        }],
+        default: Some("access-log off"),
+        doc: "Where a line for each request goes: a path, `stderr`, `stdout` or `off`. In a site it takes the \
+              place of the server's.",
+        example: "access-log \"access.log\" format=json",
+        ..Directive::new("access-log", &[Context::Top, Context::Site])
+    },
+    Directive {
+        arguments: &[one("target", Kind::LogTarget)],
+        properties: &[Property {
+            name: "level",
+            kind: Kind::Choice(&["error", "warn", "info", "debug"]),
+            default: Some("info"),
+            doc: "The least important messages that are still written.",
+        }],
+        default: Some("error-log \"stderr\""),
+        doc: "Where the server's own messages go: a path, `stderr` or `stdout`.",
+        example: "error-log \"stderr\" level=warn",
+        ..Directive::new("error-log", TOP)
+    },
+    Directive {
+        arguments: &[one_or("value", Kind::FieldValue, &["off"])],
+        default: Some("server-field \"Tidegate\""),
+        doc: "The `Server` field of every response. `off` leaves it out.",
+        example: "server-field off",
+        ..Directive::new("server-field", TOP)
+    },
+    Directive {
+        children: Children::Block(Context::Limits),
+        doc: "Bounds on what a client may do. All are on by default; each is there because without it a few \
+              clients could take the server from all others.",
+        example: "limits { body-size \"1GiB\"; keep-alive-timeout \"20s\" }",
+        ..Directive::new("limits", TOP)
+    },
+    bound("connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "connections 20000",
+        "Open client connections, all workers together. Each needs a descriptor; raise `LimitNOFILE` with it.",
+        "connections 100000"),
+    bound("head-size", LIMITS, &[one("size", Kind::Size { least: KIB, most: MIB })], "head-size \"32KiB\"",
+        "Bytes of a request head, its target included; above it the answer is 431. Large cookies may need more.",
+        "head-size \"64KiB\""),
+    bound("target-size", LIMITS, &[one("size", Kind::Size { least: 256, most: MIB })], "target-size \"8KiB\"",
+        "Bytes of a request target; above it the answer is 414. Not more than `head-size`.",
+        "target-size \"16KiB\""),
+    bound("fields", LIMITS, &[one("count", Kind::Number { least: 8, most: 1000 })], "fields 100",
+        "Field lines of a request head; above it the answer is 431.",
+        "fields 200"),
+    bound("body-size", LIMITS, &[one("size", Kind::Size { least: 0, most: 16 * TIB })], "body-size \"16MiB\"",
+        "Bytes of a request body; above it the answer is 413, before the body is read.",
+        "body-size \"1GiB\""),
+    bound("head-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "head-timeout \"10s\"",
+        "Time from the first byte of a request head to its last.",
+        "head-timeout \"5s\""),
+    bound("body-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",
+        "Bytes per second below which a request body is given up with 408, once `rate-grace` has passed. \
+         `\"0B\"` waits for ever.",
+        "body-rate \"1KiB\""),
+    bound("send-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
+        "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
+         passed. `\"0B\"` waits for ever.",
+        "send-rate \"1KiB\""),
+    bound("rate-grace", LIMITS, &[one("time", Kind::Duration { least: SECOND, most: HOUR })], "rate-grace \"30s\"",
+        "How long a connection may be slower than `body-rate` or `send-rate`.",
+        "rate-grace \"10s\""),
+    bound("keep-alive-timeout", LIMITS, &[one("time", Kind::Duration { least: 0, most: DAY })], "keep-alive-timeout \"60s\"",
+        "An idle connection is closed after this. Idle ones are cheap here, so longer saves clients a handshake.",
+        "keep-alive-timeout \"5m\""),
+    bound("keep-alive-requests", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 4_000_000_000 }, &["unlimited"])], "keep-alive-requests unlimited",
+        "Requests served on one connection before it is closed. A number spreads clients anew over several servers.",
+        "keep-alive-requests 10000"),
+    bound("discard-size", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "discard-size \"64KiB\"",
+        "Bytes of a request body nobody reads that are read and dropped to keep the connection; with more left, \
+         it is closed.",
+        "discard-size \"1MiB\""),
+    bound("linger-timeout", LIMITS, &[one("time", Kind::Duration { least: 0, most: HOUR })], "linger-timeout \"2s\"",
+        "How long a closing connection waits for the client to stop sending, so that the client sees the answer.",
+        "linger-timeout \"5s\""),
+    bound("ranges", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "ranges 64",
+        "Ranges of one request; with more the whole file is sent.",
+        "ranges 16"),
+    bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
+        "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`). Less saves kernel memory \
+         with many slow downloads; more helps single fast ones over long distances.",
+        "unsent-size \"512KiB\""),
+    Directive {
+        arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],
+        children: Children::Block(Context::FileCache),
+        doc: "The file cache of each worker: small files in memory, larger ones as an open descriptor. A changed \
+              file is noticed at once, or after `max-age` where the system cannot tell. `file-cache off` looks at \
+              the file system for every request.",
+        example: "file-cache { entries 50000; memory \"256MiB\" }",
+        ..Directive::new("file-cache", TOP)
+    },
+    bound("entries", CACHE, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "entries 16384",
+        "Most files known at once. Sites with more files that are asked for often gain from more.",
+        "entries 100000"),
+    bound("memory", CACHE, &[one("size", Kind::Size { least: 0, most: TIB })], "memory \"64MiB\"",
+        "Most bytes of file contents held in memory, for each worker.",
+        "memory \"512MiB\""),
+    bound("memory-file-size", CACHE, &[one("size", Kind::Size { least: 0, most: GIB })], "memory-file-size \"64KiB\"",
+        "Files up to this are held in memory whole and sent in one piece; larger ones are sent with `sendfile`, \
+         which is faster for them.",
+        "memory-file-size \"32KiB\""),
+    bound("descriptors", CACHE, &[one("count", Kind::Number { least: 0, most: 1_000_000 })], "descriptors 2048",
+        "Most larger files held open, for each worker.",
+        "descriptors 8192"),
+    bound("max-age", CACHE, &[one("time", Kind::Duration { least: 0, most: 365 * DAY })], "max-age \"30s\"",
+        "An entry older than this is compared with the file system before it is used; shorter matters only where \
+         changes cannot be watched, such as network file systems.",
+        "max-age \"2s\""),
+];

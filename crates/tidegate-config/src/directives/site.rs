@@ -1,0 +1,49 @@
+//! Sites and routes, and who may use them.
+
+use crate::directive::{Argument, Children, Context, Count, Directive, Inheritance, Kind, one, some};
+
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[Argument { name: "names", kind: Kind::Host, count: Count::Any, words: &[] }],
+        children: Children::Block(Context::Site),
+        repeats: true,
+        doc: "A virtual server: the host names it answers to and what it does. `\"*.example.com\"` stands for every \
+              name below `example.com`, not for the name itself; an exact name wins over a star, a longer star \
+              over a shorter one. A site without a name answers what no other claims. A site with a mistake is \
+              left out and the other sites are served.",
+        example: "site \"example.com\" \"www.example.com\" { root \".\" }",
+        ..Directive::new("site", &[Context::Top])
+    },
+    Directive {
+        arguments: &[one("pattern", Kind::Pattern)],
+        children: Children::Block(Context::Route),
+        repeats: true,
+        doc: "What to do with the requests whose path fits the pattern. Routes are tried in the order of the file; \
+              the first that fits decides, and what fits none is the site's own. `*` stands for any characters, \
+              `/` included: `\"/static/*\"`, `\"*.php\"`, `\"/a/*/b\"`; without a star the path must be equal. The \
+              path is compared decoded and without its query. What the site sets holds in its routes unless they \
+              set it anew.",
+        example: "route \"/static/*\" { expires \"30d\" }",
+        ..Directive::new("route", &[Context::Site])
+    },
+    ALLOW,
+    Directive {
+        name: "deny",
+        doc: "Refuses clients with 403, by their address, in the words of `allow`.",
+        example: "deny \"all\"",
+        ..ALLOW
+    },
+];
+
+/// `allow`, and the shape of `deny`.
+const ALLOW: Directive = Directive {
+    arguments: &[some("networks", Kind::Network)],
+    repeats: true,
+    inheritance: Inheritance::Replaces,
+    doc: "Lets clients in by their address: `\"10.0.0.0/8\"`, `\"::1\"`, `\"all\"`, or `\"unix\"` for clients of a \
+          unix socket. `allow` and `deny` are tried in order and the first that fits decides; where there is an \
+          `allow`, whom no rule fits is refused. Rules in a route take the place of those of its site, and those \
+          of a site the place of those of the top level.",
+    example: "allow \"10.0.0.0/8\" \"::1\"",
+    ..Directive::new("allow", &[Context::Top, Context::Site, Context::Route])
+};

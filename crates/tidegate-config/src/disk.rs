@@ -1,0 +1,201 @@
+//! What loading needs to know of the file system, and nothing more.
+//!
+//! A parameter of loading, so that the fuzz target and the table's own tests never touch a disk.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::syntax::FILE_SIZE;
+
+/// Most entries of a folder that a pattern of `include` looks at.
+const FOLDER_ENTRIES: usize = 100_000;
+/// Most files that one pattern of `include` finds.
+const FOUND: usize = 10_000;
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    Missing,
+    Folder,
+    File,
+    /// A device, a socket, a pipe.
+    Special,
+    /// There, but not for us to look at.
+    Hidden,
+}
+
+/// The questions that loading asks of the file system.
+pub(crate) trait Disk {
+    /// What a path is, symbolic links followed.
+    fn what(&self, path: &Path) -> What;
+    /// Whether this process may write to a file or into a folder.
+    fn may_write(&self, path: &Path) -> bool;
+    /// Whether this process may look into a folder.
+    fn may_enter(&self, path: &Path) -> bool;
+    /// The text of a regular file no larger than a file of settings may be.
+    fn read(&self, path: &Path) -> io::Result<String>;
+    /// The names in a folder.
+    fn names(&self, folder: &Path) -> Vec<String>;
+    /// A path that is the same for all names of one file.
+    fn identity(&self, path: &Path) -> PathBuf;
+}
+
+/// The file system of this machine.
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn what(&self, path: &Path) -> What {
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => What::Folder,
+            Ok(metadata) if metadata.is_file() => What::File,
+            Ok(_) => What::Special,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => What::Hidden,
+            Err(_) => What::Missing,
+        }
+    }
+
+    fn may_write(&self, path: &Path) -> bool {
+        rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+    }
+
+    fn may_enter(&self, path: &Path) -> bool {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        match self.what(path) {
+            What::File => {}
+            What::Missing => return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file")),
+            What::Hidden => {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it may not be read"));
+            }
+            What::Folder => return Err(io::Error::other("it is a folder")),
+            What::Special => return Err(io::Error::other("it is no regular file")),
+        }
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
+        io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, limit), &mut bytes)?;
+        String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
+    }
+
+    fn names(&self, folder: &Path) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        entries
+            .take(FOLDER_ENTRIES)
+            .filter_map(|entry| entry.ok().and_then(|entry| entry.file_name().into_string().ok()))
+            .collect()
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+/// A file system where every path is a folder that may be written to and no file can be read.
+pub(crate) struct NoDisk;
+
+impl Disk for NoDisk {
+    fn what(&self, _: &Path) -> What {
+        What::Folder
+    }
+
+    fn may_write(&self, _: &Path) -> bool {
+        true
+    }
+
+    fn may_enter(&self, _: &Path) -> bool {
+        true
+    }
+
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file"))
+    }
+
+    fn names(&self, _: &Path) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+}
+
+/// Whether a path holds a star or a question mark.
+pub(crate) fn is_glob(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?'])
+}
+
+/// The files that a path with `*` and `?` in any of its parts stands for, in the order of their names.
+pub(crate) fn expand(disk: &dyn Disk, path: &Path) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for component in path.components() {
+        let text = component.as_os_str().to_string_lossy();
+        if !text.contains(['*', '?']) {
+            for path in &mut found {
+                path.push(component);
+            }
+            continue;
+        }
+        let mut next = Vec::new();
+        for folder in &found {
+            let mut names = disk.names(folder);
+            names.retain(|name| (!name.starts_with('.') || text.starts_with('.')) && fits(&text, name));
+            names.sort_unstable();
+            next.extend(names.iter().map(|name| folder.join(name)));
+            next.truncate(FOUND);
+        }
+        found = next;
+    }
+    found.retain(|path| disk.what(path) != What::Folder && disk.what(path) != What::Missing);
+    found
+}
+
+/// Whether a name fits a pattern of `*` and `?`. Takes time of the product of the lengths at most.
+fn fits(pattern: &str, name: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut at, mut in_name) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                retry = Some((at, in_name));
+                at += 1;
+            }
+            Some(character) if *character == '?' || *character == name[in_name] => {
+                at += 1;
+                in_name += 1;
+            }
+            _ => match retry {
+                Some((star, taken)) => {
+                    retry = Some((star, taken + 1));
+                    at = star + 1;
+                    in_name = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|character| *character == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_file_names() {
+        for (pattern, name, expected) in [
+            ("*.kdl", "a.kdl", true),
+            ("*.kdl", "a.kdl~", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*a*b*", "xxaxxbxx", true),
+            ("*", "", true),
+            ("", "x", false),
+        ] {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

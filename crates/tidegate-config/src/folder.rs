@@ -1,0 +1,108 @@
+//! Settings for one folder without any file: `tidegate serve DIR --listen ADDRESS`.
+//!
+//! The defaults of the table, one site without a name that serves the folder with listings.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::check::{Checker, number};
+use crate::diagnostic::Diagnostic;
+use crate::directive::{Context, Kind};
+use crate::directives;
+use crate::disk::{Disk, RealDisk, What};
+use crate::environment::ProcessEnvironment;
+use crate::lower;
+use crate::settings::{Listener, Origin, PathPattern, Settings, Site};
+use crate::source::Source;
+use crate::value::{self, Value, Written};
+
+/// What the origins and diagnostics of arguments name as their file.
+const COMMAND_LINE: &str = "<command line>";
+
+/// The address that is listened on when none is given.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+
+/// Settings that serve a folder with listings, on the addresses given (as `listen` takes them) or on
+/// 127.0.0.1:8080. The errors are those of the arguments.
+pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Diagnostic>> {
+    let mut checker = Checker::new(&ProcessEnvironment);
+    let server = lower::server(&mut checker, &RealDisk, &[]);
+    let mut settings = server.settings;
+    let default = [DEFAULT_ADDRESS.to_owned()];
+    for text in if listen.is_empty() { &default } else { listen } {
+        match listener(text, &settings.listeners) {
+            Ok(listener) => settings.listeners.push(listener),
+            Err(diagnostic) => checker.diagnostics.push(*diagnostic),
+        }
+    }
+    let root = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let problem = match RealDisk.what(&root) {
+        What::Folder if RealDisk.may_enter(&root) => None,
+        What::Folder | What::Hidden => Some("may not be looked into"),
+        What::Missing => Some("does not exist"),
+        What::File | What::Special => Some("is no folder"),
+    };
+    if let Some(problem) = problem {
+        let message = format!("{} {problem}", folder.display());
+        checker
+            .diagnostics
+            .push(Diagnostic::error(message).help("name a folder to serve: `tidegate serve DIR`"));
+    }
+    if !checker.diagnostics.is_empty() {
+        return Err(checker.diagnostics);
+    }
+    let mut inherited = server.inherited;
+    inherited.root = Some(root);
+    inherited.listing = lower::plain_listing();
+    let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
+    let route = lower::plain_route(inherited, PathPattern::Prefix("/".to_owned()), origin.clone());
+    settings.sites.push(Arc::new(Site { names: Vec::new(), routes: vec![route], access_log: None, origin }));
+    Ok(settings)
+}
+
+fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>> {
+    let source = Source::new(COMMAND_LINE, text);
+    let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
+    let error = |message: String| Diagnostic::error(message).at(&source, 0..text.len());
+    let address = match value::read(Kind::Address, &[], Written::Text { text, is_bare: false }, &folder) {
+        Ok(Value::Address(address)) => address,
+        Ok(_) => return Err(Box::new(error(format!("`{text}` is no address")))),
+        Err(wrong) => return Err(Box::new(error(wrong.message).help(wrong.help))),
+    };
+    if others.iter().any(|other| other.address == address) {
+        return Err(Box::new(
+            error("this address is given twice".to_owned()).help("take one of the two out"),
+        ));
+    }
+    let backlog = directives::find(Context::Listen, "backlog")
+        .and_then(|directive| lower::default_item(directive, Context::Listen))
+        .and_then(|item| u32::try_from(number(&item)).ok());
+    let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
+    Ok(Listener { address, backlog: backlog.unwrap_or_default(), default_site: None, origin })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Action, ListenAddress};
+
+    #[test]
+    fn serves_a_folder_with_listings() {
+        let settings = from_folder(Path::new("."), &[]).unwrap();
+        assert_eq!(settings.listeners[0].address, ListenAddress::Tcp("127.0.0.1:8080".parse().unwrap()));
+        let Action::Files(files) = &settings.sites[0].routes[0].action else { panic!("files") };
+        assert!(
+            files.root.is_absolute() && files.listing.is_some() && files.uses_cache && !files.serves_hidden
+        );
+        assert_eq!(files.index, ["index.html"]);
+        assert_eq!(settings.limits.connections, 20000);
+    }
+
+    #[test]
+    fn tells_every_wrong_argument() {
+        let wrong = from_folder(Path::new("/no/such"), &["localhost:1".into(), ":1".into(), ":1".into()]);
+        let text: Vec<String> =
+            wrong.unwrap_err().iter().map(|diagnostic| diagnostic.render(false)).collect();
+        assert_eq!(text.len(), 3, "{text:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Loading: text to `Settings`, or to all that is wrong with it.
+//!
+//! Called by the command at start, on reload and for `check`. The order: read files (`include`), check every
+//! node against the table (`check`), lower the server's settings, then each site by itself (`lower`), so that
+//! a site with a mistake is left out while the others are served.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::check::Checker;
+use crate::diagnostic::Diagnostic;
+use crate::disk::{Disk, RealDisk};
+use crate::environment::Environment;
+use crate::include::{Reader, unreadable};
+use crate::lower;
+use crate::settings::{Origin, Settings};
+use crate::source::Source;
+
+/// The outcome of loading.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// What can be served; `None` when nothing can.
+    pub settings: Option<Settings>,
+    /// Every error and warning, in the order they were found.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The sites that were left out of `settings`; on reload they keep their last good revision.
+    pub rejected: Vec<RejectedSite>,
+}
+
+impl Loaded {
+    /// Whether anything is wrong; warnings do not count.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// All diagnostics as text, a blank line between two.
+    pub fn render(&self, color: bool) -> String {
+        let texts: Vec<String> = self.diagnostics.iter().map(|diagnostic| diagnostic.render(color)).collect();
+        texts.join("\n")
+    }
+}
+
+/// A site that is not served because of a mistake in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedSite {
+    /// Its names as written; empty for the site without a name.
+    pub names: Vec<String>,
+    /// Where it begins.
+    pub origin: Origin,
+    /// The file could not be read as KDL: all sites of `origin.file` are lost, and `names` are those that
+    /// could be made out.
+    pub is_whole_file: bool,
+}
+
+/// Loads a file and all it includes.
+pub fn load_file(path: &Path, environment: &dyn Environment) -> Loaded {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match RealDisk.read(&absolute) {
+        Ok(text) => {
+            let folder = absolute.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
+            let source = Source::new(&path.display().to_string(), &text);
+            load(source, &folder, Some(&absolute), environment, &RealDisk)
+        }
+        Err(error) => Loaded {
+            settings: None,
+            diagnostics: vec![unreadable(path, &error).in_force(NOTHING)],
+            rejected: Vec::new(),
+        },
+    }
+}
+
+/// Loads a text; relative paths, those of `include` too, count from `base`.
+pub fn load_str(name: &str, text: &str, base: &Path, environment: &dyn Environment) -> Loaded {
+    let base = std::path::absolute(base).unwrap_or_else(|_| base.to_owned());
+    load(Source::new(name, text), &base, None, environment, &RealDisk)
+}
+
+/// What is in force when nothing can be served.
+const NOTHING: &str = "nothing is served; a running server keeps the settings it has";
+
+pub(crate) fn load(
+    source: Source,
+    folder: &Path,
+    path: Option<&Path>,
+    environment: &dyn Environment,
+    disk: &dyn Disk,
+) -> Loaded {
+    let main = source.clone();
+    let mut checker = Checker::new(environment);
+    let mut reader = Reader::new(&mut checker, disk);
+    reader.main(source, folder, path);
+    let (nodes, lost) = (reader.nodes, reader.lost);
+    let mut server = lower::server(&mut checker, disk, &nodes);
+    let mut rejected = lost;
+    // Errors so far that are not those of a lost file concern everything.
+    let is_fatal = checker.diagnostics.iter().enumerate().any(|(at, diagnostic)| {
+        diagnostic.is_error() && !rejected.iter().any(|(_, range)| range.contains(&at))
+    });
+    rejected.extend(lower::sites(&mut checker, disk, &nodes, &mut server));
+    let whole = checker.diagnostics.len();
+    // A main file that could not be read says nothing about what it names or leaves out.
+    if !(is_fatal && nodes.is_empty()) {
+        lower::consistency(&mut checker, &server, &rejected, &nodes, &main);
+    }
+    let is_fatal = is_fatal
+        || checker.diagnostics[whole..].iter().any(Diagnostic::is_error)
+        || server.settings.sites.is_empty();
+    let mut diagnostics = checker.diagnostics;
+    say_what_is_in_force(&mut diagnostics, &rejected, is_fatal);
+    sort(&mut diagnostics);
+    Loaded {
+        settings: (!is_fatal).then_some(server.settings),
+        diagnostics,
+        rejected: rejected.into_iter().map(|(site, _)| site).collect(),
+    }
+}
+
+fn say_what_is_in_force(
+    diagnostics: &mut [Diagnostic],
+    rejected: &[(RejectedSite, Range<usize>)],
+    is_fatal: bool,
+) {
+    for (at, diagnostic) in diagnostics.iter_mut().enumerate() {
+        if !diagnostic.is_error() || diagnostic.in_force.is_some() {
+            continue;
+        }
+        let site = rejected.iter().find(|(_, range)| range.contains(&at)).map(|(site, _)| site);
+        diagnostic.in_force = Some(match site {
+            Some(site) if !is_fatal => format!("{} left out; the other sites are served", title(site)),
+            _ => NOTHING.to_owned(),
+        });
+    }
+}
+
+/// Puts diagnostics in the order of the text: files as they were first met, then by place.
+fn sort(diagnostics: &mut [Diagnostic]) {
+    let mut files: Vec<std::sync::Arc<str>> = Vec::new();
+    for (source, _) in diagnostics.iter().filter_map(|diagnostic| diagnostic.span.as_ref()) {
+        if !files.contains(&source.name) {
+            files.push(source.name.clone());
+        }
+    }
+    diagnostics.sort_by_key(|diagnostic| match &diagnostic.span {
+        Some((source, range)) => (files.iter().position(|name| *name == source.name), range.start),
+        None => (Some(usize::MAX), 0),
+    });
+}
+
+/// What a rejected site is called, with its verb.
+fn title(site: &RejectedSite) -> String {
+    match (site.is_whole_file, site.names.as_slice()) {
+        (true, _) => format!("the sites of {} are", site.origin.file),
+        (false, []) => "the site without a name is".to_owned(),
+        (false, [name, ..]) => format!("site {name} is"),
+    }
+}

@@ -1,0 +1,208 @@
+//! What comes down from the top level to a site to a route.
+//!
+//! Each level starts from a copy of the outer one and applies its own directives. The table says for each
+//! directive whether an inner one replaces the outer or is added; this is where that is done.
+
+use std::path::PathBuf;
+
+use crate::check::{Checker, Item, number};
+use crate::directive::{Context, Inheritance};
+use crate::settings::{AccessRule, Coding, Compress, Listing, Try};
+use crate::value::{Value, field_names_agree};
+use crate::{directives, lower};
+
+/// The values in force at some level.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inherited {
+    pub root: Option<PathBuf>,
+    pub index: Vec<String>,
+    pub try_list: Vec<Try>,
+    pub listing: Option<Listing>,
+    pub precompressed: Vec<Coding>,
+    pub charset: Option<String>,
+    pub types: Vec<(String, String)>,
+    pub default_type: String,
+    pub serves_hidden: bool,
+    pub uses_cache: bool,
+    pub access: Vec<AccessRule>,
+    pub fields: Vec<(String, String)>,
+    pub cache_control: Option<String>,
+    pub error_pages: Vec<(u16, String)>,
+    pub compress: Option<Compress>,
+}
+
+impl Inherited {
+    /// The defaults of the table with what the top level sets.
+    pub fn top(checker: &mut Checker<'_>, items: &[Item]) -> Self {
+        let mut inherited = Self::default();
+        for directive in directives::in_context(Context::Top) {
+            if directive.inheritance != Inheritance::None
+                && let Some(item) = lower::default_item(directive, Context::Top)
+            {
+                inherited.set(&item);
+            }
+        }
+        inherited.apply(checker, items);
+        inherited
+    }
+
+    /// Applies the directives of a level.
+    pub fn apply(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        let has = |name: &str| items.iter().find(|item| item.directive.name == name);
+        if let (Some(_), Some(second)) = (has("expires"), has("cache-control")) {
+            let message = "`cache-control` stands beside `expires`, which sets the same field";
+            checker.diagnostics.push(
+                second
+                    .error(message)
+                    .help("keep one; `cache-control \"max-age=3600\"` says what `expires \"1h\"` does"),
+            );
+        }
+        if has("allow").or(has("deny")).is_some() {
+            self.access.clear();
+        }
+        // A field given here takes the place of the inherited one; given twice here, both are sent.
+        for item in items.iter().filter(|item| item.directive.name == "header") {
+            if let Some(Value::Text(name)) = item.first() {
+                self.fields.retain(|(known, _)| !field_names_agree(known, name));
+            }
+        }
+        let mut codes: Vec<(u64, &Item)> = Vec::new();
+        for item in items.iter().filter(|item| item.directive.name == "error-page") {
+            let code = number(item);
+            if code != 0 && codes.iter().any(|(known, _)| *known == code) {
+                let message = format!("the page for status {code} is given twice");
+                checker.diagnostics.push(item.error_at(0, message).help("keep one of the two"));
+            }
+            if (1..400).contains(&code) {
+                checker.diagnostics.push(
+                    item.error_at(0, format!("{code} is no error status"))
+                        .help("error statuses go from 400 to 599"),
+                );
+            }
+            codes.push((code, item));
+        }
+        for item in items {
+            self.set(item);
+        }
+    }
+
+    fn set(&mut self, item: &Item) {
+        match item.directive.name {
+            "root" => {
+                if let Some(Value::Path(path)) = item.first() {
+                    self.root = Some(path.clone());
+                }
+            }
+            "index" => self.index = item.texts(),
+            "try" => {
+                let entries = item.arguments.iter();
+                let entries = entries.filter_map(|placed| {
+                    if let Value::Try(entry) = &placed.value { Some(entry.clone()) } else { None }
+                });
+                self.try_list = entries.collect();
+            }
+            "listing" => self.listing = listing(item),
+            "charset" => self.charset = item.texts().pop(),
+            "types" => {
+                self.types.retain(|(known, _)| !item.pairs.iter().any(|(extension, _)| extension == known));
+                self.types.extend(item.pairs.iter().cloned());
+            }
+            "default-type" => self.default_type = item.texts().pop().unwrap_or_default(),
+            "precompressed" => self.precompressed = codings(item, &["br", "zst", "gz"]),
+            "compress" => self.compress = compress(item),
+            "hidden" => self.serves_hidden = !item.is_word("off"),
+            "nocache" => self.uses_cache = item.is_word("off"),
+            "allow" | "deny" => self.access(item),
+            "expires" => {
+                self.cache_control = match item.first() {
+                    Some(Value::Duration(time)) => Some(format!("max-age={}", time.as_secs())),
+                    _ => None,
+                };
+            }
+            "cache-control" => self.cache_control = item.texts().pop(),
+            "header" => {
+                if let [name, value] = item.texts().as_slice() {
+                    self.fields.push((name.clone(), value.clone()));
+                }
+            }
+            "error-page" => {
+                let code = u16::try_from(number(item)).unwrap_or_default();
+                if let Some(path) = item.texts().pop() {
+                    self.error_pages.retain(|(known, _)| *known != code);
+                    self.error_pages.push((code, path));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn access(&mut self, item: &Item) {
+        for placed in &item.arguments {
+            if let Value::Network(network) = placed.value {
+                let origin = item.file.source.origin(placed.range.start);
+                self.access.push(AccessRule { allows: item.directive.name == "allow", network, origin });
+            }
+        }
+    }
+}
+
+pub(super) fn listing(item: &Item) -> Option<Listing> {
+    if item.is_word("off") {
+        return None;
+    }
+    let names = |name: &str| {
+        lower::written_or_default(&item.children, Context::Listing, name)
+            .map(|item| item.texts())
+            .unwrap_or_default()
+    };
+    let page = match item.property("page") {
+        Some(Value::Number(page)) => u32::try_from(page).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    Some(Listing { header: names("header"), readme: names("readme"), page })
+}
+
+/// The codings that are named, or all of them where none is.
+fn codings(item: &Item, all: &[&'static str]) -> Vec<Coding> {
+    let words: Vec<&str> = item
+        .arguments
+        .iter()
+        .filter_map(|placed| if let Value::Word(word) = placed.value { Some(word) } else { None })
+        .collect();
+    if words.contains(&"off") {
+        return Vec::new();
+    }
+    let words = if words.is_empty() { all } else { &words };
+    let mut codings = Vec::new();
+    for word in words {
+        let coding = match *word {
+            "br" => Coding::Brotli,
+            "zst" | "zstd" => Coding::Zstd,
+            _ => Coding::Gzip,
+        };
+        if !codings.contains(&coding) {
+            codings.push(coding);
+        }
+    }
+    codings
+}
+
+fn compress(item: &Item) -> Option<Compress> {
+    let codings = codings(item, &["zstd", "br", "gzip"]);
+    if codings.is_empty() {
+        return None;
+    }
+    let property = |name: &str| match item.property(name) {
+        Some(Value::Number(number)) => number,
+        _ => 0,
+    };
+    let level = |coding: &Coding| match coding {
+        Coding::Zstd => property("zstd-level"),
+        Coding::Brotli => property("br-level"),
+        Coding::Gzip => property("gzip-level"),
+    };
+    let codings =
+        codings.iter().map(|coding| (*coding, u8::try_from(level(coding)).unwrap_or_default())).collect();
+    let types = item.child("media-types").map(Item::texts).unwrap_or_default();
+    Some(Compress { codings, min_length: property("min"), types })
+}

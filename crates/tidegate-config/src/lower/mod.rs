@@ -1,0 +1,178 @@
+//! Checked items to `Settings`: the only part of loading that is written by hand for each directive.
+//!
+//! `server` lowers the top level, `site` one site, `route` what a route does, `inherit` what comes down from
+//! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
+
+mod inherit;
+mod route;
+mod server;
+mod site;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::check::{Checker, File, Item};
+use crate::diagnostic::Diagnostic;
+use crate::directive::{Context, Directive};
+use crate::disk::{Disk, What};
+use crate::environment::Environment;
+use crate::include::TopNode;
+use crate::load::RejectedSite;
+use crate::settings::{AccessFormat, AccessLog, HostPattern, Listing, LogTarget, Origin, PathPattern, Route};
+use crate::source::Source;
+use crate::suggest;
+use crate::value::Value;
+
+pub(crate) use server::{Server, server};
+
+/// Lowers every site by itself. Those with a mistake are left out and returned, each with the range of the
+/// diagnostics that say why.
+pub(crate) fn sites(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    nodes: &[TopNode],
+    server: &mut Server,
+) -> Vec<(RejectedSite, Range<usize>)> {
+    let mut rejected = Vec::new();
+    for TopNode { file, node } in nodes.iter().filter(|top| top.node.name().value() == "site") {
+        let (start, errors) = (checker.diagnostics.len(), checker.errors());
+        let Some(item) = checker.item(file, node, Context::Top) else { continue };
+        let site = site::site(checker, disk, &item, &server.inherited, &server.settings.sites);
+        if checker.errors() == errors {
+            server.settings.sites.push(Arc::new(site));
+        } else {
+            let names = site.names.iter().map(host_text).collect();
+            let site = RejectedSite { names, origin: item.origin(), is_whole_file: false };
+            rejected.push((site, start..checker.diagnostics.len()));
+        }
+    }
+    rejected
+}
+
+/// Checks what only shows once all is read: something to listen on, something to serve, names that exist.
+pub(crate) fn consistency(
+    checker: &mut Checker<'_>,
+    server: &Server,
+    rejected: &[(RejectedSite, Range<usize>)],
+    nodes: &[TopNode],
+    main: &Source,
+) {
+    let settings = &server.settings;
+    let has = |name: &str| nodes.iter().any(|top| top.node.name().value() == name);
+    if !has("listen") {
+        let message = format!("{} names nothing to listen on", main.name);
+        checker.diagnostics.push(
+            Diagnostic::error(message)
+                .help("add `listen \"127.0.0.1:8080\"`, or `listen \":80\"` for every address"),
+        );
+    }
+    if !has("site") && rejected.is_empty() {
+        let message = format!("{} holds no site", main.name);
+        checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
+    }
+    for (listener, default) in settings.listeners.iter().zip(&server.default_sites) {
+        let (Some(name), Some(item)) = (&listener.default_site, default) else { continue };
+        let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
+        let is_rejected = rejected.iter().any(|(site, _)| site.names.contains(name));
+        if known.contains(name) || is_rejected {
+            continue;
+        }
+        let near = suggest::nearest(name, known.iter().map(String::as_str));
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add `site \"{name}\" {{ … }}`, or take the line out"),
+        };
+        checker.diagnostics.push(item.error_at(0, format!("no site is named `{name}`")).help(help));
+    }
+}
+
+/// A host pattern as one writes it.
+pub(crate) fn host_text(host: &HostPattern) -> String {
+    match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Suffix(suffix) => format!("*{suffix}"),
+    }
+}
+
+/// The item that a directive's default text stands for.
+pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<Item> {
+    struct Nothing;
+    impl Environment for Nothing {
+        fn variable(&self, _: &str) -> Option<String> {
+            None
+        }
+    }
+    let text = directive.default?;
+    let document = text.parse::<kdl::KdlDocument>().ok()?;
+    let file = File { source: Source::new("<default>", text), folder: Arc::from(Path::new("/")) };
+    Checker::new(&Nothing).item(&file, document.nodes().first()?, context)
+}
+
+/// The item of a name in a block: as written, else the default of the table.
+fn written_or_default(items: &[Item], context: Context, name: &str) -> Option<Item> {
+    let written = items.iter().find(|item| item.directive.name == name).cloned();
+    written.or_else(|| default_item(crate::directives::find(context, name)?, context))
+}
+
+/// What `listing` without anything else means.
+pub(crate) fn plain_listing() -> Option<Listing> {
+    let directive = crate::directives::find(Context::Top, "listing")?;
+    inherit::listing(&default_item(&Directive { default: Some("listing"), ..*directive }, Context::Top)?)
+}
+
+/// A route that serves files with the values given.
+pub(crate) fn plain_route(inherited: inherit::Inherited, pattern: PathPattern, origin: Origin) -> Route {
+    let action = route::plain_files(&inherited);
+    route::with(inherited, pattern, action, origin)
+}
+
+/// `access-log` as settings.
+fn access_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<AccessLog> {
+    let Some(Value::LogTarget(target)) = item.first() else { return None };
+    check_log(checker, disk, item, target);
+    let format = match item.property("format") {
+        Some(Value::Word("common")) => AccessFormat::Common,
+        Some(Value::Word("json")) => AccessFormat::Json,
+        _ => AccessFormat::Combined,
+    };
+    Some(AccessLog { target: target.clone(), format })
+}
+
+/// Says so when a log could not be written.
+fn check_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, target: &LogTarget) {
+    let LogTarget::File(path) = target else { return };
+    match disk.what(path) {
+        What::Folder => {
+            let message = format!("the log {} is a folder", path.display());
+            checker.diagnostics.push(item.error_at(0, message).help("name a file in it"));
+        }
+        What::Missing | What::Hidden => check_folder(checker, disk, item, path, "the log"),
+        What::File | What::Special if !disk.may_write(path) => {
+            let message = format!("the log {} may not be written to", path.display());
+            let help = "give the user that runs the server the right to write to it";
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+        }
+        What::File | What::Special => {}
+    }
+}
+
+/// Says so when a file could not be made because of the folder it would lie in.
+fn check_folder(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Path, what: &str) {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let (problem, help) = match disk.what(folder) {
+        What::Folder if disk.may_write(folder) => return,
+        What::Folder => (
+            "may not be written to",
+            "give the user that runs the server the right to write there".to_owned(),
+        ),
+        What::Missing => ("does not exist", format!("make it: `mkdir -p {}`", folder.display())),
+        What::File | What::Special => ("is no folder", "name a file in a folder".to_owned()),
+        What::Hidden => {
+            ("may not be looked into", "give the user that runs the server the right to enter it".to_owned())
+        }
+    };
+    let message =
+        format!("{what} {} cannot be made: the folder {} {problem}", path.display(), folder.display());
+    checker.diagnostics.push(item.error_at(0, message).help(help));
+}

@@ -1,0 +1,217 @@
+//! A route: its action and the values in force for it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use super::inherit::Inherited;
+use crate::check::{Checker, Item, number};
+use crate::disk::{Disk, What};
+use crate::settings::{AccessRule, Action, Files, Network, Origin, PathPattern, Route, Try};
+use crate::value::Value;
+
+/// Lowers a route, or the site itself as its last route.
+pub(super) fn route(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    pattern: PathPattern,
+    outer: &Inherited,
+    is_site: bool,
+) -> Route {
+    let mut inherited = outer.clone();
+    // A site hands in its own values, which its routes have had too.
+    if !is_site {
+        inherited.apply(checker, &item.children);
+    }
+    if item.child("try").is_some() {
+        check_try(checker, item);
+    } else if !is_site && (item.child("root").is_some() || item.child("alias").is_some()) {
+        // Another folder is another set of files: the list of the site would hardly fit it.
+        inherited.try_list.clear();
+    }
+    let action = action(checker, disk, item, &pattern, &inherited, is_site);
+    let has_rules = item.child("allow").or(item.child("deny")).is_some();
+    if action == Action::Status && !has_rules {
+        inherited.access = this_machine(item);
+    }
+    with(inherited, pattern, action, item.origin())
+}
+
+/// A route with the values in force.
+pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+    Route {
+        pattern,
+        action,
+        access: inherited.access,
+        fields: inherited.fields,
+        cache_control: inherited.cache_control,
+        error_pages: inherited.error_pages,
+        compress: inherited.compress,
+        origin,
+    }
+}
+
+fn action(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    pattern: &PathPattern,
+    inherited: &Inherited,
+    is_site: bool,
+) -> Action {
+    // The root of a site is for its routes too, so it may stand beside an answer of the site's own.
+    let answers: &[&str] = if is_site {
+        &["redirect", "respond", "status"]
+    } else {
+        &["redirect", "respond", "status", "root", "alias"]
+    };
+    let mut given = item.children.iter().filter(|child| answers.contains(&child.directive.name));
+    let first = given.next();
+    if let (Some(first), Some(second)) = (first, given.next()) {
+        let (one, other) = (first.directive.name, second.directive.name);
+        let message = format!("`{other}` stands beside `{one}`, and only one of them can answer");
+        checker
+            .diagnostics
+            .push(second.error(message).help("keep one, or put the other into a `route` of its own"));
+    }
+    match first.map(|first| (first.directive.name, first)) {
+        Some(("redirect", redirect)) => Action::Redirect {
+            to: redirect.texts().pop().unwrap_or_default(),
+            status: match redirect.property("status") {
+                Some(Value::Number(status)) => u16::try_from(status).unwrap_or_default(),
+                _ => 0,
+            },
+        },
+        Some(("respond", respond)) => respond_action(checker, respond),
+        Some(("status", _)) => Action::Status,
+        _ => files(checker, disk, item, pattern, inherited),
+    }
+}
+
+fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {
+    let status = u16::try_from(number(item)).unwrap_or_default();
+    let body = item.texts().pop().unwrap_or_default();
+    if !body.is_empty() && matches!(status, 204 | 205 | 304) {
+        let message = format!("a response of status {status} has no text");
+        checker.diagnostics.push(item.error_at(1, message).help("take the text out, or answer 200"));
+    }
+    if status == 304 || status == 206 {
+        let message = format!("{status} is no status for a fixed answer");
+        checker.diagnostics.push(item.error_at(0, message).help("it only makes sense for files; answer 200"));
+    }
+    Action::Respond { status, body }
+}
+
+fn files(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    pattern: &PathPattern,
+    inherited: &Inherited,
+) -> Action {
+    let alias = item.child("alias");
+    let root = match alias.map(|alias| (alias, alias.first())) {
+        Some((alias, Some(Value::Path(path)))) => {
+            check_root(checker, disk, alias, path);
+            Some(path.clone())
+        }
+        Some(_) => Some(PathBuf::new()),
+        None => inherited.root.clone(),
+    };
+    if let Some(written) = item.child("root")
+        && let Some(Value::Path(path)) = written.first()
+    {
+        check_root(checker, disk, written, path);
+    }
+    let strip_prefix = alias.and_then(|alias| match pattern {
+        PathPattern::Prefix(prefix) => Some(prefix.clone()),
+        _ => {
+            let message = "`alias` cannot stand in this route: it cuts off the part before the star";
+            let help =
+                "end the pattern in its one star, as in `route \"/docs/*\" { alias \"/usr/share/doc\" }`";
+            checker.diagnostics.push(alias.error(message).help(help));
+            None
+        }
+    });
+    // A root that was given wrongly has been said already.
+    if root.is_none() && item.child("root").is_none() {
+        let (message, help) = if item.directive.name == "site" {
+            (
+                "this site says neither where its files are nor what to answer",
+                "add `root \"/srv/www\"`, `redirect \"https://…\"` or `respond 200 \"text\"`",
+            )
+        } else {
+            (
+                "this route has no files to serve, for its site has no `root`",
+                "add `root` to the site or the route, or say what to answer: `redirect`, `respond`, `status`",
+            )
+        };
+        checker.diagnostics.push(item.error(message).help(help));
+    }
+    let mut action = plain_files(inherited);
+    if let Action::Files(files) = &mut action {
+        files.root = root.unwrap_or_default();
+        files.strip_prefix = strip_prefix;
+    }
+    action
+}
+
+/// Files below the root in force.
+pub(super) fn plain_files(inherited: &Inherited) -> Action {
+    Action::Files(Files {
+        root: inherited.root.clone().unwrap_or_default(),
+        strip_prefix: None,
+        index: inherited.index.clone(),
+        try_list: inherited.try_list.clone(),
+        listing: inherited.listing.clone(),
+        precompressed: inherited.precompressed.clone(),
+        charset: inherited.charset.clone(),
+        types: inherited.types.clone(),
+        default_type: inherited.default_type.clone(),
+        serves_hidden: inherited.serves_hidden,
+        uses_cache: inherited.uses_cache,
+    })
+}
+
+/// Says so when a folder to serve from cannot be served from.
+fn check_root(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Path) {
+    let name = item.directive.name;
+    let shown = path.display();
+    let (message, help) = match disk.what(path) {
+        What::Folder if disk.may_enter(path) => return,
+        What::Folder | What::Hidden => (
+            format!("the {name} {shown} may not be looked into"),
+            "give the user that runs the server the right to enter it".to_owned(),
+        ),
+        What::Missing => (
+            format!("the {name} {shown} does not exist"),
+            format!("make it: `mkdir -p {shown}`; a relative path counts from the folder of this file"),
+        ),
+        What::File | What::Special => {
+            (format!("the {name} {shown} is no folder"), "name the folder that the file lies in".to_owned())
+        }
+    };
+    checker.diagnostics.push(item.error_at(0, message).help(help));
+}
+
+/// Says so when an entry of `try` behind a status would never be looked at.
+fn check_try(checker: &mut Checker<'_>, item: &Item) {
+    let Some(item) = item.child("try") else { return };
+    let status = item.arguments.iter().position(|placed| matches!(placed.value, Value::Try(Try::Status(_))));
+    if let Some(at) = status
+        && at + 1 < item.arguments.len()
+    {
+        let message = "nothing behind a status is looked at";
+        checker.diagnostics.push(item.error_at(at + 1, message).help("put the status last"));
+    }
+}
+
+/// The rules of a status page that has none of its own: this machine only.
+fn this_machine(item: &Item) -> Vec<AccessRule> {
+    let status = item.child("status").unwrap_or(item).origin();
+    let loopback4 = Network::Prefix { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 };
+    let loopback6 = Network::Prefix { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 };
+    [loopback4, loopback6, Network::Unix]
+        .map(|network| AccessRule { allows: true, network, origin: status.clone() })
+        .to_vec()
+}

@@ -1,0 +1,140 @@
+//! The nearest known name for one that is not known, and our names for those of other servers.
+//!
+//! Called wherever a word is refused. It only words the help; nothing is ever accepted because of it.
+
+/// The candidate nearest to a word, if one is near enough to be a likely slip.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Long words are no slips of a short one; the bound also keeps the quadratic distance small.
+    if word.chars().count() > 64 {
+        return None;
+    }
+    let lower = word.to_lowercase().replace('_', "-");
+    let allowed = (lower.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&lower, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+fn distance(left: &str, right: &str) -> usize {
+    let left: Vec<char> = left.chars().collect();
+    let right: Vec<char> = right.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=right.len()).collect();
+    for i in 1..=left.len() {
+        let mut row = vec![i];
+        for j in 1..=right.len() {
+            let replace = last[j - 1] + usize::from(left[i - 1] != right[j - 1]);
+            let mut best = replace.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[right.len()]
+}
+
+/// What a directive of nginx, lighttpd, Apache or Caddy is called here.
+pub(crate) fn foreign(word: &str) -> Option<&'static str> {
+    FOREIGN.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, ours)| *ours)
+}
+
+/// Name elsewhere, and the sentence that leads home.
+#[rustfmt::skip]
+const FOREIGN: &[(&str, &str)] = &[
+    ("server", "a `server` block is called `site` here, and its names stand behind the word: `site \"example.com\" { … }`"),
+    ("virtualhost", "a virtual host is called `site` here: `site \"example.com\" { … }`"),
+    ("vhost", "a virtual host is called `site` here: `site \"example.com\" { … }`"),
+    ("server_name", "the names stand behind the word `site`: `site \"example.com\" \"www.example.com\" { … }`"),
+    ("servername", "the names stand behind the word `site`: `site \"example.com\" { … }`"),
+    ("location", "`location` is called `route` here: `route \"/static/*\" { … }`"),
+    ("handle", "`handle` is called `route` here: `route \"/static/*\" { … }`"),
+    ("document-root", "`document-root` is called `root` here"),
+    ("documentroot", "`DocumentRoot` is called `root` here"),
+    ("document_root", "`document_root` is called `root` here"),
+    ("server.document-root", "`server.document-root` is called `root` here"),
+    ("autoindex", "`autoindex on` is called `listing` here"),
+    ("dir-listing", "a directory listing is called `listing` here"),
+    ("browse", "a directory listing is called `listing` here"),
+    ("directoryindex", "`DirectoryIndex` is called `index` here"),
+    ("try_files", "`try_files $uri $uri.html =404` is `try \"{path}\" \"{path}.html\" \"=404\"` here"),
+    ("error_page", "`error_page` is called `error-page` here: `error-page 404 \"/404.html\"`"),
+    ("errordocument", "`ErrorDocument` is called `error-page` here: `error-page 404 \"/404.html\"`"),
+    ("return", "`return` is called `respond` here (`respond 200 \"text\"`), or `redirect` for another address"),
+    ("rewrite", "to send the client elsewhere use `redirect \"/new/{path}\"`; to look at other files use `try`"),
+    ("redir", "`redir` is called `redirect` here"),
+    ("add_header", "`add_header` is called `header` here: `header \"Name\" \"value\"`"),
+    ("setenv.add-response-header", "response fields are set with `header \"Name\" \"value\"` here"),
+    ("gzip", "compression on the fly is called `compress` here: `compress \"gzip\"`"),
+    ("brotli", "compression on the fly is called `compress` here: `compress \"br\"`"),
+    ("encode", "compression on the fly is called `compress` here"),
+    ("deflate", "compression on the fly is called `compress` here"),
+    ("gzip_static", "`gzip_static` is called `precompressed` here: `precompressed \"gz\"`"),
+    ("brotli_static", "`brotli_static` is called `precompressed` here: `precompressed \"br\"`"),
+    ("gzip_types", "the word is `media-types` inside `compress` here: `compress { media-types \"application/x-thing\" }`"),
+    ("default_type", "`default_type` is called `default-type` here"),
+    ("mime", "media types are given as `types { \"wasm\" \"application/wasm\" }`"),
+    ("worker_processes", "`worker_processes` is called `workers` here"),
+    ("worker_connections", "the bound is `limits { connections 20000 }` here"),
+    ("events", "there is no `events` block here; the number of connections is `limits { connections 20000 }`"),
+    ("http", "there is no `http` block here; what stood in it stands at the top level"),
+    ("keepalive_timeout", "the bound is `limits { keep-alive-timeout \"60s\" }` here"),
+    ("keepalive_requests", "the bound is `limits { keep-alive-requests unlimited }` here"),
+    ("client_max_body_size", "the bound is `limits { body-size \"16MiB\" }` here"),
+    ("client_header_timeout", "the bound is `limits { head-timeout \"10s\" }` here"),
+    ("client_body_timeout", "a slow body is bounded by `limits { body-rate \"256B\"; rate-grace \"30s\" }` here"),
+    ("send_timeout", "a slow reader is bounded by `limits { send-rate \"256B\"; rate-grace \"30s\" }` here"),
+    ("large_client_header_buffers", "the bound is `limits { head-size \"32KiB\" }` here"),
+    ("open_file_cache", "`open_file_cache` is called `file-cache` here"),
+    ("server_tokens", "the field is set or left out with `server-field off` here"),
+    ("access_log", "`access_log` is called `access-log` here"),
+    ("error_log", "`error_log` is called `error-log` here"),
+    ("customlog", "`CustomLog` is called `access-log` here"),
+    ("log", "the logs are `access-log` and `error-log` here"),
+    ("pid", "`pid` is called `pid-file` here"),
+    ("bind", "`bind` is called `listen` here"),
+    ("port", "a port is given as `listen \":8080\"` here"),
+    ("import", "`import` is called `include` here: `include \"sites/*.kdl\"`"),
+    ("require", "access is given with `allow \"10.0.0.0/8\"` and `deny \"all\"` here"),
+    ("proxy_pass", "a gateway to another server is not part of this version"),
+    ("proxypass", "a gateway to another server is not part of this version"),
+    ("reverse_proxy", "a gateway to another server is not part of this version"),
+    ("fastcgi_pass", "FastCGI is not part of this version"),
+    ("ssl_certificate", "TLS is not part of this version"),
+    ("proxy", "a gateway to another server is not part of this version"),
+    ("fastcgi", "FastCGI is not part of this version"),
+    ("pool", "pools of application processes are not part of this version"),
+    ("tls", "TLS is not part of this version"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_likely_slip() {
+        let names = ["listen", "listing", "limits", "site", "header"];
+        for (word, expected) in [
+            ("lisen", Some("listen")),
+            ("LISTEN", Some("listen")),
+            ("listign", Some("listing")),
+            ("sit", Some("site")),
+            ("zebra", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(word, names), expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn no_foreign_name_is_one_of_ours() {
+        for (name, _) in FOREIGN {
+            assert!(!crate::directives::names().any(|ours| ours == *name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! Text to tokens: the lexical half of KDL 2, losing nothing, comments and white space included.
+//!
+//! Used by `grammar` (which finds all mistakes of a file) and by `format` (which keeps what people wrote).
+//! It only finds where tokens begin and end and whether they are well formed; what a string or a number
+//! *means* is left to the `kdl` crate. A newline always ends a broken token, so one slip spoils one line.
+
+use std::ops::Range;
+
+/// What a token is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    Space,
+    Newline,
+    /// `// …`, without the line end.
+    LineComment,
+    /// `/* … */`, nested ones included.
+    BlockComment,
+    /// A backslash at the end of a line, with what follows it up to and including the line end.
+    Continuation,
+    /// `/-`
+    Slashdash,
+    Open,
+    Close,
+    Equals,
+    Semicolon,
+    /// A quoted or raw string.
+    Quoted,
+    /// A string without quotes.
+    Word,
+    /// A number, or `#true` and its like.
+    Literal,
+    /// What could not be read; an error was recorded.
+    Bad,
+}
+
+/// A token and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub kind: TokenKind,
+    pub range: Range<usize>,
+}
+
+/// A mistake of form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    pub range: Range<usize>,
+    pub message: String,
+    pub help: Option<String>,
+}
+
+/// The deepest nesting of block comments.
+const COMMENT_DEPTH: usize = 32;
+
+/// Cuts a text into tokens that cover it wholly, in order.
+pub(crate) fn lex(text: &str) -> (Vec<Token>, Vec<SyntaxError>) {
+    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), errors: Vec::new() };
+    if text.starts_with('\u{feff}') {
+        lexer.take(TokenKind::Space, '\u{feff}'.len_utf8());
+    }
+    while lexer.at < text.len() {
+        lexer.step();
+    }
+    (lexer.tokens, lexer.errors)
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    tokens: Vec<Token>,
+    errors: Vec<SyntaxError>,
+}
+
+impl<'a> Lexer<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or("")
+    }
+
+    fn take(&mut self, kind: TokenKind, length: usize) {
+        let end = (self.at + length).min(self.text.len());
+        self.tokens.push(Token { kind, range: self.at..end });
+        self.at = end;
+    }
+
+    fn error(&mut self, range: Range<usize>, message: impl Into<String>, help: Option<&str>) {
+        self.errors.push(SyntaxError { range, message: message.into(), help: help.map(str::to_owned) });
+    }
+
+    fn step(&mut self) {
+        let rest = self.rest();
+        let Some(first) = rest.chars().next() else { return };
+        match first {
+            '{' => self.take(TokenKind::Open, 1),
+            '}' => self.take(TokenKind::Close, 1),
+            '=' => self.take(TokenKind::Equals, 1),
+            ';' => self.take(TokenKind::Semicolon, 1),
+            '"' => self.quoted(0),
+            '\\' => self.continuation(),
+            '(' | ')' => {
+                let range = self.at..self.at + 1;
+                self.error(range, "round brackets mean nothing in settings", Some("put the value in quotes"));
+                self.take(TokenKind::Bad, 1);
+            }
+            _ if rest.starts_with("//") => self.take(TokenKind::LineComment, line_length(rest)),
+            _ if rest.starts_with("/*") => self.block_comment(),
+            _ if rest.starts_with("/-") => self.take(TokenKind::Slashdash, 2),
+            '#' if rest.trim_start_matches('#').starts_with('"') => {
+                self.quoted(rest.len() - rest.trim_start_matches('#').len());
+            }
+            _ if newline_length(rest) > 0 => self.take(TokenKind::Newline, newline_length(rest)),
+            _ if is_space(first) => {
+                let length = rest.find(|character| !is_space(character)).unwrap_or(rest.len());
+                self.take(TokenKind::Space, length);
+            }
+            _ if is_forbidden(first) => {
+                let length = first.len_utf8();
+                let code = u32::from(first);
+                self.error(
+                    self.at..self.at + length,
+                    format!("the invisible character U+{code:04X} stands in the text"),
+                    Some("delete it; inside quotes it can be written as `\\u{…}`"),
+                );
+                self.take(TokenKind::Bad, length);
+            }
+            _ => self.word(),
+        }
+    }
+
+    /// A string without quotes, a number or a keyword; anything that needs quotes is said to.
+    fn word(&mut self) {
+        let rest = self.rest();
+        let mut length = 0;
+        for (at, character) in rest.char_indices() {
+            let ends = matches!(character, '{' | '}' | '(' | ')' | '=' | ';' | '"' | '\\')
+                || is_space(character)
+                || is_forbidden(character)
+                || newline_length(&rest[at..]) > 0;
+            if ends && at > 0 {
+                break;
+            }
+            length = at + character.len_utf8();
+        }
+        let word = &rest[..length];
+        match classify(word) {
+            Ok(kind) => self.take(kind, length),
+            Err((message, help)) => {
+                self.errors.push(SyntaxError { range: self.at..self.at + length, message, help: Some(help) });
+                self.take(TokenKind::Bad, length);
+            }
+        }
+    }
+
+    fn continuation(&mut self) {
+        let rest = self.rest();
+        let behind = &rest[1..];
+        let blank = behind.find(|character| !is_space(character)).unwrap_or(behind.len());
+        let after = &behind[blank..];
+        let comment = if after.starts_with("//") { line_length(after) } else { 0 };
+        let end = &after[comment..];
+        let newline = newline_length(end);
+        if newline > 0 || end.is_empty() {
+            return self.take(TokenKind::Continuation, 1 + blank + comment + newline);
+        }
+        let range = self.at..self.at + 1;
+        self.error(
+            range,
+            "a backslash stands here",
+            Some("it may only end a line, to go on in the next one"),
+        );
+        self.take(TokenKind::Bad, 1);
+    }
+
+    fn block_comment(&mut self) {
+        let bytes = self.rest().as_bytes();
+        let (mut depth, mut at) = (0usize, 0usize);
+        loop {
+            match bytes.get(at..).unwrap_or(&[]) {
+                [b'/', b'*', ..] if depth < COMMENT_DEPTH => (depth, at) = (depth + 1, at + 2),
+                [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+                [] => {
+                    self.error(
+                        self.at..self.at + 2,
+                        "this comment is not closed",
+                        Some("close it with `*/`"),
+                    );
+                    return self.take(TokenKind::Bad, bytes.len());
+                }
+                _ => at += 1,
+            }
+            if depth == 0 {
+                return self.take(TokenKind::BlockComment, at);
+            }
+        }
+    }
+
+    /// A string in quotes: `"…"`, `"""` over several lines, or either between `hashes` hash signs (raw).
+    fn quoted(&mut self, hashes: usize) {
+        let rest = self.rest();
+        let body = &rest[hashes..];
+        let quotes = if body.starts_with("\"\"\"") { 3 } else { 1 };
+        let close = format!("{}{}", &"\"\"\""[..quotes], "#".repeat(hashes));
+        let mut at = hashes + quotes;
+        loop {
+            let left = &rest[at..];
+            let Some(character) = left.chars().next() else { break };
+            if left.starts_with(&close) {
+                return self.finish_quoted(hashes, quotes, at + close.len());
+            }
+            let newline = newline_length(left);
+            if newline > 0 && quotes == 1 {
+                break;
+            }
+            at += match character {
+                '\\' if hashes == 0 => self.escape(at),
+                _ if newline > 0 => newline,
+                _ => {
+                    if is_forbidden(character) {
+                        let code = u32::from(character);
+                        let range = self.at + at..self.at + at + character.len_utf8();
+                        let message = format!("the invisible character U+{code:04X} stands in the string");
+                        self.error(
+                            range,
+                            message,
+                            Some(&format!("delete it or write it as `\\u{{{code:x}}}`")),
+                        );
+                    }
+                    character.len_utf8()
+                }
+            };
+        }
+        let help = format!("close it with `{close}` on the same line");
+        let help = if quotes == 1 { help } else { format!("close it with `{close}` on a line of its own") };
+        // An open string of several lines would swallow the rest; only its first line is marked.
+        let line = line_length(rest);
+        self.error(self.at..self.at + line.max(1), "this string is not closed", Some(&help));
+        self.take(TokenKind::Bad, at);
+    }
+
+    fn finish_quoted(&mut self, hashes: usize, quotes: usize, length: usize) {
+        let range = self.at..self.at + length;
+        let token = &self.rest()[..length];
+        if quotes == 3 && newline_length(&token[hashes + 3..]) == 0 {
+            let help = Some("the text begins on the line below the opening `\"\"\"`");
+            self.error(range, "text follows the opening `\"\"\"`", help);
+            return self.take(TokenKind::Bad, length);
+        }
+        // What the lines of such a string have in front of them is for the crate to judge.
+        if quotes == 3 && self.errors.last().is_none_or(|error| error.range.start < range.start) {
+            let known = format!("text {token}");
+            if known.parse::<kdl::KdlDocument>().is_err() {
+                let help = Some(
+                    "every line must begin with the white space that stands before the closing `\"\"\"`",
+                );
+                self.error(range, "the lines of this string are not indented alike", help);
+                return self.take(TokenKind::Bad, length);
+            }
+        }
+        self.take(TokenKind::Quoted, length);
+    }
+
+    /// The length of the escape that begins at `at` of the rest; a wrong one is recorded.
+    fn escape(&mut self, at: usize) -> usize {
+        let left = &self.rest()[at..];
+        let behind = &left[1..];
+        let Some(character) = behind.chars().next() else { return 1 };
+        match character {
+            'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' => return 2,
+            'u' => {
+                if let Some(digits) = behind[1..].strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+                    let digits = digits.0;
+                    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+                    let scalar = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
+                    if is_hex && (1..=6).contains(&digits.len()) && scalar.is_some() {
+                        return 2 + 2 + digits.len();
+                    }
+                }
+            }
+            // White space behind a backslash, line ends included, is left out of the string.
+            _ if is_space(character) || newline_length(behind) > 0 => {
+                let mut length = 1;
+                while let Some(character) = left[length..].chars().next() {
+                    let newline = newline_length(&left[length..]);
+                    if newline == 0 && !is_space(character) {
+                        break;
+                    }
+                    length += newline.max(character.len_utf8());
+                }
+                return length;
+            }
+            _ => {}
+        }
+        let end = self.at + at + 1 + character.len_utf8();
+        let help = "a backslash itself is `\\\\`; known are `\\n` `\\r` `\\t` `\\\"` `\\\\` `\\s` `\\b` `\\f` `\\u{…}`";
+        self.error(self.at + at..end, format!("`\\{character}` is no escape"), Some(help));
+        1 + character.len_utf8()
+    }
+}
+
+/// Says what a bare word is, or why it needs quotes: the message and the help.
+fn classify(word: &str) -> Result<TokenKind, (String, String)> {
+    let quote =
+        |why: &str| Err((format!("`{word}` {why}"), format!("write `\"{}\"`", word.replace('\\', "\\\\"))));
+    if matches!(word, "#true" | "#false" | "#null" | "#inf" | "#-inf" | "#nan") {
+        return Ok(TokenKind::Literal);
+    }
+    if matches!(word, "true" | "false" | "null" | "inf" | "-inf" | "nan") {
+        return quote("must be in quotes");
+    }
+    let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
+    let unsigned_start = unsigned.strip_prefix('.').unwrap_or(unsigned);
+    if unsigned.starts_with(|character: char| character.is_ascii_digit()) {
+        // The crate decides what a number is; a bare one cannot hurt it.
+        let is_number = format!("number {word}").parse::<kdl::KdlDocument>().is_ok();
+        return if is_number {
+            Ok(TokenKind::Literal)
+        } else {
+            quote("begins like a number but is none: it must be in quotes")
+        };
+    }
+    if unsigned_start.starts_with(|character: char| character.is_ascii_digit()) {
+        return quote("must be in quotes");
+    }
+    if word.contains(['/', '[', ']', '#', '<', '>', ',']) {
+        return quote("must be in quotes");
+    }
+    Ok(TokenKind::Word)
+}
+
+/// The length of the line that begins a text, without its end.
+fn line_length(text: &str) -> usize {
+    text.char_indices().find(|(at, _)| newline_length(&text[*at..]) > 0).map_or(text.len(), |(at, _)| at)
+}
+
+/// The length of the line end that begins a text; 0 when there is none.
+fn newline_length(text: &str) -> usize {
+    if text.starts_with("\r\n") {
+        return 2;
+    }
+    match text.chars().next() {
+        Some(character @ ('\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')) => {
+            character.len_utf8()
+        }
+        _ => 0,
+    }
+}
+
+fn is_space(character: char) -> bool {
+    matches!(
+        character,
+        '\t' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
+    )
+}
+
+/// Code points that KDL does not allow literally.
+fn is_forbidden(character: char) -> bool {
+    matches!(character, '\0'..='\u{8}' | '\u{e}'..='\u{1f}' | '\u{7f}' | '\u{200e}' | '\u{200f}'
+        | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> String {
+        let (tokens, errors) = lex(text);
+        assert_eq!(tokens.iter().map(|token| token.range.len()).sum::<usize>(), text.len());
+        let letters: String = tokens
+            .iter()
+            .map(|token| match token.kind {
+                TokenKind::Space => '_',
+                TokenKind::Newline => 'n',
+                TokenKind::LineComment => 'l',
+                TokenKind::BlockComment => 'b',
+                TokenKind::Continuation => 'c',
+                TokenKind::Slashdash => '-',
+                TokenKind::Open => '{',
+                TokenKind::Close => '}',
+                TokenKind::Equals => '=',
+                TokenKind::Semicolon => ';',
+                TokenKind::Quoted => 'q',
+                TokenKind::Word => 'w',
+                TokenKind::Literal => '1',
+                TokenKind::Bad => '?',
+            })
+            .collect();
+        format!("{letters} {}", errors.len())
+    }
+
+    #[test]
+    fn cuts_text_into_tokens() {
+        let cases = [
+            ("workers auto", "w_w 0"),
+            ("a \"x\" b=1; // c\n", "w_q_w=1;_ln 0"),
+            ("a { b #true } /* x /* y */ z */", "w_{_w_1_}_b 0"),
+            ("a \\ // more\n b /-c", "w_c_w_-w 0"),
+            ("a #\"raw \\ \" x\"#", "w_q 0"),
+            ("a \"\"\"\n  x\n  \"\"\"", "w_q 0"),
+            ("a \"\"\"\n x\n  \"\"\"", "w_? 1"),
+            ("a \"\"\"x\"\"\"", "w_? 1"),
+            ("a \"\\q \\u{41}\"", "w_q 1"),
+            ("a \"open\nb", "w_?nw 1"),
+            ("a 10s 5 -3 0x1f 1.", "w_?_1_1_1_? 2"),
+            ("a /srv http://x true", "w_?_?_? 3"),
+            ("a \u{202e}", "w_? 1"),
+            ("/* open", "? 1"),
+            ("a (b)c", "w_?w?w 2"),
+            ("a \\b", "w_?w 1"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(kinds(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A written value to a typed one: every type that a directive may take, its bounds, and the words for what
+//! was expected.
+//!
+//! Called by `check` for every argument and property. The text has had its environment variables filled in.
+//! Nothing here looks at the file system.
+
+mod names;
+mod paths;
+mod quantity;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::directive::Kind;
+use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
+
+pub(crate) use names::field_names_agree;
+pub(crate) use paths::{covers, pattern_text};
+pub(crate) use quantity::{duration_text, size_text};
+
+/// A value that fits its type.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    /// One of the words of a choice, or one that may stand in an argument's place.
+    Word(&'static str),
+    /// A number, a size in bytes, a status.
+    Number(u64),
+    Duration(Duration),
+    Text(String),
+    Path(PathBuf),
+    LogTarget(LogTarget),
+    Host(HostPattern),
+    Pattern(PathPattern),
+    Address(ListenAddress),
+    Network(Network),
+    Try(Try),
+}
+
+/// A value as it was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Written<'a> {
+    /// A string, and whether it stood without quotes.
+    Text { text: &'a str, is_bare: bool },
+    /// A number without a unit.
+    Number(i128),
+    /// `#true`, `1.5`: what no directive takes.
+    Other,
+}
+
+/// Why a value does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ValueError {
+    pub message: String,
+    pub help: String,
+}
+
+impl ValueError {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: help.into() }
+    }
+}
+
+/// Reads a value of a type; `words` may stand in its place. Relative paths count from `folder`.
+pub(crate) fn read(
+    kind: Kind,
+    words: &'static [&'static str],
+    written: Written<'_>,
+    folder: &Path,
+) -> Result<Value, ValueError> {
+    if let Written::Text { text, is_bare } = written
+        && let Some(word) = words.iter().find(|word| **word == text)
+        && (is_bare || !kind.is_free_text())
+    {
+        return Ok(Value::Word(word));
+    }
+    let expected = || kind.expectation_with(words);
+    match (kind, written) {
+        (_, Written::Other) => Err(ValueError::new(
+            "this is neither a word, a string nor a whole number",
+            format!("expected is {}", expected()),
+        )),
+        (Kind::Number { least, most }, Written::Number(number)) => within(number, least, most)
+            .ok_or_else(|| out_of_bounds(&number.to_string(), &expected()))
+            .map(Value::Number),
+        (Kind::Status { only }, Written::Number(number)) => status(number, only)
+            .ok_or_else(|| {
+                ValueError::new(
+                    format!("{number} is no status that can stand here"),
+                    format!("expected is {}", expected()),
+                )
+            })
+            .map(Value::Number),
+        (Kind::Number { .. } | Kind::Status { .. }, Written::Text { text, .. }) => {
+            // Numbers that came out of an environment variable are strings; so are quoted ones.
+            match text.parse::<i128>() {
+                Ok(number) => read(kind, words, Written::Number(number), folder),
+                Err(_) => Err(ValueError::new(
+                    format!("`{text}` is no number"),
+                    format!("expected is {}", expected()),
+                )),
+            }
+        }
+        (Kind::Size { least, most }, _) => quantity::size(written, least, most).map(Value::Number),
+        (Kind::Duration { least, most }, _) => quantity::duration(written, least, most).map(Value::Duration),
+        (Kind::Address, Written::Number(number)) => {
+            names::address(&number.to_string(), folder).map(Value::Address)
+        }
+        (_, Written::Number(number)) => Err(ValueError::new(
+            format!("the number {number} stands where a string is due"),
+            format!("expected is {}", expected()),
+        )),
+        (_, Written::Text { text, .. }) => read_text(kind, words, text, folder),
+    }
+}
+
+fn read_text(
+    kind: Kind,
+    words: &'static [&'static str],
+    text: &str,
+    folder: &Path,
+) -> Result<Value, ValueError> {
+    match kind {
+        Kind::Choice(choice) => match choice.iter().find(|word| **word == text) {
+            Some(word) => Ok(Value::Word(word)),
+            None => {
+                let known = choice.iter().chain(words).copied();
+                let near = crate::suggest::nearest(text, known);
+                let near = near.map(|word| format!("did you mean `{word}`? ")).unwrap_or_default();
+                let help = format!("{near}expected is {}", kind.expectation_with(words));
+                Err(ValueError::new(format!("`{text}` is not known here"), help))
+            }
+        },
+        Kind::Text { most } if text.len() > most => Err(ValueError::new(
+            format!("the text is longer than {most} bytes"),
+            "put it into a file".to_owned(),
+        )),
+        Kind::Text { .. } => Ok(Value::Text(text.to_owned())),
+        Kind::File => paths::file(text, folder).map(Value::Path),
+        Kind::LogTarget => paths::log_target(text, folder).map(Value::LogTarget),
+        Kind::Glob => paths::file(text, folder).map(Value::Path),
+        Kind::Pattern => paths::pattern(text).map(Value::Pattern),
+        Kind::SitePath => paths::site_path(text).map(Value::Text),
+        Kind::FileName => paths::file_name(text).map(Value::Text),
+        Kind::Try => paths::try_entry(text).map(Value::Try),
+        Kind::Target => paths::target(text).map(Value::Text),
+        Kind::Host => names::host(text).map(Value::Host),
+        Kind::Address => names::address(text, folder).map(Value::Address),
+        Kind::Network => names::network(text).map(Value::Network),
+        Kind::FieldName => names::field_name(text).map(Value::Text),
+        Kind::FieldValue => names::field_value(text).map(Value::Text),
+        Kind::MediaType => names::media_type(text).map(Value::Text),
+        Kind::Token => names::token(text).map(Value::Text),
+        Kind::Extension => names::extension(text).map(Value::Text),
+        Kind::Number { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Status { .. } => Err(
+            ValueError::new(format!("`{text}` does not fit"), format!("expected is {}", kind.expectation())),
+        ),
+    }
+}
+
+fn within(number: i128, least: u64, most: u64) -> Option<u64> {
+    u64::try_from(number).ok().filter(|number| (least..=most).contains(number))
+}
+
+fn status(number: i128, only: &[u16]) -> Option<u64> {
+    let status = within(number, 200, 599)?;
+    (only.is_empty() || only.iter().any(|known| u64::from(*known) == status)).then_some(status)
+}
+
+fn out_of_bounds(shown: &str, expected: &str) -> ValueError {
+    ValueError::new(format!("{shown} is out of bounds"), format!("expected is {expected}"))
+}
+
+impl Kind {
+    /// Whether any text fits, so that `off` in quotes is that text and not the word.
+    fn is_free_text(self) -> bool {
+        matches!(self, Self::Text { .. } | Self::FieldValue)
+    }
+
+    /// A short stand-in for a value in a synopsis.
+    pub fn placeholder(self) -> String {
+        match self {
+            Self::Choice(words) => words.join("|"),
+            Self::Number { .. } => "NUMBER".to_owned(),
+            Self::Size { .. } => "SIZE".to_owned(),
+            Self::Duration { .. } => "TIME".to_owned(),
+            Self::Status { .. } => "STATUS".to_owned(),
+            _ => "VALUE".to_owned(),
+        }
+    }
+
+    /// What a value must be, with bounds and an example: the words of errors and of the reference.
+    pub fn expectation(self) -> String {
+        match self {
+            Self::Number { least, most } => format!("a whole number from {least} to {most}"),
+            Self::Size { least, most } => {
+                format!("a size from {} to {}, such as `\"64KiB\"`", size_text(least), size_text(most))
+            }
+            Self::Duration { least, most } => {
+                let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
+                format!("a time from {} to {}, such as `\"30s\"`", text(least), text(most))
+            }
+            Self::Status { only: &[] } => "a status from 200 to 599".to_owned(),
+            Self::Status { only } => {
+                format!(
+                    "one of the statuses {}",
+                    only.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+                )
+            }
+            Self::Choice([only]) => format!("`{only}` or nothing"),
+            Self::Choice(words) => {
+                format!(
+                    "one of {}",
+                    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+                )
+            }
+            Self::Text { most } => format!("a text of at most {most} bytes"),
+            Self::File => "a path, such as `\"/srv/www\"`".to_owned(),
+            Self::LogTarget => "a path, `stderr` or `stdout`".to_owned(),
+            Self::Glob => "a path, with `*` and `?` if wanted, such as `\"sites/*.kdl\"`".to_owned(),
+            Self::Host => "a host name, such as `\"example.com\"` or `\"*.example.com\"`".to_owned(),
+            Self::Pattern => "a pattern, such as `\"/static/*\"` or `\"*.php\"`".to_owned(),
+            Self::SitePath => "a path of the site, such as `\"/404.html\"`".to_owned(),
+            Self::Address => "an address, such as `\"127.0.0.1:8080\"` or `\":80\"`".to_owned(),
+            Self::Network => {
+                "`\"all\"`, `\"unix\"`, an address or a network, such as `\"10.0.0.0/8\"`".to_owned()
+            }
+            Self::FileName => "a file name, such as `\"index.html\"`".to_owned(),
+            Self::Try => "a path, such as `\"{path}.html\"`, or a status, such as `\"=404\"`".to_owned(),
+            Self::Target => {
+                "an address, such as `\"/new/{path}\"` or `\"https://example.com{uri}\"`".to_owned()
+            }
+            Self::FieldName => "a field name, such as `\"X-Frame-Options\"`".to_owned(),
+            Self::FieldValue => "a field value of visible ASCII characters and spaces".to_owned(),
+            Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
+            Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),
+        }
+    }
+
+    /// The same, with the words that may stand in the value's place.
+    pub fn expectation_with(self, words: &[&str]) -> String {
+        let mut out = self.expectation();
+        for word in words {
+            out += &format!(", or `{word}`");
+        }
+        out
+    }
+}

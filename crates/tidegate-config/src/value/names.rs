@@ -1,0 +1,350 @@
+//! Host names, addresses, networks, field names and values, media types.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::ValueError;
+use crate::settings::{HostPattern, ListenAddress, Network};
+
+/// The longest path of a unix socket: `sun_path` holds 108 bytes and ends with a zero.
+const SOCKET_PATH: usize = 107;
+
+/// Reads a host name (RFC 1123 labels, RFC 4592 star), lower-cased and without the final dot.
+pub(super) fn host(text: &str) -> Result<HostPattern, ValueError> {
+    let bad = |why: &str, help: &str| Err(ValueError::new(format!("`{text}` is no host name: {why}"), help));
+    let name = text.to_ascii_lowercase();
+    if name.contains("://") || name.contains('/') {
+        return bad("it holds a `/`", "write the name alone: `\"example.com\"`");
+    }
+    if let Some(literal) = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        return match literal.parse::<Ipv6Addr>() {
+            Ok(address) => Ok(HostPattern::Exact(format!("[{address}]"))),
+            Err(_) => bad("the address in brackets is no IPv6 address", "write `\"[2001:db8::1]\"`"),
+        };
+    }
+    if name.contains(':') {
+        return bad("it holds a `:`", "a site is named without a port; ports are given with `listen`");
+    }
+    if !name.is_ascii() {
+        return bad("it holds letters outside ASCII", "write its ASCII form, which begins with `xn--`");
+    }
+    let (labels, is_suffix) = match name.strip_prefix("*.") {
+        Some(rest) => (rest, true),
+        None => (name.as_str(), false),
+    };
+    let labels = labels.strip_suffix('.').unwrap_or(labels);
+    if labels.contains('*') || labels == "*" {
+        return bad(
+            "a star may only be its first label",
+            "write `\"*.example.com\"`, or a site without a name for all names",
+        );
+    }
+    let fits = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if labels.len() > 253 || !labels.split('.').all(fits) {
+        return bad(
+            "a label is empty, too long or holds other characters",
+            "labels hold letters, digits, `-` and `_`, and dots part them",
+        );
+    }
+    Ok(if is_suffix {
+        HostPattern::Suffix(format!(".{labels}"))
+    } else {
+        HostPattern::Exact(labels.to_owned())
+    })
+}
+
+/// Reads an address to listen on.
+pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueError> {
+    let bad = |why: &str, help: &str| {
+        Err(ValueError::new(format!("`{text}` is no address to listen on: {why}"), help))
+    };
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = super::paths::file(path, folder)?;
+        if path.as_os_str().len() > SOCKET_PATH {
+            return bad(
+                "the path is longer than 107 bytes, the most the system takes",
+                "choose a shorter path",
+            );
+        }
+        return Ok(ListenAddress::Unix(path));
+    }
+    if text.starts_with('/') {
+        return bad("it is a path", "a unix socket is written `\"unix:/run/tidegate.sock\"`");
+    }
+    if text.contains("://") {
+        return bad("it is a URL", "write the address and port alone: `\"127.0.0.1:8080\"`");
+    }
+    let every = text.strip_prefix("*:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
+    if !every.is_empty() && every.bytes().all(|byte| byte.is_ascii_digit()) {
+        return match every.parse::<u16>() {
+            Ok(port) => Ok(ListenAddress::Tcp(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))),
+            Err(_) => bad("the port is larger than 65535", "ports go from 0 to 65535"),
+        };
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(ListenAddress::Tcp(address));
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        let help = if text.contains(':') {
+            format!("write `\"[{text}]:80\"`")
+        } else {
+            format!("write `\"{text}:80\"`")
+        };
+        return bad("the port is missing", &help);
+    }
+    if text.starts_with("localhost") {
+        return bad("names are not looked up", "write `\"127.0.0.1:8080\"` or `\"[::1]:8080\"`");
+    }
+    bad(
+        "it is neither IPV4:PORT, [IPV6]:PORT, :PORT nor unix:PATH",
+        "write `\"127.0.0.1:8080\"`, `\"[::1]:8080\"`, `\":80\"` or `\"unix:/run/tidegate.sock\"`",
+    )
+}
+
+/// Reads whom a rule of access is about.
+pub(super) fn network(text: &str) -> Result<Network, ValueError> {
+    match text {
+        "all" | "*" => return Ok(Network::All),
+        "unix" => return Ok(Network::Unix),
+        _ => {}
+    }
+    let help = "write `\"all\"`, `\"unix\"`, `\"192.0.2.7\"`, `\"10.0.0.0/8\"` or `\"2001:db8::/32\"`";
+    let bad = |why: String, help: &str| Err(ValueError::new(format!("`{text}` is no network: {why}"), help));
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let Ok(address) = address.parse::<IpAddr>() else {
+        return bad(
+            "what stands before the `/` is no address"
+                .replace(" before the `/`", if bits.is_some() { " before the `/`" } else { " here" }),
+            help,
+        );
+    };
+    let width: u8 = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match bits {
+        None => width,
+        Some(bits) => match bits.parse::<u8>() {
+            Ok(bits) if bits <= width && !bits.to_string().is_empty() => bits,
+            _ => return bad(format!("the bits go from 0 to {width}"), help),
+        },
+    };
+    let masked = mask(address, bits);
+    if masked != address {
+        return bad(
+            "the address has bits set behind the network's".to_owned(),
+            &format!("write `\"{masked}/{bits}\"` for the network, or `\"{address}\"` for the one address"),
+        );
+    }
+    Ok(Network::Prefix { address, bits })
+}
+
+fn mask(address: IpAddr, bits: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            IpAddr::V4((u32::from(address) & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            IpAddr::V6((u128::from(address) & mask).into())
+        }
+    }
+}
+
+/// Fields that the server itself sets, and where they are set instead.
+#[rustfmt::skip]
+const OWNED: &[(&str, &str)] = &[
+    ("accept-ranges", "the server sets it"),
+    ("cache-control", "use `cache-control` or `expires`"),
+    ("connection", "the server sets it"),
+    ("content-encoding", "use `compress` or `precompressed`"),
+    ("content-length", "the server counts it"),
+    ("content-range", "the server sets it"),
+    ("content-type", "use `types`, `default-type` and `charset`"),
+    ("date", "the server sets it"),
+    ("etag", "the server makes it"),
+    ("expires", "use `expires`"),
+    ("keep-alive", "use `limits { keep-alive-timeout \"60s\" }`"),
+    ("last-modified", "the server takes it from the file"),
+    ("location", "use `redirect`"),
+    ("proxy-connection", "the server sets what holds for the connection"),
+    ("server", "use `server-field`"),
+    ("te", "the server sets what holds for the connection"),
+    ("trailer", "the server sets what holds for the connection"),
+    ("transfer-encoding", "the server sets what holds for the connection"),
+    ("upgrade", "the server sets what holds for the connection"),
+];
+
+/// Reads the name of a response field (RFC 9110 section 5.1).
+pub(super) fn field_name(text: &str) -> Result<String, ValueError> {
+    if !is_token(text) || text.len() > 256 {
+        return Err(ValueError::new(
+            format!("`{text}` is no field name"),
+            "a field name holds letters, digits and `-`, and no `:`",
+        ));
+    }
+    if let Some((_, help)) = OWNED.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
+        return Err(ValueError::new(format!("the field `{text}` belongs to the server"), *help));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads the value of a field (RFC 9110 section 5.5): visible ASCII, spaces and tabs, none at the ends.
+pub(super) fn field_value(text: &str) -> Result<String, ValueError> {
+    if let Some(character) = text.chars().find(|character| !matches!(character, ' '..='~' | '\t')) {
+        let what = match character {
+            '\r' | '\n' => "a line end, which would begin another field".to_owned(),
+            character if character.is_ascii() => "a control character".to_owned(),
+            character => format!("`{character}`, which is not ASCII"),
+        };
+        return Err(ValueError::new(
+            format!("the field value holds {what}"),
+            "a field value holds visible ASCII characters and spaces",
+        ));
+    }
+    if text.len() > 8192 {
+        return Err(ValueError::new(
+            "the field value is longer than 8 KiB",
+            "clients refuse such fields; shorten it",
+        ));
+    }
+    Ok(text.trim_matches([' ', '\t']).to_owned())
+}
+
+/// Whether two field names are the same field.
+pub(crate) fn field_names_agree(left: &str, right: &str) -> bool {
+    left.eq_ignore_ascii_case(right)
+}
+
+/// Reads a media type, parameters allowed (RFC 9110 section 8.3.1).
+pub(super) fn media_type(text: &str) -> Result<String, ValueError> {
+    let value = field_value(text)?;
+    let essence = value.split(';').next().unwrap_or("").trim_end();
+    match essence.split_once('/') {
+        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => Ok(value),
+        _ => Err(ValueError::new(
+            format!("`{text}` is no media type"),
+            "write a type and a subtype: `\"text/html\"`",
+        )),
+    }
+}
+
+/// Reads a token (RFC 9110 section 5.6.2).
+pub(super) fn token(text: &str) -> Result<String, ValueError> {
+    if is_token(text) && text.len() <= 64 {
+        return Ok(text.to_owned());
+    }
+    Err(ValueError::new(
+        format!("`{text}` is no name that can stand here"),
+        "it holds letters, digits and `-`: `\"utf-8\"`",
+    ))
+}
+
+/// Reads the extension of a file name, lower-cased.
+pub(super) fn extension(text: &str) -> Result<String, ValueError> {
+    let fits = !text.is_empty() && text.len() <= 64 && !text.contains(['/', '.', '*', '\0', ' ']);
+    if fits {
+        return Ok(text.to_lowercase());
+    }
+    let help = match text.trim_start_matches(['*', '.']) {
+        "" => "write it without its dot: `\"wasm\"`".to_owned(),
+        bare => {
+            format!("write it without its dot: `\"{bare}\"`; only what follows the last dot of a name counts")
+        }
+    };
+    Err(ValueError::new(format!("`{text}` is no extension"), help))
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let exact = |name: &str| Some(HostPattern::Exact(name.to_owned()));
+        for (text, expected) in [
+            ("Example.COM.", exact("example.com")),
+            ("localhost", exact("localhost")),
+            ("127.0.0.1", exact("127.0.0.1")),
+            ("[::1]", exact("[::1]")),
+            ("*.Example.com", Some(HostPattern::Suffix(".example.com".to_owned()))),
+            ("", None),
+            ("a..b", None),
+            ("*", None),
+            ("a.*.b", None),
+            ("*a.b", None),
+            ("example.com:80", None),
+            ("http://example.com", None),
+            ("bücher.example", None),
+            ("-a.b", None),
+        ] {
+            assert_eq!(host(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        let tcp = |text: &str| Some(ListenAddress::Tcp(text.parse().unwrap()));
+        for (text, expected) in [
+            ("127.0.0.1:8080", tcp("127.0.0.1:8080")),
+            ("[::1]:80", tcp("[::1]:80")),
+            (":80", tcp("[::]:80")),
+            ("*:80", tcp("[::]:80")),
+            ("8080", tcp("[::]:8080")),
+            ("0.0.0.0:0", tcp("0.0.0.0:0")),
+            ("unix:run/x", Some(ListenAddress::Unix("/base/run/x".into()))),
+            ("unix:", None),
+            ("/run/x", None),
+            ("localhost:80", None),
+            ("::1", None),
+            ("127.0.0.1", None),
+            (":99999", None),
+            ("", None),
+            (":", None),
+        ] {
+            assert_eq!(address(text, Path::new("/base")).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn networks() {
+        let prefix = |text: &str, bits| Some(Network::Prefix { address: text.parse().unwrap(), bits });
+        for (text, expected) in [
+            ("all", Some(Network::All)),
+            ("unix", Some(Network::Unix)),
+            ("10.0.0.0/8", prefix("10.0.0.0", 8)),
+            ("0.0.0.0/0", prefix("0.0.0.0", 0)),
+            ("::1", prefix("::1", 128)),
+            ("2001:db8::/32", prefix("2001:db8::", 32)),
+            ("10.0.0.1/8", None),
+            ("10.0.0.0/33", None),
+            ("10.0.0", None),
+            ("example.com", None),
+        ] {
+            assert_eq!(network(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn fields() {
+        assert!(field_name("X-Frame-Options").is_ok());
+        for name in ["", "a b", "a:", "Content-Length", "DATE", "é"] {
+            assert!(field_name(name).is_err(), "{name}");
+        }
+        assert_eq!(field_value(" a\tb ").as_deref(), Ok("a\tb"));
+        for value in ["a\r\nb", "a\0", "é"] {
+            assert!(field_value(value).is_err(), "{value:?}");
+        }
+    }
+}

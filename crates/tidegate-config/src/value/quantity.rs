@@ -1,0 +1,184 @@
+//! Sizes and times, with their units.
+
+use std::time::Duration;
+
+use super::{ValueError, Written};
+
+const SIZE_UNITS: [(&str, u64); 5] =
+    [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+const TIME_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// Units of other manners and what they most likely mean.
+const SIZE_SLIPS: [(&str, &str); 19] = [
+    ("", "B"),
+    ("b", "B"),
+    ("byte", "B"),
+    ("bytes", "B"),
+    ("k", "KiB"),
+    ("K", "KiB"),
+    ("kb", "KiB"),
+    ("kB", "KiB"),
+    ("KB", "KiB"),
+    ("kib", "KiB"),
+    ("m", "MiB"),
+    ("M", "MiB"),
+    ("mb", "MiB"),
+    ("MB", "MiB"),
+    ("mib", "MiB"),
+    ("g", "GiB"),
+    ("G", "GiB"),
+    ("GB", "GiB"),
+    ("T", "TiB"),
+];
+const TIME_SLIPS: [(&str, &str); 14] = [
+    ("", "s"),
+    ("sec", "s"),
+    ("secs", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("S", "s"),
+    ("min", "m"),
+    ("mins", "m"),
+    ("minutes", "m"),
+    ("M", "m"),
+    ("hour", "h"),
+    ("hours", "h"),
+    ("day", "d"),
+    ("days", "d"),
+];
+
+/// Reads an amount of bytes.
+pub(super) fn size(written: Written<'_>, least: u64, most: u64) -> Result<u64, ValueError> {
+    let help = || {
+        format!(
+            "a size is a number with B, KiB, MiB, GiB or TiB, from {} to {}",
+            size_text(least),
+            size_text(most)
+        )
+    };
+    let size = amount(written, "size", &SIZE_UNITS, &SIZE_SLIPS, help)?;
+    if (least..=most).contains(&size) {
+        Ok(size)
+    } else {
+        Err(ValueError::new(format!("{} is out of bounds", size_text(size)), help()))
+    }
+}
+
+/// Reads a length of time.
+pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Duration, ValueError> {
+    let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
+    let help = || format!("a time is a number with ms, s, m, h or d, from {} to {}", text(least), text(most));
+    let time = amount(written, "time", &TIME_UNITS, &TIME_SLIPS, help)?;
+    if (least..=most).contains(&time) {
+        Ok(Duration::from_millis(time))
+    } else {
+        Err(ValueError::new(format!("{} is out of bounds", text(time)), help()))
+    }
+}
+
+fn amount(
+    written: Written<'_>,
+    what: &str,
+    units: &[(&str, u64)],
+    slips: &[(&str, &str)],
+    help: impl Fn() -> String,
+) -> Result<u64, ValueError> {
+    let text = match written {
+        Written::Number(number) => number.to_string(),
+        Written::Text { text, .. } => text.to_owned(),
+        Written::Other => String::new(),
+    };
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = (&text[..digits], text[digits..].trim());
+    if number.is_empty() {
+        return Err(ValueError::new(format!("`{text}` is no {what}"), help()));
+    }
+    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit && text[digits..] == **name) else {
+        let meant = slips.iter().find(|(slip, _)| *slip == unit).map(|(_, unit)| *unit);
+        let meant = meant.or_else(|| units.iter().map(|(name, _)| *name).find(|name| *name == unit));
+        let problem = if unit.is_empty() {
+            format!("`{text}` has no unit")
+        } else {
+            format!("`{text}` has a unit that is not known")
+        };
+        let near = meant.map(|unit| format!("write `\"{number}{unit}\"`; ")).unwrap_or_default();
+        return Err(ValueError::new(problem, format!("{near}{}", help())));
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(*factor))
+        .ok_or_else(|| ValueError::new(format!("`{text}` is out of bounds"), help()))
+}
+
+/// A size as one writes it, in the largest unit that divides it.
+pub(crate) fn size_text(bytes: u64) -> String {
+    in_units(bytes, &SIZE_UNITS)
+}
+
+/// A time as one writes it, in the largest unit that divides it.
+pub(crate) fn duration_text(time: Duration) -> String {
+    in_units(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &TIME_UNITS)
+}
+
+fn in_units(amount: u64, units: &[(&str, u64)]) -> String {
+    if amount == 0 {
+        return format!(
+            "0{}",
+            units.iter().find(|(name, _)| matches!(*name, "B" | "s")).map_or("", |unit| unit.0)
+        );
+    }
+    let unit = units.iter().rev().find(|(_, factor)| amount.is_multiple_of(*factor));
+    unit.map_or_else(|| amount.to_string(), |(name, factor)| format!("{}{name}", amount / factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Written<'_> {
+        Written::Text { text, is_bare: false }
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        for (written, expected) in [("512B", 512), ("64KiB", 65536), ("1GiB", 1 << 30), ("0B", 0)] {
+            assert_eq!(size(text(written), 0, u64::MAX), Ok(expected), "{written}");
+        }
+        for (written, expected) in
+            [("500ms", 500), ("30s", 30_000), ("2h", 7_200_000), ("30d", 2_592_000_000)]
+        {
+            assert_eq!(
+                duration(text(written), 0, u64::MAX),
+                Ok(Duration::from_millis(expected)),
+                "{written}"
+            );
+        }
+        for written in
+            ["", "KiB", "1 KiB", "-1KiB", "1.5KiB", "99999999999999999999B", "18446744073709551615KiB"]
+        {
+            assert!(size(text(written), 0, u64::MAX).is_err(), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_missing_or_foreign_unit_is_named() {
+        let bare = duration(Written::Number(30), 0, 60_000).unwrap_err();
+        assert_eq!(bare.message, "`30` has no unit");
+        assert!(bare.help.starts_with("write `\"30s\"`"), "{}", bare.help);
+        let slip = size(text("64k"), 0, u64::MAX).unwrap_err();
+        assert!(slip.help.starts_with("write `\"64KiB\"`"), "{}", slip.help);
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        for bytes in [0, 1, 1000, 1024, 65536, 3 << 30, 5 << 40] {
+            assert_eq!(size(text(&size_text(bytes)), 0, u64::MAX), Ok(bytes));
+        }
+        for milliseconds in [0, 1, 1000, 90_000, 86_400_000] {
+            let time = Duration::from_millis(milliseconds);
+            assert_eq!(duration(text(&duration_text(time)), 0, u64::MAX), Ok(time));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Golden tests: every folder of `tests/cases` holds an `input.kdl` and what loading it says, `expected.txt`.
+//! `UPDATE=1 cargo test -p tidegate-config` writes the latter anew; read the difference before committing it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use tidegate_config::{Loaded, load_str};
+
+#[test]
+fn cases() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let environment = BTreeMap::from([
+        ("ROOT".to_owned(), "www".to_owned()),
+        ("PORT".to_owned(), "8080".to_owned()),
+        ("EMPTY".to_owned(), String::new()),
+        ("NESTED".to_owned(), "${ROOT}".to_owned()),
+    ]);
+    let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    let mut wrong = Vec::new();
+    for case in &names {
+        let text = fs::read_to_string(case.join("input.kdl")).unwrap();
+        let loaded = load_str("input.kdl", &text, case, &environment);
+        let shown = show(&loaded).replace(&case.display().to_string(), "CASE");
+        let expected = case.join("expected.txt");
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&expected, &shown).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != shown {
+            wrong.push(format!("{}:\n{shown}", case.display()));
+        }
+    }
+    assert!(names.len() >= 40, "only {} cases", names.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The diagnostics, then what is served: server-wide values only where they are not the defaults.
+fn show(loaded: &Loaded) -> String {
+    let mut out = loaded.render(false);
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    for site in &loaded.rejected {
+        let origin = &site.origin;
+        let _ = writeln!(
+            out,
+            "rejected {:?} {}:{} whole file: {}",
+            site.names, origin.file, origin.line, site.is_whole_file
+        );
+    }
+    let Some(settings) = &loaded.settings else {
+        out.push_str("settings: none\n");
+        return out;
+    };
+    let plain = "listen \"127.0.0.1:1\"\nsite { respond 200 }\n";
+    let plain = load_str("plain", plain, Path::new("/"), &BTreeMap::new());
+    let plain = plain.settings.expect("the plainest settings load");
+    let mut line = |name: &str, value: String, default: String| {
+        if value != default {
+            let _ = writeln!(out, "{name} {value}");
+        }
+    };
+    line("workers", format!("{:?}", settings.workers), format!("{:?}", plain.workers));
+    line("limits", format!("{:#?}", settings.limits), format!("{:#?}", plain.limits));
+    line("file-cache", format!("{:#?}", settings.file_cache), format!("{:#?}", plain.file_cache));
+    line("access-log", format!("{:?}", settings.access_log), format!("{:?}", plain.access_log));
+    line("error-log", format!("{:?}", settings.error_log), format!("{:?}", plain.error_log));
+    line("server-field", format!("{:?}", settings.server_field), format!("{:?}", plain.server_field));
+    line("pid-file", format!("{:?}", settings.pid_file), format!("{:?}", plain.pid_file));
+    line("control", format!("{:?}", settings.control), format!("{:?}", plain.control));
+    line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
+    for listener in &settings.listeners {
+        let (address, default) = (&listener.address, &listener.default_site);
+        let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
+    }
+    for site in &settings.sites {
+        let (origin, log) = (&site.origin, &site.access_log);
+        let _ = writeln!(out, "site {:?} ({}:{}) access-log {log:?}", site.names, origin.file, origin.line);
+        for route in &site.routes {
+            let _ =
+                writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
+            let _ = writeln!(out, "    {:?}", route.action);
+            for rule in &route.access {
+                let _ =
+                    writeln!(out, "    {} {:?}", if rule.allows { "allow" } else { "deny" }, rule.network);
+            }
+            let (fields, cache) = (&route.fields, &route.cache_control);
+            let _ = writeln!(out, "    fields {fields:?} cache {cache:?}");
+            let (pages, compress) = (&route.error_pages, &route.compress);
+            let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
+        }
+    }
+    out
+}
