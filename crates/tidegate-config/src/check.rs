@@ -130,11 +130,6 @@ impl<'a> Checker<'a> {
         Self { environment, diagnostics: Vec::new() }
     }
 
-    /// How many errors there have been.
-    pub fn errors(&self) -> usize {
-        self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count()
-    }
-
     /// Checks a node of a context; `None` when it is not known there. An item with errors is returned too,
     /// without the values that were wrong, so that what is inside it is checked as well.
     pub fn item(&mut self, file: &File, node: &KdlNode, context: Context) -> Option<Item> {

@@ -108,6 +108,7 @@ pub(crate) fn load(
     let mut diagnostics = checker.diagnostics;
     say_what_is_in_force(&mut diagnostics, &rejected, is_fatal);
     sort(&mut diagnostics);
+    shorten(&mut diagnostics);
     Loaded {
         settings: (!is_fatal).then_some(server.settings),
         diagnostics,
@@ -120,16 +121,39 @@ fn say_what_is_in_force(
     rejected: &[(RejectedSite, Range<usize>)],
     is_fatal: bool,
 ) {
-    for (at, diagnostic) in diagnostics.iter_mut().enumerate() {
+    let mut sites: Vec<Option<&RejectedSite>> = vec![None; diagnostics.len()];
+    for (site, range) in rejected {
+        if let Some(told) = sites.get_mut(range.clone()) {
+            told.fill(Some(site));
+        }
+    }
+    for (diagnostic, site) in diagnostics.iter_mut().zip(sites) {
         if !diagnostic.is_error() || diagnostic.in_force.is_some() {
             continue;
         }
-        let site = rejected.iter().find(|(_, range)| range.contains(&at)).map(|(site, _)| site);
         diagnostic.in_force = Some(match site {
             Some(site) if !is_fatal => format!("{} left out; the other sites are served", title(site)),
             _ => NOTHING.to_owned(),
         });
     }
+}
+
+/// Most diagnostics that are told; beyond them only their number is.
+const TOLD: usize = 200;
+
+/// Leaves out what nobody would read, and says so.
+fn shorten(diagnostics: &mut Vec<Diagnostic>) {
+    let Some(more) = diagnostics.len().checked_sub(TOLD).filter(|more| *more > 0) else { return };
+    // Warnings give way first, and the order stays.
+    let mut kept = 0usize;
+    let is_crowded = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count() >= TOLD;
+    diagnostics.retain(|diagnostic| {
+        let is_kept = kept < TOLD && (diagnostic.is_error() || !is_crowded);
+        kept += usize::from(is_kept);
+        is_kept
+    });
+    let last = if is_crowded { Diagnostic::error } else { Diagnostic::warning };
+    diagnostics.push(last(format!("there are {more} more findings")).help("put these right first"));
 }
 
 /// Puts diagnostics in the order of the text: files as they were first met, then by place.

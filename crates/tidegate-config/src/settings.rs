@@ -129,6 +129,7 @@ pub enum PathPattern {
 
 /// What a route answers with.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "made once at load, and most routes are files")]
 pub enum Action {
     /// Static files.
     Files(Files),
@@ -239,7 +240,12 @@ pub enum Network {
     /// Clients on a unix socket.
     Unix,
     /// The clients whose address agrees in the first bits; the bits behind are zero.
-    Prefix { address: IpAddr, bits: u8 },
+    Prefix {
+        /// The network's address.
+        address: IpAddr,
+        /// How many bits agree: to 32 or 128.
+        bits: u8,
+    },
 }
 
 /// Bounds on what a client may do; all on by default.

@@ -36,10 +36,10 @@ pub(crate) fn sites(
 ) -> Vec<(RejectedSite, Range<usize>)> {
     let mut rejected = Vec::new();
     for TopNode { file, node } in nodes.iter().filter(|top| top.node.name().value() == "site") {
-        let (start, errors) = (checker.diagnostics.len(), checker.errors());
+        let start = checker.diagnostics.len();
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
         let site = site::site(checker, disk, &item, &server.inherited, &server.settings.sites);
-        if checker.errors() == errors {
+        if !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
             server.settings.sites.push(Arc::new(site));
         } else {
             let names = site.names.iter().map(host_text).collect();

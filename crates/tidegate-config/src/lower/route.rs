@@ -138,7 +138,7 @@ fn files(
         let (message, help) = if item.directive.name == "site" {
             (
                 "this site says neither where its files are nor what to answer",
-                "add `root \"/srv/www\"`, `redirect \"https://…\"` or `respond 200 \"text\"`",
+                "add `root \"/srv/www\"`, `redirect \"https://…\"` or `respond 404` for what its routes leave",
             )
         } else {
             (

@@ -7,7 +7,7 @@ use super::{access_log, host_text, route};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::disk::Disk;
-use crate::settings::{HostPattern, PathPattern, Route, Site};
+use crate::settings::{Action, HostPattern, PathPattern, Route, Site};
 use crate::value::{Value, covers, pattern_text};
 
 /// Lowers a site. The caller leaves it out if errors were said meanwhile. `others` are the sites so far.
@@ -33,8 +33,17 @@ pub(super) fn site(
         written.push(child);
     }
     unreachable(checker, &routes, &written);
-    let own = route::route(checker, disk, item, PathPattern::Prefix("/".to_owned()), &inherited, true);
-    routes.push(own);
+    let everything = PathPattern::Prefix("/".to_owned());
+    let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
+    let says_nothing =
+        ["root", "redirect", "respond", "status"].iter().all(|name| item.child(name).is_none());
+    routes.push(if is_taken && says_nothing {
+        // A route for everything leaves nothing to the site itself, so it need not say what to answer.
+        let action = Action::Respond { status: 404, body: String::new() };
+        route::with(inherited, everything, action, item.origin())
+    } else {
+        route::route(checker, disk, item, everything, &inherited, true)
+    });
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     Site { names, routes, access_log, origin: item.origin() }
 }

@@ -83,13 +83,25 @@ impl Pass<'_> {
 
     /// All nodes up to the end of the text, or up to the brace that closes the block.
     fn nodes(&mut self) {
+        // Whether a `;` would end a node; one that ends nothing is more than the crate takes.
+        let mut ends_node = false;
         loop {
-            while self.skip_space() || matches!(self.kind(), Some(TokenKind::Newline | TokenKind::Semicolon))
-            {
-                if matches!(self.kind(), Some(TokenKind::Newline | TokenKind::Semicolon)) {
-                    self.at += 1;
+            loop {
+                self.skip_space();
+                match self.kind() {
+                    Some(TokenKind::Newline) => {}
+                    Some(TokenKind::Semicolon) if ends_node => {}
+                    Some(TokenKind::Semicolon) => {
+                        let range = self.range();
+                        self.out.blanks.push(range);
+                    }
+                    Some(TokenKind::Space | TokenKind::BlockComment | TokenKind::Continuation) => continue,
+                    _ => break,
                 }
+                ends_node = false;
+                self.at += 1;
             }
+            ends_node = true;
             match self.kind() {
                 None => return,
                 Some(TokenKind::Close) if self.depth > 0 => return,
@@ -105,23 +117,23 @@ impl Pass<'_> {
                 Some(TokenKind::Slashdash) => {
                     let start = self.range().start;
                     self.at += 1;
-                    while self.skip_space() || self.kind() == Some(TokenKind::Newline) {
-                        if self.kind() == Some(TokenKind::Newline) {
-                            self.at += 1;
-                        }
-                    }
+                    self.skip_space();
                     let outline = self.out.nodes.len();
-                    if matches!(self.kind(), None | Some(TokenKind::Close)) {
+                    if matches!(
+                        self.kind(),
+                        None | Some(TokenKind::Close | TokenKind::Newline | TokenKind::Semicolon)
+                    ) {
                         self.error(
                             start..start + 2,
                             "nothing follows this `/-`",
-                            "it leaves out the directive behind it",
+                            "it leaves out the directive that begins on its line",
                         );
                     } else {
                         self.node();
                     }
                     self.out.nodes.truncate(outline);
                     self.blank_from(start);
+                    ends_node = false;
                 }
                 Some(_) => self.node(),
             }
@@ -185,11 +197,7 @@ impl Pass<'_> {
                 }
                 Some(TokenKind::Slashdash) => {
                     self.at += 1;
-                    while self.skip_space() || self.kind() == Some(TokenKind::Newline) {
-                        if self.kind() == Some(TokenKind::Newline) {
-                            self.at += 1;
-                        }
-                    }
+                    self.skip_space();
                     match self.kind() {
                         Some(TokenKind::Open) => self.children(),
                         Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Literal | TokenKind::Bad) => {

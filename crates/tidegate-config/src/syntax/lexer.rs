@@ -50,6 +50,8 @@ pub(crate) struct SyntaxError {
 
 /// The deepest nesting of block comments.
 const COMMENT_DEPTH: usize = 32;
+/// The longest string, bytes.
+const STRING_SIZE: usize = 64 * 1024;
 
 /// Cuts a text into tokens that cover it wholly, in order.
 pub(crate) fn lex(text: &str) -> (Vec<Token>, Vec<SyntaxError>) {
@@ -237,6 +239,12 @@ impl<'a> Lexer<'a> {
 
     fn finish_quoted(&mut self, hashes: usize, quotes: usize, length: usize) {
         let range = self.at..self.at + length;
+        if length > STRING_SIZE {
+            let message = format!("this string is longer than {STRING_SIZE} bytes");
+            let line = line_length(self.rest());
+            self.error(self.at..self.at + line, message, Some("serve it from a file"));
+            return self.take(TokenKind::Bad, length);
+        }
         let token = &self.rest()[..length];
         if quotes == 3 && newline_length(&token[hashes + 3..]) == 0 {
             let help = Some("the text begins on the line below the opening `\"\"\"`");
