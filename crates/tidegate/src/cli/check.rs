@@ -1,0 +1,84 @@
+//! `tidegate check`: everything that is wrong with a settings file, in one run.
+
+use super::{complain, counted, default_config, has_color, print};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
+
+/// Finds every mistake in a settings file.
+///
+/// Reads the file and what it includes, and shows each mistake with its file, line and column, what would be
+/// right and what stays in force. Looks at the folders and files that are named, never at the network: it is
+/// safe to run beside a server.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate check                                    ./tidegate.kdl, else /etc/tidegate/tidegate.kdl
+  tidegate check --config site.kdl
+  tidegate check --config site.kdl && tidegate reload --config site.kdl
+
+Exit codes:
+  0  no mistakes; there may be warnings
+  1  mistakes, or the file cannot be read
+  2  the arguments are wrong")]
+pub struct Arguments {
+    /// Settings file [default: tidegate.kdl here, else /etc/tidegate/tidegate.kdl]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the findings as JSON, for editors and scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let path = arguments.config.clone().map_or_else(default_config, Ok)?;
+    let loaded = load_file(&path, &ProcessEnvironment);
+    let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
+    let warnings = loaded.diagnostics.len() - errors;
+    if arguments.json {
+        print(&as_json(&loaded.diagnostics))?;
+    } else {
+        complain(&loaded.render(has_color()));
+        let found = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
+        let summary = format!("{}: {}{found}\n", path.display(), what_is_there(&loaded));
+        if errors > 0 { complain(&summary) } else { print(&summary).map(drop)? }
+    }
+    Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn what_is_there(loaded: &Loaded) -> String {
+    match &loaded.settings {
+        Some(settings) => format!(
+            "{}, {}; ",
+            counted(settings.listeners.len(), "listener"),
+            counted(settings.sites.len(), "site")
+        ),
+        None => String::new(),
+    }
+}
+
+fn as_json(diagnostics: &[Diagnostic]) -> String {
+    let findings: Vec<_> = diagnostics
+        .iter()
+        .map(|diagnostic| {
+            let place = diagnostic.span.as_ref().map(|(source, range)| {
+                let ((line, column), (end_line, end_column)) =
+                    (source.position(range.start), source.position(range.end));
+                json!({ "file": &*source.name, "line": line, "column": column,
+                        "end_line": end_line, "end_column": end_column })
+            });
+            json!({
+                "severity": if diagnostic.is_error() { "error" } else { "warning" },
+                "message": diagnostic.message,
+                "place": place,
+                "help": diagnostic.help,
+                "in_force": diagnostic.in_force,
+            })
+        })
+        .collect();
+    json!(findings).to_string() + "\n"
+}

@@ -1,0 +1,33 @@
+//! `tidegate completions`: what a shell needs to complete this command.
+
+use super::print;
+use anyhow::Result;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::process::ExitCode;
+
+/// Prints completions for a shell.
+///
+/// What is printed goes where the shell looks for completions, or is read at its start.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate completions bash > /usr/share/bash-completion/completions/tidegate
+  tidegate completions zsh > /usr/local/share/zsh/site-functions/_tidegate
+  tidegate completions fish > ~/.config/fish/completions/tidegate.fish
+
+Exit codes:
+  0  done
+  1  it could not be written
+  2  the arguments are wrong")]
+pub struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut out = Vec::new();
+    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "tidegate", &mut out);
+    print(&String::from_utf8_lossy(&out))
+}

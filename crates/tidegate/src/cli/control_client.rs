@@ -1,0 +1,258 @@
+//! `tidegate status`, `reload`, `stop` and `upgrade`: one request over the control socket of a server.
+
+use super::{complain, print};
+use crate::control::{self, Request};
+use crate::status_source::Form;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::getuid;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tidegate_config::{ProcessEnvironment, load_file};
+
+/// How to find the server.
+#[derive(Args)]
+struct Server {
+    /// Control socket of the server
+    ///
+    /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR, /run (for root) or the folder for
+    /// temporary files.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// The server's settings file, which tells where its control socket is
+    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    config: Option<PathBuf>,
+}
+
+/// Tells what a server is doing.
+///
+/// Connections, keep-alive, requests, timings and the file cache, all workers together. `cache` asks about
+/// the file cache and steers it: `list` its entries, `stop` using it, `start` again, `restart` it empty.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate status
+  tidegate status --json | jq .stats.requests
+  tidegate status cache list
+  tidegate status --prometheus > /var/lib/node_exporter/tidegate.prom
+
+Exit codes:
+  0  done
+  1  no server answers, or it could not do it
+  2  the arguments are wrong")]
+pub struct StatusArguments {
+    /// As JSON: {\"server\": {...}, \"stats\": {...}}
+    #[arg(long, conflicts_with_all = ["text", "prometheus"])]
+    json: bool,
+    /// As text, for people; the default
+    #[arg(long, conflicts_with = "prometheus")]
+    text: bool,
+    /// In the text format of Prometheus
+    #[arg(long)]
+    prometheus: bool,
+    /// Ask about a part of the server
+    #[arg(value_name = "WHAT", conflicts_with_all = ["json", "text", "prometheus"])]
+    what: Option<Part>,
+    /// What to do with it: list what it holds, or stop, start or restart it
+    #[arg(value_name = "ACTION", requires = "what")]
+    action: Option<CacheAction>,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Part {
+    /// The file cache
+    Cache,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CacheAction {
+    /// Show every entry
+    List,
+    /// Use it again
+    Start,
+    /// Empty it and look at the disk for every request
+    Stop,
+    /// Empty it
+    Restart,
+}
+
+/// Makes a server take up new settings.
+///
+/// The server reads its settings file again and takes it up between two requests: no connection is closed,
+/// and an address that stays keeps its sockets. A site with a mistake stays as it was while the others move
+/// on; with any other mistake everything stays as it was. What was wrong is printed, warnings too.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate reload
+  tidegate reload --config /etc/tidegate/tidegate.kdl
+  kill -HUP $(cat /run/tidegate/tidegate.pid)            the same, told in the error log
+
+Exit codes:
+  0  the new settings are in force
+  1  not, or not all of them, or no server answers; what was said tells which
+  2  the arguments are wrong")]
+pub struct ReloadArguments {
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Ends a server, and waits until it has ended.
+///
+/// It accepts no more, closes idle connections, finishes the requests in flight, and cuts what is left when
+/// the drain timeout of its settings is over.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate stop
+  tidegate stop --now --control /run/web.sock
+
+Exit codes:
+  0  the server has ended
+  1  no server answers
+  2  the arguments are wrong")]
+pub struct StopArguments {
+    /// Cut what is in flight instead of waiting for it
+    #[arg(long)]
+    now: bool,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Replaces a server's program without closing its door.
+///
+/// The server starts the new program with the arguments that it was started with, and hands it its listening
+/// sockets. When the new one serves, the old one accepts no more, finishes what is open and ends. Should the
+/// new one fail, the old one goes on and this command says why. New settings are taken up on the way.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate upgrade                                 the program at its old place, after a new one was put there
+  tidegate upgrade --binary /opt/tidegate-2/tidegate
+  kill -USR2 $(cat /run/tidegate/tidegate.pid)     the first, told in the error log
+
+Exit codes:
+  0  the new program serves
+  1  it does not and the old one goes on, or no server answers
+  2  the arguments are wrong")]
+pub struct UpgradeArguments {
+    /// The new program [default: the one that the server was started as]
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// `tidegate status`.
+pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
+    let form = match (arguments.json, arguments.prometheus) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Prometheus,
+        (false, false) => Form::Text,
+    };
+    let request = match (arguments.what, arguments.action) {
+        (None, _) => Request::Status(form),
+        (Some(Part::Cache), None) => Request::Cache(String::new()),
+        (Some(Part::Cache), Some(action)) => Request::Cache(
+            match action {
+                CacheAction::List => "list",
+                CacheAction::Start => "start",
+                CacheAction::Stop => "stop",
+                CacheAction::Restart => "restart",
+            }
+            .into(),
+        ),
+    };
+    ask(&arguments.server, &request)
+}
+
+/// `tidegate reload`.
+pub fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
+    ask(&arguments.server, &Request::Reload)
+}
+
+/// `tidegate stop`.
+pub fn stop(arguments: &StopArguments) -> Result<ExitCode> {
+    ask(&arguments.server, &Request::Stop { now: arguments.now })
+}
+
+/// `tidegate upgrade`.
+pub fn upgrade(arguments: &UpgradeArguments) -> Result<ExitCode> {
+    let binary = match &arguments.binary {
+        // The server has a working folder of its own.
+        Some(path) => Some(std::path::absolute(path)?),
+        None => None,
+    };
+    if binary.as_ref().is_some_and(|path| path.to_str().is_none_or(|path| path.contains('\n'))) {
+        bail!("the path of the program must be UTF-8 without line ends");
+    }
+    ask(&arguments.server, &Request::Upgrade(binary))
+}
+
+fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
+    let (path, is_shared) = place(server)?;
+    let mut stream =
+        UnixStream::connect(&path).map_err(|error| anyhow!(unreachable_server(&path, &error)))?;
+    // Anyone may put a socket into a folder for everyone: only our own server, or root's, is believed.
+    if is_shared {
+        let owner = socket_peercred(&stream).context("cannot tell whose server this is")?.uid;
+        if owner != getuid() && !owner.is_root() {
+            bail!("the server at {} is another user's; name yours with --control", path.display());
+        }
+    }
+    let mut reply = String::new();
+    stream
+        .write_all(format!("{}\n", request.to_line()).as_bytes())
+        .and_then(|()| stream.read_to_string(&mut reply))
+        .with_context(|| format!("the server at {} broke off", path.display()))?;
+    let (word, text) = reply.split_once('\n').unwrap_or((&reply, ""));
+    match word {
+        "ok" => print(text),
+        "failed" => {
+            complain(text);
+            if !text.ends_with('\n') {
+                complain("\n");
+            }
+            Ok(ExitCode::FAILURE)
+        }
+        _ => bail!("the server at {} ended before it answered", path.display()),
+    }
+}
+
+/// The control socket, and whether it lies where others may write.
+fn place(server: &Server) -> Result<(PathBuf, bool)> {
+    if let Some(path) = &server.control {
+        return Ok((path.clone(), false));
+    }
+    let Some(config) = &server.config else { return Ok((control::path_for(None).0, true)) };
+    let loaded = load_file(config, &ProcessEnvironment);
+    match &loaded.settings {
+        Some(settings) => Ok((control::path_for(Some(settings)).0, false)),
+        None => {
+            complain(&loaded.render(super::has_color()));
+            bail!("{} cannot be read; name the control socket with --control", config.display())
+        }
+    }
+}
+
+fn unreachable_server(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => format!(
+            "no server runs with the control socket {path}; name another with --control, or the settings file \
+             with --config"
+        ),
+        ErrorKind::ConnectionRefused => {
+            format!("the server of the control socket {path} has ended; start one with `tidegate serve`")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("the control socket {path} is another user's; run this as that user or as root")
+        }
+        _ => format!("cannot speak to the server at {path}: {error}"),
+    }
+}

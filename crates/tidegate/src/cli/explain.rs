@@ -1,0 +1,268 @@
+//! `tidegate explain`: what the server would do with a request, and why, without a server.
+//!
+//! Builds the same engine that a worker would and asks it. Looks at the file system, never at the network.
+
+use super::{complain, default_config, has_color, print};
+use crate::registry::Registry;
+use crate::revision::SettingsFrom;
+use crate::status_source::StatusSource;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tidegate_config::settings::ListenAddress;
+use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
+use tidegate_core::Exchange;
+use tidegate_http::field::is_token;
+use tidegate_http::path::normalise;
+use tidegate_http::{Authority, Field, Fields, Method, Target};
+use tidegate_io::Poller;
+use tidegate_io::runtime::Runtime;
+use tidegate_io::socket::Peer;
+
+/// Says what would answer a request, and why.
+///
+/// Walks the way of a request through the settings: the listener, the site, each route that was tried, who
+/// is let in, and the file or answer in the end, with the file and line where each is written. Nothing is
+/// sent and no server needs to run; files are looked at.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate explain http://www.example.com/static/app.css
+  tidegate explain --config site.kdl HEAD http://example.com/ -H 'Accept-Encoding: br'
+  tidegate explain --dir /srv/www http://127.0.0.1:8080/downloads/
+  tidegate explain --from 192.0.2.7 http://example.com/.perf
+
+Exit codes:
+  0  the request is sound, and what would answer it was said
+  1  the settings or the request are wrong
+  2  the arguments are wrong")]
+pub struct Arguments {
+    /// Method and URL; the method is GET unless named
+    #[arg(value_names = ["METHOD", "URL"], num_args = 1..=2, required = true)]
+    request: Vec<String>,
+    /// Field of the request; may be given several times
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    fields: Vec<(String, String)>,
+    /// Address of the client, for `allow` and `deny`; `unix` for one on a unix socket
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = peer)]
+    from: Peer,
+    /// Settings file [default: tidegate.kdl here, else /etc/tidegate/tidegate.kdl]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Explain `tidegate serve DIR` instead of a settings file
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    dir: Option<PathBuf>,
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a field is written `Name: value`")?;
+    if !is_token(name.as_bytes()) {
+        return Err(format!("`{name}` is no name of a field"));
+    }
+    let value = value.trim_matches([' ', '\t']);
+    if value.bytes().any(|byte| byte != b'\t' && byte.is_ascii_control()) {
+        return Err("a field holds no control characters".into());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn peer(text: &str) -> Result<Peer, String> {
+    match text {
+        "unix" => Ok(Peer::Unix),
+        address => match address.parse::<IpAddr>() {
+            Ok(address) => Ok(Peer::Tcp((address, 0).into())),
+            Err(_) => Err("an IPv4 or IPv6 address, or `unix`, is needed".into()),
+        },
+    }
+}
+
+/// Explains.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let (method_token, url) = match arguments.request.as_slice() {
+        [url] => ("GET", url.as_str()),
+        [method, url] => (method.as_str(), url.as_str()),
+        _ => bail!("a URL is needed"),
+    };
+    if !is_token(method_token.as_bytes()) {
+        bail!("`{method_token}` is no method");
+    }
+    let settings = Arc::new(load(arguments)?);
+    let method = Method::from_token(method_token);
+    let (url, fragment) = url.split_once('#').map_or((url, None), |(url, fragment)| (url, Some(fragment)));
+    let target = Target::parse(method, url).map_err(|error| anyhow!("{url}: {error}"))?;
+    let Some(raw_path) = target.path() else {
+        return print("the request asks about the server as a whole: 204 with `Allow`\n");
+    };
+
+    let mut out = String::new();
+    let _ = writeln!(out, "{method_token} {url}");
+    if let Some(fragment) = fragment {
+        let _ = writeln!(out, "fragment #{fragment}: stays with the client");
+    }
+    let listener = choose_listener(&settings, &target, arguments.from, &mut out);
+    let mut scratch = Vec::new();
+    let path = match normalise(raw_path, &mut scratch) {
+        Ok(path) => path,
+        Err(error) => {
+            let status = error.status();
+            let _ = writeln!(out, "path {raw_path}: {error}: {} {}", status.0, status.reason());
+            print(&out)?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if path != raw_path.as_bytes() {
+        let _ = writeln!(out, "path {raw_path}: looked up as {}", path.escape_ascii());
+    }
+    let (authority, fields) = authority_and_fields(arguments, url, &target);
+    let fields: Vec<Field<'_>> =
+        fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+    // Handlers belong to a worker; this thread is one that never serves.
+    let poller = Poller::new().context("cannot open a poller")?;
+    let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
+    let engine = Registry::new(Arc::default(), StatusSource::new())
+        .build(&settings, &mut |_| Ok(None))
+        .map_err(|error| anyhow!("{error}"))?;
+    let mut exchange = Exchange {
+        method,
+        method_token,
+        target: url,
+        path,
+        query: target.query(),
+        scheme: "http",
+        authority: &authority,
+        fields: Fields::new(&fields),
+        minor_version: 1,
+        peer: arguments.from,
+        now: tidegate_io::clock::wall_seconds(),
+        body: None,
+    };
+    engine.explain(listener, &mut exchange, &mut |sentence| {
+        let _ = writeln!(out, "{sentence}");
+    });
+    print(&out)
+}
+
+fn load(arguments: &Arguments) -> Result<Settings> {
+    let from = match (&arguments.dir, &arguments.config) {
+        (Some(folder), _) => SettingsFrom::Folder { folder: folder.clone(), listen: Vec::new() },
+        (None, Some(path)) => SettingsFrom::File(path.clone()),
+        (None, None) => SettingsFrom::File(default_config()?),
+    };
+    let loaded = match from {
+        SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
+        SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
+            Ok(settings) => return Ok(settings),
+            Err(diagnostics) => Loaded { settings: None, diagnostics, rejected: Vec::new() },
+        },
+    };
+    complain(&loaded.render(has_color()));
+    loaded.settings.ok_or_else(|| anyhow!("nothing could be served, so nothing can be explained"))
+}
+
+/// The host that the request names, and its fields.
+fn authority_and_fields(
+    arguments: &Arguments,
+    url: &str,
+    target: &Target<'_>,
+) -> (String, Vec<(String, String)>) {
+    let mut fields = arguments.fields.clone();
+    let named =
+        fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value.clone());
+    let authority = match target.authority() {
+        Some(_) => {
+            let behind = url.split_once("://").map_or("", |(_, behind)| behind);
+            behind.split(['/', '?']).next().unwrap_or_default().to_owned()
+        }
+        None => named.clone().unwrap_or_default(),
+    };
+    if named.is_none() {
+        fields.push(("Host".into(), authority.clone()));
+    }
+    (authority, fields)
+}
+
+/// The listener that a client of this URL would reach: by port, then by address.
+fn choose_listener(settings: &Settings, target: &Target<'_>, from: Peer, out: &mut String) -> usize {
+    let listeners = &settings.listeners;
+    let describe = |index: usize| match listeners.get(index) {
+        Some(listener) if listener.origin.line > 0 => format!("{} ({})", listener.address, listener.origin),
+        Some(listener) => listener.address.to_string(),
+        None => "none".into(),
+    };
+    if from == Peer::Unix {
+        let unix = |address: &ListenAddress| matches!(address, ListenAddress::Unix(_));
+        return match listeners.iter().position(|listener| unix(&listener.address)) {
+            Some(index) => {
+                let _ = writeln!(out, "listener {}: the client is on a unix socket", describe(index));
+                index
+            }
+            None => {
+                let _ =
+                    writeln!(out, "listener: none is a unix socket; going on as if it were {}", describe(0));
+                0
+            }
+        };
+    }
+    let (scheme, authority) = match *target {
+        Target::Absolute { scheme, authority, .. } => (scheme, Some(authority)),
+        _ => ("http", None),
+    };
+    let Some(authority) = authority else {
+        let _ = writeln!(out, "listener {}: the first, since the URL names no host", describe(0));
+        return 0;
+    };
+    let default_port = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
+    let port = authority.port.unwrap_or(default_port);
+    let fits: Vec<usize> = (0..listeners.len())
+        .filter(|&index| {
+            matches!(listeners.get(index).map(|listener| &listener.address),
+                Some(ListenAddress::Tcp(address)) if address.port() == port)
+        })
+        .collect();
+    let host = host_address(&authority);
+    let is = |index: &&usize, wanted: &dyn Fn(IpAddr) -> bool| {
+        matches!(listeners.get(**index).map(|listener| &listener.address),
+            Some(ListenAddress::Tcp(address)) if wanted(address.ip()))
+    };
+    let exact = fits.iter().find(|index| is(index, &|address| Some(address) == host));
+    let any = fits.iter().find(|index| is(index, &|address| address.is_unspecified()));
+    match (exact, any, fits.first()) {
+        (Some(&index), _, _) => {
+            let _ = writeln!(out, "listener {}: address and port fit", describe(index));
+            index
+        }
+        (None, Some(&index), _) => {
+            let _ = writeln!(out, "listener {}: the port fits, and it takes every address", describe(index));
+            index
+        }
+        (None, None, Some(&index)) => {
+            let _ = writeln!(
+                out,
+                "listener {}: the port fits, if the host leads to this address",
+                describe(index)
+            );
+            index
+        }
+        (None, None, None) => {
+            let all: Vec<String> = listeners.iter().map(|listener| listener.address.to_string()).collect();
+            let _ = writeln!(
+                out,
+                "listener: none has port {port}, only {}; going on as if the request had come to {}",
+                all.join(", "),
+                describe(0)
+            );
+            0
+        }
+    }
+}
+
+fn host_address(authority: &Authority<'_>) -> Option<IpAddr> {
+    match authority.host {
+        host if host.eq_ignore_ascii_case("localhost") => Some(Ipv4Addr::LOCALHOST.into()),
+        host => host.trim_matches(['[', ']']).parse().ok(),
+    }
+}

@@ -1,0 +1,97 @@
+//! `tidegate fmt`: writes settings files the one way.
+
+use super::{complain, default_config, has_color, print};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tidegate_config::{Diagnostic, Source, format_source};
+
+/// Writes a settings file the one way it should look.
+///
+/// Sets indentation, spaces and blank lines; comments, order and meaning stay. The file is replaced whole, so
+/// that nobody ever reads half of it, and not at all where nothing differs or where it cannot be understood.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate fmt                        ./tidegate.kdl, else /etc/tidegate/tidegate.kdl
+  tidegate fmt sites/*.kdl
+  tidegate fmt --check sites/*.kdl    say which files differ, change none
+  tidegate fmt - < draft.kdl          from standard input to standard output
+
+Exit codes:
+  0  the files are formatted
+  1  with --check, some differ; else some cannot be read, understood or written
+  2  the arguments are wrong")]
+pub struct Arguments {
+    /// Settings files; `-` is standard input [default: tidegate.kdl here, else /etc/tidegate/tidegate.kdl]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Change nothing, only say which files differ
+    #[arg(long)]
+    check: bool,
+}
+
+/// Formats.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let files = if arguments.files.is_empty() { vec![default_config()?] } else { arguments.files.clone() };
+    let mut is_good = true;
+    for file in &files {
+        is_good &= one(file, arguments.check).unwrap_or_else(|error| {
+            complain(&format!("tidegate: {error:#}\n"));
+            false
+        });
+    }
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn one(path: &Path, only_checks: bool) -> Result<bool> {
+    let is_stream = path == Path::new("-");
+    let text = if is_stream {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        text
+    } else {
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
+    };
+    let source = Source::new(&path.display().to_string(), &text);
+    let formatted = match format_source(&source) {
+        Ok(formatted) => formatted,
+        Err(diagnostics) => {
+            complain(
+                &diagnostics.iter().map(|found: &Diagnostic| found.render(has_color())).collect::<String>(),
+            );
+            return Ok(false);
+        }
+    };
+    let differs = formatted != text;
+    if only_checks {
+        if differs {
+            print(&format!("{}: not formatted; run `tidegate fmt {0}`\n", path.display()))?;
+        }
+        return Ok(!differs);
+    }
+    if is_stream {
+        print(&formatted)?;
+    } else if differs {
+        replace(path, &formatted).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(true)
+}
+
+/// Through a file beside it, with the permissions of the old one. A symbolic link keeps pointing where it
+/// did.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let draft = path.with_added_extension(format!("{}.tmp", std::process::id()));
+    let write = || {
+        let mut file = fs::File::create_new(&draft)?;
+        file.set_permissions(fs::metadata(&path)?.permissions())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, &path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&draft)))
+}

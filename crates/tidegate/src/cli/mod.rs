@@ -1,0 +1,147 @@
+//! The command line: one file for each subcommand, and what they share.
+//!
+//! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
+
+mod check;
+mod completions;
+mod control_client;
+mod explain;
+mod fmt;
+mod man;
+mod serve;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What ends every help text that matters to scripts.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the settings are wrong, or what was asked for could not be done
+  2  the arguments are wrong";
+
+/// A web server that holds under the flood, and measures, explains and tunes itself.
+///
+/// `tidegate serve` is the server. The other commands help to write its settings (check, fmt, explain) and
+/// to run it (status, reload, stop, upgrade): those speak to a running server over its control socket.
+#[derive(Parser)]
+#[command(name = "tidegate", version, max_term_width = 100, after_help = EXIT_CODES, after_long_help = format!("\
+Examples:
+  tidegate serve                       serve this folder on http://127.0.0.1:8080
+  tidegate check --config site.kdl     find every mistake in a settings file
+  tidegate serve --config site.kdl     serve what it says
+  tidegate reload --config site.kdl    take up what has changed in it
+
+{EXIT_CODES}
+
+Signals to a server: TERM ends it when requests in flight are done, INT ends it at once, HUP is `reload`, USR2 \
+is `upgrade`, USR1 opens the logs anew after they were rotated."))]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::Arguments),
+    Check(check::Arguments),
+    Fmt(fmt::Arguments),
+    Explain(explain::Arguments),
+    Status(control_client::StatusArguments),
+    Reload(control_client::ReloadArguments),
+    Stop(control_client::StopArguments),
+    Upgrade(control_client::UpgradeArguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
+    /// Prints the reference of all settings, as Markdown.
+    #[command(hide = true)]
+    Reference,
+    /// Prints the JSON schema of the settings.
+    #[command(hide = true)]
+    Schema,
+}
+
+/// Reads the arguments and does what they say.
+pub fn run() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Fmt(arguments) => fmt::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Status(arguments) => control_client::status(&arguments),
+        Command::Reload(arguments) => control_client::reload(&arguments),
+        Command::Stop(arguments) => control_client::stop(&arguments),
+        Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
+        Command::Reference => print(&tidegate_config::reference()),
+        Command::Schema => print(&tidegate_config::json_schema()),
+    };
+    outcome.unwrap_or_else(|error| {
+        complain(&format!("tidegate: {error:#}\n"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Writes to standard output; a reader that has gone away is no mistake.
+fn print(text: &str) -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Writes to standard error.
+fn complain(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Whether diagnostics are coloured: at a terminal, unless `NO_COLOR` is set (no-color.org).
+fn has_color() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// The settings file that is meant when none is named.
+fn default_config() -> Result<PathBuf> {
+    let places = ["tidegate.kdl", "/etc/tidegate/tidegate.kdl"];
+    let found = places.iter().map(PathBuf::from).find(|path| path.exists());
+    found.ok_or_else(|| {
+        anyhow::anyhow!(
+            "neither ./{} nor {} exists; name the settings file with --config",
+            places[0],
+            places[1]
+        )
+    })
+}
+
+/// `1 error`, `2 errors`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_sound_and_every_command_teaches() {
+        let mut command = Arguments::command();
+        command.build();
+        command.clone().debug_assert();
+        for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+        {
+            let name = sub.get_name().to_owned();
+            let help = sub.render_long_help().to_string();
+            assert!(
+                help.contains("Example") && help.contains(&format!("tidegate {name}")),
+                "{name}:\n{help}"
+            );
+            assert!(help.contains("Exit codes:"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `tidegate serve`: from arguments to a running server.
+
+use super::{complain, has_color};
+use crate::master::Master;
+use crate::revision::{ServeOptions, SettingsFrom};
+use crate::upgrade::Handover;
+use anyhow::{Result, anyhow};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tidegate_config::settings::LogTarget;
+
+/// Serves a folder, or what a settings file says.
+///
+/// With a folder, everything in it is served on http://127.0.0.1:8080 with listings; without any argument
+/// that is the current folder. With --config a settings file says what is served where; a site with a mistake
+/// is left out and said, the other sites are served. When the server is ready it prints a line for each
+/// address to standard error.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate serve                                       this folder, for this machine only
+  tidegate serve /srv/www --listen 0.0.0.0:8080        a folder, for everyone
+  tidegate serve . --listen unix:/run/web.sock --access-log stderr
+  tidegate serve --config /etc/tidegate/tidegate.kdl   sites, routes, limits, logs
+
+Exit codes:
+  0  the server was told to end, and has
+  1  the settings are wrong, or an address, a log or the control socket is not to be had
+  2  the arguments are wrong")]
+pub struct Arguments {
+    /// Folder to serve [default: the current one]
+    #[arg(value_name = "DIR", conflicts_with = "config")]
+    folder: Option<PathBuf>,
+    /// Address to listen on; may be given several times [default: 127.0.0.1:8080]
+    ///
+    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` for every address of this machine, `unix:/path`. Port 0 takes a
+    /// free one.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    listen: Vec<String>,
+    /// Settings file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Control socket, for `tidegate status` and the like
+    ///
+    /// Without it: what `control` in the settings says, else tidegate.sock beside the pid file, else in
+    /// $XDG_RUNTIME_DIR, /run (for root) or the folder for temporary files.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Worker threads [default: what the settings say, else one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Where access lines go: a path, `stderr`, `stdout` or `off` [default: what the settings say, else off]
+    #[arg(long, value_name = "PATH", value_parser = log_target)]
+    access_log: Option<AccessLog>,
+}
+
+#[derive(Debug, Clone)]
+struct AccessLog(Option<LogTarget>);
+
+fn log_target(text: &str) -> Result<AccessLog, String> {
+    Ok(AccessLog(match text {
+        "off" => None,
+        "stderr" => Some(LogTarget::Stderr),
+        "stdout" => Some(LogTarget::Stdout),
+        "" => return Err("a path, `stderr`, `stdout` or `off` is needed".into()),
+        path => Some(LogTarget::File(std::path::absolute(path).map_err(|error| error.to_string())?)),
+    }))
+}
+
+/// Serves until told to end.
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    // A client that closes while it is written to is an error of that call, not the end of the process:
+    // the run-time has had SIGPIPE ignored since before `main`.
+    let mut handover = Handover::take()?;
+    match start(arguments, handover.as_ref()) {
+        Ok(master) => {
+            for address in master.listening() {
+                complain(&format!("listening on {address}\n"));
+            }
+            match handover.take().map(Handover::ready) {
+                Some(false) => master.abandon(),
+                Some(true) | None => master.run(),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            if let Some(handover) = handover {
+                handover.failed(&format!("{error:#}"));
+            }
+            Err(error)
+        }
+    }
+}
+
+fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<Master> {
+    let options = options(arguments)?;
+    let loaded = options.load();
+    let said = loaded.render(handover.is_none() && has_color());
+    let Some(settings) = loaded.settings else {
+        complain(&said);
+        return Err(match handover {
+            // The predecessor tells whoever asked for the upgrade, and needs the reasons.
+            Some(_) => anyhow!("the settings cannot be served:\n{said}"),
+            None => anyhow!("nothing can be served: {}", counted_errors(&loaded.diagnostics)),
+        });
+    };
+    complain(&said);
+    for site in &loaded.rejected {
+        let names = if site.names.is_empty() { "without a name".to_owned() } else { site.names.join(" ") };
+        complain(&format!("tidegate: site {names} ({}) is not served\n", site.origin));
+    }
+    Master::start(options, settings, handover)
+}
+
+fn counted_errors(diagnostics: &[tidegate_config::Diagnostic]) -> String {
+    super::counted(diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count(), "error")
+}
+
+fn options(arguments: Arguments) -> Result<ServeOptions> {
+    let settings = match arguments.config {
+        Some(path) => SettingsFrom::File(path),
+        None => SettingsFrom::Folder {
+            folder: arguments.folder.unwrap_or_else(|| ".".into()),
+            listen: arguments.listen,
+        },
+    };
+    let mut words = std::env::args_os();
+    let program = PathBuf::from(words.next().unwrap_or_default());
+    // As it was named, so that a link that is moved to a new version is followed by an upgrade.
+    let executable = match program.components().count() {
+        0 | 1 => std::env::current_exe()?,
+        _ => std::path::absolute(program)?,
+    };
+    Ok(ServeOptions {
+        settings,
+        workers: arguments.workers,
+        access_log: arguments.access_log.map(|log| log.0),
+        control: arguments.control,
+        executable,
+        arguments: words.collect(),
+    })
+}
