@@ -64,7 +64,7 @@ pub(super) struct Step {
 
 /// An encoder under way.
 pub(super) enum Encoder {
-    Gzip(Gzip),
+    Gzip(Box<Gzip>),
     Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>),
     Zstd(zstd::stream::raw::Encoder<'static>),
 }
@@ -98,7 +98,7 @@ impl Encoder {
         let needed = len.map_or(window, |len| len.max(1).next_power_of_two().trailing_zeros());
         let bits = needed.clamp(10, window);
         Ok(match coding {
-            Coding::Gzip => Encoder::Gzip(Gzip::new(level)),
+            Coding::Gzip => Encoder::Gzip(Box::new(Gzip::new(level))),
             Coding::Brotli => {
                 let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
                 let hint = len.unwrap_or(1 << bits).clamp(1, 1 << 30) as u32;
