@@ -2,25 +2,30 @@
 //!
 //! Each worker makes its own registry on its own thread; `explain` uses the same construction without one.
 
-use crate::status_source::StatusSource;
+use crate::status_source::{StatusSource, StatusView};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_config::settings::{AccessLog, Action, Route};
 use tidegate_core::log::Sink;
 use tidegate_core::phase::{self, Decoration, Engine};
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
-use tidegate_core::{Exchange, Filter, Handler, Reply, Response};
-use tidegate_http::Status;
+use tidegate_core::{Filter, Handler};
+use tidegate_io::file::Root;
+use tidegate_io::runtime;
+use tidegate_modules::compress::CompressFilter;
+use tidegate_modules::files::{self, Files};
+use tidegate_modules::redirect::{Redirect, Respond};
+use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
 
 /// What the handlers of one worker share.
 pub struct Registry {
-    #[expect(dead_code, reason = "the file cache counts in it")]
     stats: Arc<Stats>,
-    #[expect(dead_code, reason = "the status page reads it")]
     source: Arc<StatusSource>,
+    /// Made with the first engine, when the limits of the cache are known.
+    files: Option<Rc<files::Shared>>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -29,7 +34,7 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 impl Registry {
     /// For one worker, or for `explain`.
     pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>) -> Registry {
-        Registry { stats, source }
+        Registry { stats, source, files: None }
     }
 
     /// What makes a registry on a worker's thread.
@@ -39,13 +44,21 @@ impl Registry {
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
     pub fn build(&mut self, settings: &Arc<Settings>, open_log: &mut OpenLog<'_>) -> io::Result<Engine> {
+        let cache = settings.file_cache.clone();
+        let files = match self.files.take() {
+            Some(files) => {
+                files.adopt(cache);
+                files
+            }
+            None => runtime::with(|runtime| files::Shared::new(cache, self.stats.clone(), runtime)),
+        };
+        self.files = Some(files.clone());
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let decoration = Decoration::of(route);
-                let handler = self.handler_for(settings, site, route, &decoration)?;
-                routes.push(phase::Route::new(handler, self.filters_for(route), decoration));
+                let handler = self.handler_for(settings, &files, route)?;
+                routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
@@ -56,24 +69,30 @@ impl Registry {
 
     /// What answers a route.
     fn handler_for(
-        &mut self,
-        _settings: &Settings,
-        _site: &Site,
+        &self,
+        settings: &Settings,
+        shared: &Rc<files::Shared>,
         route: &Route,
-        _decoration: &Rc<Decoration>,
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
-            Action::Files(_) => Rc::new(Stub { status: 503, body: "files".into() }),
-            Action::Redirect { status, .. } => Rc::new(Stub { status: *status, body: String::new() }),
-            Action::Respond { status, body } => Rc::new(Stub { status: *status, body: body.clone() }),
-            Action::Status => Rc::new(Stub { status: 503, body: "status".into() }),
+            Action::Files(files) => {
+                let root = Root::open(&files.root).map_err(|error| {
+                    let root = files.root.display();
+                    io::Error::new(error.kind(), format!("cannot open the root {root} ({}): {error}", route.origin))
+                })?;
+                Rc::new(Files::new(shared, Arc::new(root), files, route, settings))
+            }
+            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
+            Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
+            Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView::new(&self.source, settings)))),
         })
     }
+}
 
-    /// What changes the responses of a route, in order.
-    fn filters_for(&mut self, _route: &Route) -> Vec<Rc<dyn Filter>> {
-        Vec::new()
-    }
+/// What changes the responses of a route, in order.
+fn filters_for(route: &Route) -> Vec<Rc<dyn Filter>> {
+    let compress = route.compress.as_ref().map(|settings| Rc::new(CompressFilter::new(settings)) as _);
+    compress.into_iter().collect()
 }
 
 impl worker::Registry for Registry {
@@ -82,22 +101,9 @@ impl worker::Registry for Registry {
     }
 
     fn ask(&mut self, question: &str) -> String {
-        format!("`{question}` is not known here")
-    }
-}
-
-/// Stands in for a module that is not there yet.
-struct Stub {
-    status: u16,
-    body: String,
-}
-
-impl Handler for Stub {
-    fn handle(&self, _: &mut Exchange<'_>) -> Reply {
-        Reply::Ready(Response::content(Status(self.status), "text/plain; charset=utf-8", self.body.clone()))
-    }
-
-    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) {
-        say(format!("answers {}", self.status));
+        match (question.strip_prefix("cache"), &self.files) {
+            (Some(command), Some(files)) => files.command(command.trim()).to_string(),
+            _ => format!("`{question}` is not known here"),
+        }
     }
 }

@@ -10,6 +10,9 @@ use std::time::Duration;
 use tidegate_core::log::Writer;
 use tidegate_core::worker::{Asker, Handle};
 use tidegate_http::HttpDate;
+use tidegate_config::settings::{Settings, Site};
+use tidegate_io::{LocalFuture, blocking};
+use tidegate_modules::status::{self, ServerInfo};
 use tidegate_stats::{Snapshot, Worker as Stats};
 
 /// The version of this program.
@@ -185,5 +188,54 @@ impl StatusSource {
             text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
         }
         text
+    }
+}
+
+/// What the status page of one revision shows.
+pub struct StatusView {
+    source: Arc<StatusSource>,
+    sites: Vec<String>,
+}
+
+impl StatusView {
+    /// For the sites of `settings`.
+    pub fn new(source: &Arc<StatusSource>, settings: &Settings) -> StatusView {
+        let names = |site: &Arc<Site>| match site.names.as_slice() {
+            [] => "(any)".to_owned(),
+            names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        };
+        StatusView { source: source.clone(), sites: settings.sites.iter().map(names).collect() }
+    }
+}
+
+impl status::StatusSource for StatusView {
+    fn snapshot(&self) -> Snapshot {
+        self.source.snapshot()
+    }
+
+    fn server(&self) -> ServerInfo {
+        let source = &self.source;
+        ServerInfo {
+            version: VERSION.into(),
+            pid: getpid().as_raw_nonzero().get().unsigned_abs(),
+            started: source.started,
+            now: tidegate_io::clock::wall_seconds(),
+            workers: source.members.read().unwrap_or_else(PoisonError::into_inner).len(),
+            revision: source.revision.load(Relaxed),
+            listeners: source.listeners(),
+            sites: self.sites.clone(),
+        }
+    }
+
+    fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {
+        let (source, question) = (self.source.clone(), question.to_owned());
+        // The workers answer between turns, this one too: the waiting is done elsewhere.
+        let answers = blocking::run(move || source.ask(&question));
+        Box::pin(async move {
+            match answers {
+                Ok(answers) => answers.await,
+                Err(_) => Vec::new(),
+            }
+        })
     }
 }

@@ -138,6 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         minor_version: 1,
         peer: arguments.from,
         now: tidegate_io::clock::wall_seconds(),
+        started: tidegate_io::clock::monotonic_ns(),
         body: None,
     };
     engine.explain(listener, &mut exchange, &mut |sentence| {
