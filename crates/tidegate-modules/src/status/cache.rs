@@ -131,10 +131,10 @@ impl CacheState {
             rest.remove("misses");
         }
         rows.extend(rest.iter().map(|(name, value)| Row::new(spaced(name), plain(value))));
-        let mut sections = vec![Section { title: "Cache resource utilization".into(), rows }];
+        let mut sections = vec![Section { title: "Cache resources".into(), rows }];
         if let Some(Value::Object(settings)) = settings {
             let rows = settings.iter().map(|(name, value)| Row::new(spaced(name), plain(value))).collect();
-            sections.push(Section { title: "Parameter settings".into(), rows });
+            sections.push(Section { title: "Settings".into(), rows });
         }
         sections
     }

@@ -16,7 +16,7 @@ div{overflow-x:auto}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:.2em .8em .2em 0;border-bottom:1px solid color-mix(in srgb,currentColor 15%,transparent);\
 vertical-align:top}\
 td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}th{font-weight:normal;white-space:pre-wrap}\
-th[scope=col]{font-weight:bold}button{font:inherit;padding:.3em .9em;margin:.2em .5em .2em 0}\
+th[scope=row]{width:45%}th[scope=col]{font-weight:bold;white-space:nowrap}td:first-child{min-width:12em}button{font:inherit;padding:.3em .9em;margin:.2em .5em .2em 0}\
 footer{margin:2em 0;opacity:.7;font-size:.9em}";
 
 /// Text made safe for element content and quoted attributes.
@@ -181,7 +181,7 @@ fn tables(page: &mut String, sections: &[Section]) {
 }
 
 fn list(page: &mut String, entries: &[Entry], all: usize) {
-    let _ = writeln!(page, "<h2>Files</h2>\n<p>{all} files in the caches of the workers.");
+    let _ = writeln!(page, "<h2>Files</h2>\n<p>Files in the caches of the workers: {all}.");
     if entries.len() < all {
         let _ = writeln!(page, "The first {} are shown; the JSON has them all.", entries.len());
     }
