@@ -39,7 +39,7 @@ pub fn head(out: &mut Vec<u8>, document: &Document) {
         out.extend_from_slice(header);
         push(out, "\n</section>\n");
     }
-    push(out, "<table>\n<thead><tr>");
+    push(out, "<table class=\"entries\">\n<thead><tr>");
     column(out, view, Sort::Name, "Name", "");
     column(out, view, Sort::Size, "Size", "");
     column(out, view, Sort::Date, "Modified", " <small>UTC</small>");
@@ -153,7 +153,7 @@ fn pages(out: &mut Vec<u8>, listing: &Listing, view: &View) {
     let write = |out: &mut Vec<u8>, page: u64, rel: &str, text: &str| {
         push(out, "<a href=\"");
         text::escape(out, &View { page, ..*view }.reference());
-        let _ = write!(out, "\"{rel}>{text}</a>\n");
+        let _ = writeln!(out, "\"{rel}>{text}</a>");
     };
     if current > 1 {
         write(out, current - 1, " rel=\"prev\"", "\u{2039} Previous");
@@ -166,7 +166,7 @@ fn pages(out: &mut Vec<u8>, listing: &Listing, view: &View) {
             push(out, "<span>\u{2026}</span>\n");
         }
         if page == current {
-            let _ = write!(out, "<b aria-current=\"page\">{}</b>\n", number(page));
+            let _ = writeln!(out, "<b aria-current=\"page\">{}</b>", number(page));
         } else {
             write(out, page, "", &number(page));
         }

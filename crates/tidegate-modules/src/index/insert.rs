@@ -34,7 +34,11 @@ fn render(name: &str, bytes: Vec<u8>) -> Vec<u8> {
     }
     let text = String::from_utf8_lossy(&bytes);
     if matches!(&*extension, "md" | "markdown") {
-        return markdown(&text).into_bytes();
+        // A text of nothing but nesting grows to many times its size: it is shown as it was written.
+        let html = markdown(&text);
+        if html.len() as u64 <= 4 * MOST {
+            return html.into_bytes();
+        }
     }
     let mut html = b"<pre>".to_vec();
     escape(&mut html, &text);
@@ -94,6 +98,12 @@ fn lower(level: HeadingLevel) -> HeadingLevel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nesting_does_not_grow_without_bound() {
+        let html = render("README.md", vec![b'>'; MOST as usize]);
+        assert!(html.starts_with(b"<pre>&gt;&gt;"));
+    }
 
     #[test]
     fn by_extension() {

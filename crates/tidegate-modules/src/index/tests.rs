@@ -442,3 +442,37 @@ fn faults_have_their_status() {
     let mut busy = respond(Err(ScanError::Overloaded));
     assert_eq!((busy.status.0, busy.fields_mut().first("Retry-After")), (503, Some(&b"1"[..])));
 }
+
+/// Wakes the thread that waits.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_listing_comes_from_the_pool() {
+    use std::sync::Arc;
+    use tidegate_core::Reply;
+    use tidegate_core::response::Body;
+    let folder = Folder::new("pool");
+    folder.file(b"one.txt", 1, 1);
+    let root = Arc::new(Root::open(&folder.0.join("root")).unwrap());
+    let opened = root.open_file(b"at", Patience::Wait).unwrap();
+    let settings = tidegate_config::settings::Listing { header: vec![], readme: vec![], page: 10 };
+    let request = Request { path: b"/at/".to_vec(), ..Request::default() };
+    let reply = super::list(root, b"at".to_vec(), opened.fd, &Arc::new(settings), request);
+    let Reply::Later(mut future) = reply else { panic!("an empty queue takes a job") };
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    let response = loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(response) => break response,
+            Poll::Pending => std::thread::park(),
+        }
+    };
+    let Body::Bytes(bytes) = response.body else { panic!("a small page is made whole") };
+    assert!(std::str::from_utf8(&bytes).unwrap().contains("<a href=\"one.txt\">one.txt</a>"));
+}
