@@ -51,7 +51,9 @@ fn run(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::
     assert!(first > 1024, "the file is served");
     let request = match what {
         "browser" => BROWSER.to_owned(),
-        "unchanged" => PLAIN.replace("\r\n\r\n", "\r\nIf-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n\r\n"),
+        "unchanged" => {
+            PLAIN.replace("\r\n\r\n", "\r\nIf-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n\r\n")
+        }
         _ => PLAIN.to_owned(),
     };
     for _ in 0..count {

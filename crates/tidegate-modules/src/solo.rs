@@ -44,7 +44,9 @@ impl Registry for FilesOnly {
 pub fn solo(settings: &Arc<Settings>, stream: Stream) -> io::Result<Solo> {
     let cache = settings.file_cache.clone();
     let make: MakeRegistry = Arc::new(move |stats| {
-        runtime::with(|runtime| Box::new(FilesOnly { shared: Shared::new(cache.clone(), stats, runtime) }) as _)
+        runtime::with(|runtime| {
+            Box::new(FilesOnly { shared: Shared::new(cache.clone(), stats, runtime) }) as _
+        })
     });
     Solo::new(settings, &make, stream)
 }

@@ -78,7 +78,10 @@ impl Registry {
             Action::Files(files) => {
                 let root = Root::open(&files.root).map_err(|error| {
                     let root = files.root.display();
-                    io::Error::new(error.kind(), format!("cannot open the root {root} ({}): {error}", route.origin))
+                    io::Error::new(
+                        error.kind(),
+                        format!("cannot open the root {root} ({}): {error}", route.origin),
+                    )
                 })?;
                 Rc::new(Files::new(shared, Arc::new(root), files, route, settings))
             }
@@ -102,7 +105,7 @@ impl worker::Registry for Registry {
 
     fn ask(&mut self, question: &str) -> String {
         match (question.strip_prefix("cache"), &self.files) {
-            (Some(command), Some(files)) => files.command(command.trim()).to_string(),
+            (Some(command), Some(files)) => files.command(command.trim()),
             _ => format!("`{question}` is not known here"),
         }
     }

@@ -42,6 +42,7 @@ struct Slot {
     entry: Rc<Entry>,
     /// Asked for since the hand came by.
     is_used: Cell<bool>,
+    hits: Cell<u64>,
     bytes: usize,
     descriptors: usize,
 }
@@ -106,6 +107,7 @@ impl FileCache {
             return Cached::Old(slot.entry.clone());
         }
         self.stats.cache_hits.add(1);
+        slot.hits.set(slot.hits.get() + 1);
         Cached::Fresh(slot.entry.clone())
     }
 
@@ -132,6 +134,7 @@ impl FileCache {
             path: path.into(),
             entry: entry.clone(),
             is_used: Cell::new(false),
+            hits: Cell::new(0),
             bytes,
             descriptors,
         });
@@ -194,28 +197,29 @@ impl FileCache {
         }
     }
 
-    /// Carries out what the operator asks: `report`, `list`, `start`, `stop` or `restart` (R4).
-    pub fn command(&mut self, command: &str, now: u64) -> serde_json::Value {
+    /// Carries out what the operator asks: `report`, `list`, `start`, `stop` or `restart` (R4); the
+    /// status module documents the answers.
+    pub fn command(&mut self, command: &str, now: u64) -> String {
         match command {
-            "report" => self.report(),
-            "list" => self.list(now),
+            "" | "report" => self.report().to_string(),
+            "list" => self.list(now).to_string(),
             "start" => self.switch(true),
             "stop" => self.switch(false),
             "restart" => {
                 self.clear();
                 self.switch(true)
             }
-            _ => serde_json::json!({ "error": "unknown question; ask for report, list, start, stop or restart" }),
+            _ => "unknown: ask for report, list, start, stop or restart".into(),
         }
     }
 
-    fn switch(&mut self, on: bool) -> serde_json::Value {
+    fn switch(&mut self, on: bool) -> String {
         if !on {
             self.clear();
         }
         self.is_started = on;
         self.publish();
-        serde_json::json!("ok")
+        "ok".into()
     }
 
     fn report(&self) -> serde_json::Value {
@@ -223,36 +227,43 @@ impl FileCache {
         serde_json::json!({
             "enabled": self.is_started,
             "entries": self.slots.len(),
-            "max_entries": self.limits.entries,
-            "bytes": self.bytes,
-            "max_bytes": self.limits.memory,
+            "entries_limit": self.limits.entries,
+            "memory": self.bytes,
+            "memory_limit": self.limits.memory,
             "descriptors": self.descriptors,
-            "max_descriptors": self.limits.descriptors,
-            "memory_file_size": self.limits.memory_file_size,
-            "max_age_seconds": self.limits.max_age.as_secs_f64(),
+            "descriptors_limit": self.limits.descriptors,
             "watched_folders": self.watcher.as_ref().map_or(0, Watcher::folders),
             "hits": stats.cache_hits,
             "misses": stats.cache_misses,
             "revalidations": stats.cache_revalidations,
             "invalidations": stats.cache_invalidations,
             "evictions": stats.cache_evictions,
+            "settings": {
+                "max_age_seconds": self.limits.max_age.as_secs_f64(),
+                "memory_file_size": self.limits.memory_file_size,
+            },
         })
     }
 
+    /// Flags, after Sun's: `C` contents in memory, `O` open descriptor, `Z` an encoded form is held as well.
     fn list(&self, now: u64) -> serde_json::Value {
         let entries = self.slots.keys().filter_map(|key| self.slots.get(key));
         entries
             .map(|slot| {
                 let entry = &slot.entry;
+                let mut flags = if entry.identity.file.is_none() { "C" } else { "O" }.to_owned();
+                if !entry.ready_codings().is_empty() {
+                    flags.push('Z');
+                }
                 serde_json::json!({
                     "path": String::from_utf8_lossy(&slot.path),
-                    "route": slot.instance,
-                    "size": entry.identity.len,
-                    "in_memory": entry.identity.file.is_none(),
-                    "codings": entry.ready_codings(),
-                    "bytes": slot.bytes,
+                    "flags": flags,
                     "references": Rc::strong_count(entry) - 1,
-                    "age_seconds": Duration::from_nanos(now.saturating_sub(entry.checked.get())).as_secs_f64(),
+                    "hits": slot.hits.get(),
+                    "size": entry.identity.len,
+                    "age": Duration::from_nanos(now.saturating_sub(entry.checked.get())).as_secs(),
+                    "codings": entry.ready_codings(),
+                    "memory": slot.bytes,
                 })
             })
             .collect()

@@ -112,7 +112,11 @@ pub struct Contents {
 
 impl Contents {
     /// Reads what is to be held in memory. May run on the blocking pool. `WouldBlock` gives the file back.
-    pub fn read(found: FoundFile, limit: u64, patience: Patience) -> Result<Contents, (FoundFile, io::Error)> {
+    pub fn read(
+        found: FoundFile,
+        limit: u64,
+        patience: Patience,
+    ) -> Result<Contents, (FoundFile, io::Error)> {
         let read = |opened: &Opened| match opened.meta.len <= limit {
             true => read_whole(opened.fd.as_fd(), opened.meta.len as usize, patience).map(Some),
             false => Ok(None),
@@ -158,7 +162,8 @@ impl Maker {
         let parts = Parts { media_type: &media_type, meta: &meta, varies };
         for (n, (coding, content)) in contents.siblings.into_iter().enumerate() {
             let sibling_meta = contents.metas.get(n + 1).unwrap_or(&meta);
-            let ready = Encoded::Ready(Rc::new(self.representation(&parts, content, Some((coding, sibling_meta)))));
+            let ready =
+                Encoded::Ready(Rc::new(self.representation(&parts, content, Some((coding, sibling_meta)))));
             match encoded.iter_mut().find(|(present, _)| *present == coding) {
                 Some((_, slot)) => *slot = ready,
                 None => encoded.push((coding, ready)),

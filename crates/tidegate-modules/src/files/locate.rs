@@ -136,7 +136,9 @@ impl Search<'_> {
             }
             inside.extend_from_slice(index.as_bytes());
             match self.open(&inside)? {
-                Ok(opened) if opened.meta.kind == FileKind::Regular => return self.with_siblings(&inside, opened),
+                Ok(opened) if opened.meta.kind == FileKind::Regular => {
+                    return self.with_siblings(&inside, opened);
+                }
                 Ok(_) | Err(Status::NOT_FOUND) => {}
                 Err(status) => return Ok(Found::Status(status)),
             }

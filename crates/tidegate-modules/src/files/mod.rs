@@ -77,7 +77,7 @@ impl Shared {
     }
 
     /// Carries out what the operator asks of the cache.
-    pub fn command(&self, command: &str) -> serde_json::Value {
+    pub fn command(&self, command: &str) -> String {
         self.cache.borrow_mut().command(command, monotonic_ns())
     }
 }
@@ -154,7 +154,11 @@ impl Handler for Files {
         }
         match located.found {
             Found::File(file) => {
-                say(format!("file {root}/{}, {} bytes", String::from_utf8_lossy(&file.relative), file.file.meta.len));
+                say(format!(
+                    "file {root}/{}, {} bytes",
+                    String::from_utf8_lossy(&file.relative),
+                    file.file.meta.len
+                ));
                 for (coding, _) in &file.siblings {
                     say(format!("precompressed sibling for {}", compress::token(*coding)));
                 }
@@ -180,7 +184,9 @@ impl Inner {
         }
         match self.lookup.locate(exchange.path, Patience::Cached) {
             Ok(located) => self.proceed(located, old, exchange),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.locate_later(old, exchange.keep()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.locate_later(old, exchange.keep())
+            }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
         }
     }
@@ -288,7 +294,13 @@ impl Inner {
         }
     }
 
-    fn respond(&self, entry: &Entry, form: &Representation, exchange: &Exchange<'_>, wishes: Wishes) -> Response {
+    fn respond(
+        &self,
+        entry: &Entry,
+        form: &Representation,
+        exchange: &Exchange<'_>,
+        wishes: Wishes,
+    ) -> Response {
         respond(exchange, wishes, &self.maker, form, entry.modified, self.ranges)
     }
 
@@ -412,7 +424,8 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
         Some(file) => {
             let file = file.try_clone().ok()?;
             blocking::run(move || {
-                let bytes = tidegate_io::file::read_whole(std::os::fd::AsFd::as_fd(&file), whole, Patience::Wait)?;
+                let bytes =
+                    tidegate_io::file::read_whole(std::os::fd::AsFd::as_fd(&file), whole, Patience::Wait)?;
                 compress::encode_whole(coding, level, &bytes)
             })
         }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use tidegate_core::response::{Body, FilePiece, Head, Part, Response};
 use tidegate_core::{Exchange, answer};
 use tidegate_http::conditional::{evaluate, if_range};
-use tidegate_http::{EntityTag, FieldLines, Fields, Method, Precondition, Ranges, Selection, Status, Validators};
+use tidegate_http::{
+    EntityTag, FieldLines, Fields, Method, Precondition, Ranges, Selection, Status, Validators,
+};
 use tidegate_http::{multipart, range};
 
 /// Which fields of a request ask for more than the plain file.
@@ -54,7 +56,11 @@ pub fn respond(
             Precondition::Proceed => {}
             Precondition::NotModified => {
                 let message = representation.not_modified(maker.server.as_deref()).clone();
-                return Response { status: Status::NOT_MODIFIED, head: Head::Prebuilt(message), body: Body::Empty };
+                return Response {
+                    status: Status::NOT_MODIFIED,
+                    head: Head::Prebuilt(message),
+                    body: Body::Empty,
+                };
             }
             Precondition::Failed => return answer::error(Status::PRECONDITION_FAILED),
         }
