@@ -178,8 +178,9 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    fn new(engine: Engine, stats: Arc<Stats>, log: AccessBuffers) -> Ctx {
+    fn new(engine: Engine, stats: Arc<Stats>, mut log: AccessBuffers) -> Ctx {
         let now = wall_seconds();
+        log.tick(now);
         let head_limits = head_limits(&engine.settings);
         Ctx {
             engine: Rc::new(engine),

@@ -139,6 +139,7 @@ impl Connection {
     fn begin(&mut self, key: Key, cx: &mut Ctx, head: &RequestHead<'_, '_>, is_last: bool) -> io::Result<()> {
         let engine = cx.engine.clone();
         let limits = &engine.settings.limits;
+        cx.stats.requests.add(1);
         if self.served > 0 {
             cx.stats.keep_alive_hits.add(1);
         }

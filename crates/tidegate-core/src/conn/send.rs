@@ -56,6 +56,8 @@ pub(super) struct Output {
     has_begun: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
     keeps_head: bool,
+    /// Bytes of the head.
+    head: u32,
     /// Bytes of head and body that have left the source.
     sent: u64,
 }
@@ -88,6 +90,7 @@ impl Output {
             is_chunked: false,
             has_begun: false,
             keeps_head: false,
+            head: 0,
             sent: 0,
         }
     }
@@ -109,8 +112,8 @@ impl Output {
     }
 
     #[inline]
-    fn complete(status: Status, sent: usize) -> Output {
-        Output { status, has_begun: true, sent: sent as u64, ..Output::unbegun() }
+    fn begun(status: Status, head: usize, sent: usize) -> Output {
+        Output { status, has_begun: true, head: head as u32, sent: sent as u64, ..Output::unbegun() }
     }
 }
 
@@ -127,16 +130,19 @@ impl Work {
     }
 }
 
-/// Exactly once for each request: counters, histogram, access line.
+/// Exactly once for each response: counters, histogram, access line.
 #[inline]
 pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
     let nanos = monotonic_ns().saturating_sub(request.started);
-    cx.stats.requests.add(1);
     cx.stats.sent_bytes.add(output.sent);
     cx.stats.responses.add(output.status.0);
     cx.stats.latency.record_nanos(nanos);
     if let Some((sink, entry)) = entry {
-        cx.log.line(sink, &entry, Ending { status: output.status.0, bytes: output.sent, nanos });
+        cx.log.line(
+            sink,
+            &entry,
+            Ending { status: output.status.0, bytes: output.sent.saturating_sub(output.head.into()), nanos },
+        );
     }
 }
 
@@ -172,28 +178,28 @@ impl Connection {
         is_last: bool,
     ) -> io::Result<Output> {
         let encoded = message.stamped(cx.now, &cx.date);
-        let bytes = encoded.as_bytes();
+        let (bytes, head) = (encoded.as_bytes(), encoded.head().len());
         let is_alone = is_last && cx.batch.is_empty();
         if !self.held.is_empty() || (bytes.len() <= COPY_MAX && !is_alone) {
             cx.batch.extend_from_slice(bytes);
             if cx.batch.len() >= BATCH_MAX {
                 self.flush_shared(cx)?;
             }
-            return Ok(Output::complete(status, bytes.len()));
+            return Ok(Output::begun(status, head, bytes.len()));
         }
         self.flush_shared(cx)?;
         let sent = if self.held.is_empty() { self.stream.send(bytes, false)? } else { 0 };
         if sent == bytes.len() {
-            return Ok(Output::complete(status, sent));
+            return Ok(Output::begun(status, head, sent));
         }
         self.is_blocked = true;
-        if sent < encoded.head().len() {
+        if sent < head {
             // Heads are stamped anew every second: what remains of this one must not change under way.
             self.held.extend_from_slice(&bytes[sent..]);
-            return Ok(Output::complete(status, bytes.len()));
+            return Ok(Output::begun(status, head, bytes.len()));
         }
         let source = Source::Message { message: message.clone(), at: sent };
-        Ok(Output { source, ..Output::complete(status, sent) })
+        Ok(Output { source, ..Output::begun(status, head, sent) })
     }
 
     fn start_encoded(&mut self, cx: &mut Ctx, response: Response, request: &Request) -> io::Result<Output> {
@@ -229,7 +235,7 @@ impl Connection {
                 h1::encode_head(&mut cx.batch, &parts);
             }
         }
-        let mut output = Output::complete(status, 0);
+        let mut output = Output::begun(status, cx.batch.len() - begin, 0);
         if !request.head_only && framing != ResponseFraming::None {
             output.left = len;
             output.is_chunked = framing == ResponseFraming::Chunked;

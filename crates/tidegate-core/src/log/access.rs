@@ -35,7 +35,7 @@ pub struct Entry<'a> {
 pub struct Ending {
     /// Status code sent.
     pub status: u16,
-    /// Bytes sent, head included.
+    /// Bytes of the body sent, with its framing.
     pub bytes: u64,
     /// From the complete head to the last byte handed to the kernel, nanoseconds.
     pub nanos: u64,
