@@ -13,6 +13,7 @@ use crate::sockets::Sockets;
 use crate::status_source::StatusSource;
 use crate::upgrade::{self, Handover};
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::getppid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -380,7 +381,8 @@ fn bind_control(options: &ServeOptions, settings: &Settings, has_predecessor: bo
         Some(path) => (std::path::absolute(path).unwrap_or_else(|_| path.clone()), true),
         None => control::path_for(Some(settings)),
     };
-    if !has_predecessor && let Some(pid) = control::owner(&path) {
+    let predecessor = getppid().filter(|_| has_predecessor).map(|pid| pid.as_raw_nonzero().get());
+    if let Some(pid) = control::owner(&path).filter(|pid| Some(*pid) != predecessor) {
         let said = format!("the control socket {} is process {pid}'s", path.display());
         if is_fixed {
             bail!("{said}, which runs; stop it, or name another with --control");

@@ -235,7 +235,9 @@ mod tests {
 
     #[test]
     fn no_socket_is_left_without_a_worker() {
-        let settings = settings(&["127.0.0.1:0", "127.0.0.1:0"]);
+        let text = "listen \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\"\nsite { respond 204 }\n";
+        let loaded = tidegate_config::load_str("a", text, "/".as_ref(), &tidegate_config::ProcessEnvironment);
+        let settings = loaded.settings.unwrap();
         let sockets = Sockets::open(&settings, 5, &Sockets::default()).unwrap();
         for workers in [1, 2, 3, 5, 8] {
             let fitted = sockets.fit(&settings, workers);
