@@ -1,1 +1,284 @@
-//! redirect
+//! Answers that need nothing but the settings: a redirection (RFC 9110 section 15.4) and a fixed text.
+//!
+//! Every method is answered the same; the connection leaves the body out for HEAD. The settings have been
+//! checked already: an unknown placeholder in a template is plain text here.
+
+use crate::status::Escaped;
+use std::fmt::Write;
+use tidegate_core::{Exchange, Handler, Reply, Response, answer};
+use tidegate_http::Status;
+use tidegate_http::path::encode_path;
+
+/// `redirect "https://{host}/new{path}{query}" status=301`
+///
+/// | placeholder | stands for |
+/// | --- | --- |
+/// | `{path}` | the path, decoded and normalised, then encoded again; begins with a slash |
+/// | `{query}` | the query with its `?`; nothing where there is none |
+/// | `{host}` | the host without its port |
+/// | `{uri}` | path and query as the client sent them |
+/// | `{scheme}` | `http` or `https` |
+///
+/// Where one slash meets another between two pieces they become one, and `{uri}` begins with one slash:
+/// `//evil.example` in a path must not become the host of the address that the client is sent to.
+#[derive(Debug)]
+pub struct Redirect {
+    template: String,
+    pieces: Vec<Piece>,
+    status: Status,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    Path,
+    Query,
+    Host,
+    Uri,
+    Scheme,
+}
+
+impl Redirect {
+    /// A redirection to what the template gives.
+    pub fn new(to: &str, status: u16) -> Redirect {
+        Redirect { template: to.into(), pieces: parse(to), status: Status(status) }
+    }
+
+    /// The value of `Location`; `None` where it needs a host and the client has named none.
+    fn location(&self, exchange: &Exchange<'_>) -> Option<String> {
+        let mut location = String::with_capacity(self.template.len() + exchange.target.len());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => location.push_str(text),
+                Piece::Path => join(&mut location, &encode_path(exchange.path)),
+                Piece::Query => {
+                    if let Some(query) = exchange.query {
+                        location.push('?');
+                        location.push_str(query);
+                    }
+                }
+                Piece::Host => match host_of(exchange.authority) {
+                    "" => return None,
+                    host => location.push_str(host),
+                },
+                Piece::Uri => join(&mut location, &as_sent(exchange.target)),
+                Piece::Scheme => location.push_str(exchange.scheme),
+            }
+        }
+        Some(location)
+    }
+}
+
+impl Handler for Redirect {
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        let Some(location) = self.location(exchange) else {
+            let why = "The address of this page depends on the host name, and the request names none.";
+            return Reply::Ready(answer::explained(Status::BAD_REQUEST, why));
+        };
+        let note = format!("This page is at <a href=\"{0}\">{0}</a>.", Escaped(&location));
+        Reply::Ready(answer::explained(self.status, &note).with("Location", location))
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        match self.location(exchange) {
+            Some(location) => {
+                say(format!("redirect {:?}: {} to {location}", self.template, self.status.0));
+            }
+            None => say(format!("redirect {:?}: 400, the request names no host", self.template)),
+        }
+    }
+}
+
+/// `respond 200 "text"`
+#[derive(Debug)]
+pub struct Respond {
+    status: Status,
+    media_type: &'static str,
+    body: String,
+}
+
+impl Respond {
+    /// A fixed answer; as HTML where it begins with `<`.
+    pub fn new(status: u16, body: &str) -> Respond {
+        let media_type = match body.trim_start().starts_with('<') {
+            true => "text/html; charset=utf-8",
+            false => "text/plain; charset=utf-8",
+        };
+        Respond { status: Status(status), media_type, body: body.into() }
+    }
+}
+
+impl Handler for Respond {
+    fn handle(&self, _: &mut Exchange<'_>) -> Reply {
+        if self.body.is_empty() || !self.status.has_body() {
+            return Reply::status(self.status);
+        }
+        Reply::Ready(Response::content(self.status, self.media_type, self.body.as_bytes()))
+    }
+
+    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        let mut sentence = format!("respond: {} ", self.status.0);
+        let _ = match self.body.is_empty() || !self.status.has_body() {
+            true => write!(sentence, "without content"),
+            false => write!(sentence, "with {} bytes of {}", self.body.len(), self.media_type),
+        };
+        say(sentence);
+    }
+}
+
+fn parse(template: &str) -> Vec<Piece> {
+    const NAMES: [(&str, Piece); 5] = [
+        ("{path}", Piece::Path),
+        ("{query}", Piece::Query),
+        ("{host}", Piece::Host),
+        ("{uri}", Piece::Uri),
+        ("{scheme}", Piece::Scheme),
+    ];
+    let (mut pieces, mut text, mut rest) = (Vec::new(), String::new(), template);
+    while let Some(first) = rest.chars().next() {
+        if let Some((name, piece)) = NAMES.iter().find(|(name, _)| rest.starts_with(name)) {
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
+            pieces.push(piece.clone());
+            rest = &rest[name.len()..];
+        } else {
+            text.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
+    pieces
+}
+
+/// Appends what begins with a slash.
+fn join(location: &mut String, rooted: &str) {
+    let is_doubled = location.ends_with('/') && rooted.starts_with('/');
+    location.push_str(&rooted[usize::from(is_doubled)..]);
+}
+
+/// The host of an authority, brackets included, without the port.
+fn host_of(authority: &str) -> &str {
+    match authority.rfind([':', ']']) {
+        Some(at) if authority[at..].starts_with(':') => &authority[..at],
+        _ => authority,
+    }
+}
+
+/// Path and query of a request target, beginning with exactly one slash. Browsers take a backslash for a
+/// slash, so it is encoded.
+fn as_sent(target: &str) -> String {
+    let rooted = match target.split_once("://") {
+        // Absolute form; in origin form a `://` can only stand behind the first slash.
+        Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
+        _ => target,
+    };
+    format!("/{}", rooted.trim_start_matches(['/', '\\']).replace('\\', "%5C"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::{Body, Head};
+    use tidegate_http::{Fields, Method};
+    use tidegate_io::socket::Peer;
+
+    fn ask<'a>(target: &'a str, path: &'a str, authority: &'a str) -> Exchange<'a> {
+        Exchange {
+            method: Method::Get,
+            method_token: "GET",
+            target,
+            path: path.as_bytes(),
+            query: target.split_once('?').map(|(_, query)| query),
+            scheme: "https",
+            authority,
+            fields: Fields::default(),
+            minor_version: 1,
+            peer: Peer::Unix,
+            now: 0,
+            body: None,
+        }
+    }
+
+    fn answer(handler: &dyn Handler, exchange: &mut Exchange<'_>) -> (u16, Option<String>, Vec<u8>) {
+        let Reply::Ready(response) = handler.handle(exchange) else { panic!("it waits") };
+        let Head::Fields(lines) = &response.head else { panic!("prebuilt") };
+        let location = lines.first("Location").map(|value| String::from_utf8(value.to_vec()).unwrap());
+        let Body::Bytes(body) = response.body else { return (response.status.0, location, Vec::new()) };
+        (response.status.0, location, body)
+    }
+
+    #[test]
+    fn locations() {
+        for (template, target, path, expected) in [
+            ("/new{path}", "/a%20b?x=1", "/a b", "/new/a%20b"),
+            ("/new/{path}{query}", "/a?x=1&y=%2F", "/a", "/new/a?x=1&y=%2F"),
+            ("/new{path}{query}", "/a", "/a", "/new/a"),
+            ("/new{query}", "/a?", "/a", "/new?"),
+            ("https://{host}{uri}", "/a%2f?b", "/a", "https://example.com/a%2f?b"),
+            ("{scheme}://www.{host}/", "/", "/", "https://www.example.com/"),
+            ("{uri}", "http://example.com?x", "/", "/?x"),
+            ("{uri}", "http://example.com", "/", "/"),
+            ("/{unknown}{", "/", "/", "/{unknown}{"),
+            // No address of another host comes out of a path.
+            ("{path}", "//evil.example", "/evil.example", "/evil.example"),
+            ("/{path}", "//evil.example", "/evil.example", "/evil.example"),
+            ("{uri}", "//evil.example", "/evil.example", "/evil.example"),
+            ("/{uri}", "/\\evil.example", "/\\evil.example", "/evil.example"),
+            ("{path}", "/\\evil.example", "/\\evil.example", "/%5Cevil.example"),
+            ("{uri}", "/javascript:x", "/javascript:x", "/javascript:x"),
+            ("{path}", "/%0d%0aX:y", "/\r\nX:y", "/%0D%0AX%3Ay"),
+        ] {
+            let redirect = Redirect::new(template, 308);
+            let (status, location, _) = answer(&redirect, &mut ask(target, path, "example.com:8443"));
+            assert_eq!((status, location.as_deref()), (308, Some(expected)), "{template} {target}");
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        for (authority, host) in [
+            ("example.com", "example.com"),
+            ("example.com:80", "example.com"),
+            ("[::1]", "[::1]"),
+            ("[::1]:80", "[::1]"),
+        ] {
+            assert_eq!(host_of(authority), host);
+        }
+        let (status, location, _) = answer(&Redirect::new("https://{host}/", 301), &mut ask("/", "/", ""));
+        assert_eq!((status, location), (400, None));
+    }
+
+    #[test]
+    fn the_note_is_escaped() {
+        let (_, _, body) = answer(&Redirect::new("/x{query}", 302), &mut ask("/?\"><script>", "/", "h"));
+        let page = String::from_utf8(body).unwrap();
+        assert!(!page.contains("<script") && page.contains("/x?&quot;&gt;&lt;script&gt;"), "{page}");
+    }
+
+    #[test]
+    fn fixed_answers() {
+        for (status, body, media_type) in
+            [(200, "hello", "text/plain; charset=utf-8"), (410, "\n<p>gone", "text/html; charset=utf-8")]
+        {
+            let respond = Respond::new(status, body);
+            assert_eq!(respond.media_type, media_type);
+            assert_eq!(answer(&respond, &mut ask("/", "/", "h")), (status, None, body.into()));
+        }
+        for (status, body) in [(200, ""), (204, "x"), (304, "x")] {
+            assert_eq!(
+                answer(&Respond::new(status, body), &mut ask("/", "/", "h")),
+                (status, None, Vec::new())
+            );
+        }
+        let mut said = Vec::new();
+        Respond::new(200, "hello").explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
+        Redirect::new("/x{path}", 301).explain(&ask("/a", "/a", "h"), &mut |sentence| said.push(sentence));
+        assert_eq!(
+            said,
+            ["respond: 200 with 5 bytes of text/plain; charset=utf-8", "redirect \"/x{path}\": 301 to /x/a"]
+        );
+    }
+}

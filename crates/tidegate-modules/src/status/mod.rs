@@ -1,1 +1,192 @@
-//! status
+//! The status page: what the server is, what it has counted, and the file cache under the operator's hand.
+//! The report of Sun's perfdump and nsfc, as HTML, text, JSON and for Prometheus.
+//!
+//! | query | answer |
+//! | --- | --- |
+//! | nothing | the report on the server |
+//! | `cache` | the report on the file cache; with `list` (or `list` alone) every entry of it |
+//! | `start`, `stop`, `restart` | changes the file cache; only by POST, and not from another site |
+//! | `refresh=N` | the browser asks again every N seconds |
+//! | `format=html`, `text`, `json`, `prometheus` | the form; else the end of the path, else `Accept` decides |
+//!
+//! Who may see the page is for the access rules of its route. `ask` reads the request, `cache` merges what
+//! the workers answer, `report` has the rows, `html` writes the page. The binary implements
+//! [`StatusSource`].
+
+mod ask;
+mod cache;
+mod html;
+mod report;
+
+pub(crate) use html::Escaped;
+
+use ask::{Action, Format, Question, View};
+use cache::CacheState;
+use std::rc::Rc;
+use tidegate_core::{Exchange, Handler, Reply, Response, answer};
+use tidegate_http::{Method, Status};
+use tidegate_io::LocalFuture;
+use tidegate_stats::Snapshot;
+
+/// Nothing may be loaded, run or framed; forms lead back here.
+const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'";
+
+/// Where the page gets what it shows.
+pub trait StatusSource {
+    /// What all workers have counted.
+    fn snapshot(&self) -> Snapshot;
+
+    /// What the server is.
+    fn server(&self) -> ServerInfo;
+
+    /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
+    /// may be left out. The questions of this page: `cache report` (answered with a JSON object), `cache
+    /// list` (a JSON array of objects), `cache start`, `cache stop`, `cache restart` (`ok`, or what is
+    /// wrong).
+    fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>>;
+}
+
+/// What the server is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Of the program: `0.1.0`.
+    pub version: String,
+    /// Process.
+    pub pid: u32,
+    /// Wall clock at the start, seconds since 1970.
+    pub started: i64,
+    /// Wall clock now, seconds since 1970.
+    pub now: i64,
+    /// Worker threads.
+    pub workers: usize,
+    /// Revision of the settings in force, from 1.
+    pub revision: u64,
+    /// Addresses listened on, as in the settings.
+    pub listeners: Vec<String>,
+    /// The names of each site, joined; `(any)` or the like for the one without a name.
+    pub sites: Vec<String>,
+}
+
+/// Answers with the status of the server.
+pub struct StatusPage {
+    source: Rc<dyn StatusSource>,
+}
+
+impl StatusPage {
+    /// A page that shows what `source` knows.
+    pub fn new(source: Rc<dyn StatusSource>) -> StatusPage {
+        StatusPage { source }
+    }
+}
+
+impl Handler for StatusPage {
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        let question = match Question::read(exchange) {
+            Ok(question) => question,
+            Err(sentence) => return Reply::Ready(answer::explained(Status::BAD_REQUEST, sentence)),
+        };
+        match (question.action, exchange.method) {
+            (None, Method::Get | Method::Head) => self.show(question),
+            (Some(action), Method::Post) if ask::is_same_site(exchange) => self.change(action, question),
+            (Some(_), Method::Post) => Reply::Ready(answer::explained(
+                Status::FORBIDDEN,
+                "The cache can be changed from the status page itself, not from another site.",
+            )),
+            (Some(action), Method::Get | Method::Head) => {
+                let page = html::confirmation(action);
+                let response = Response::content(Status::METHOD_NOT_ALLOWED, Format::Html.media_type(), page);
+                Reply::Ready(finish(response.with("Allow", "POST"), None))
+            }
+            (_, Method::Options) => {
+                let allowed = if question.action.is_some() { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" };
+                Reply::Ready(Response::empty(Status::NO_CONTENT).with("Allow", allowed))
+            }
+            (action, _) => {
+                let allowed = if action.is_some() { "POST" } else { "GET, HEAD" };
+                Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED).with("Allow", allowed))
+            }
+        }
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        say(match Question::read(exchange) {
+            Err(sentence) => format!("status page: 400. {sentence}"),
+            Ok(Question { action: Some(action), .. }) => {
+                format!("status page: would {} the file cache, by POST only", action.word())
+            }
+            Ok(Question { view, format, .. }) => {
+                let subject = if view == View::Server { "server" } else { "file cache" };
+                format!("status page: the report on the {subject} as {}", format.media_type())
+            }
+        });
+    }
+}
+
+impl StatusPage {
+    fn show(&self, question: Question) -> Reply {
+        let (format, refresh) = (question.format, question.refresh);
+        if format == Format::Prometheus {
+            return Reply::Ready(content(format, self.source.snapshot().to_prometheus(), None));
+        }
+        let with_list = match question.view {
+            View::Server => {
+                let report = report::Server { info: self.source.server(), counted: self.source.snapshot() };
+                return Reply::Ready(content(format, report.write(format, refresh), refresh));
+            }
+            View::Cache => false,
+            View::CacheList => true,
+        };
+        let source = self.source.clone();
+        Reply::Later(Box::pin(async move {
+            let reports = source.ask_all("cache report").await;
+            let lists = if with_list { Some(source.ask_all("cache list").await) } else { None };
+            let state = CacheState::merge(&reports, lists.as_deref());
+            content(format, state.write(format, source.server().pid, refresh), refresh)
+        }))
+    }
+
+    fn change(&self, action: Action, question: Question) -> Reply {
+        let asked = self.source.ask_all(&format!("cache {}", action.word()));
+        Reply::Later(Box::pin(async move {
+            let answers = asked.await;
+            if answers.is_empty() {
+                let sentence = "No worker has answered; nothing has been changed.";
+                return finish(answer::explained(Status::SERVICE_UNAVAILABLE, sentence), None);
+            }
+            let refusals: Vec<&str> =
+                answers.iter().map(|answer| answer.trim()).filter(|answer| *answer != "ok").collect();
+            if let Some(first) = refusals.first() {
+                let (count, all) = (refusals.len(), answers.len());
+                let sentence = format!("{count} of {all} workers could not do it: {}", Escaped(first));
+                return finish(answer::explained(Status::INTERNAL_SERVER_ERROR, &sentence), None);
+            }
+            match question.format {
+                // A reload of the page that follows changes nothing again.
+                Format::Html => finish(Response::empty(Status::SEE_OTHER).with("Location", "?cache"), None),
+                Format::Json => content(Format::Json, format!("{{\"workers\":{}}}\n", answers.len()), None),
+                Format::Text | Format::Prometheus => content(Format::Text, "ok\n".into(), None),
+            }
+        }))
+    }
+}
+
+fn content(format: Format, text: String, refresh: Option<u32>) -> Response {
+    finish(Response::content(Status::OK, format.media_type(), text), refresh)
+}
+
+/// The fields of every answer. The figures are of this moment only.
+fn finish(response: Response, refresh: Option<u32>) -> Response {
+    let response = response
+        .with("Cache-Control", "no-store")
+        .with("Vary", "Accept")
+        .with("X-Content-Type-Options", "nosniff")
+        .with("Content-Security-Policy", CONTENT_POLICY);
+    match refresh {
+        Some(seconds) => response.with("Refresh", seconds.to_string()),
+        None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests;

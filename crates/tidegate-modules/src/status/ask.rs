@@ -1,0 +1,145 @@
+//! What a request asks of the status page: the view, the form, an action; and whether an action may come
+//! from where it comes from.
+
+use tidegate_core::Exchange;
+use tidegate_http::accept;
+use tidegate_stats::Snapshot;
+
+/// The longest interval of refreshing, seconds.
+const REFRESH_MAX: u32 = 3600;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Question {
+    pub view: View,
+    pub format: Format,
+    pub action: Option<Action>,
+    /// Seconds.
+    pub refresh: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    Server,
+    Cache,
+    CacheList,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Start,
+    Stop,
+    Restart,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Html,
+    Text,
+    Json,
+    Prometheus,
+}
+
+impl Question {
+    /// Reads the query, the path and `Accept`. Names that mean nothing here are passed over: somebody
+    /// else's tool has added them. An error is a sentence for the page.
+    pub(super) fn read(exchange: &Exchange<'_>) -> Result<Question, &'static str> {
+        let (mut view, mut action, mut refresh, mut format) = (View::Server, None, None, None);
+        for pair in exchange.query.unwrap_or_default().split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "cache" if view == View::Server => view = View::Cache,
+                "list" => view = View::CacheList,
+                "start" => action = Some(Action::Start),
+                "stop" => action = Some(Action::Stop),
+                "restart" => action = Some(Action::Restart),
+                "refresh" => {
+                    let seconds: u32 =
+                        value.parse().map_err(|_| "<code>refresh</code> takes a number of seconds.")?;
+                    refresh = Some(seconds.min(REFRESH_MAX)).filter(|seconds| *seconds > 0);
+                }
+                "format" => format = Some(Format::from_name(value)?),
+                _ => {}
+            }
+        }
+        let format = format.or_else(|| Format::of_path(exchange.path)).unwrap_or_else(|| {
+            let accepted = accept::prefers(exchange.fields.all("Accept"), &Format::OFFERED.map(|(o, _)| o));
+            accepted.and_then(|index| Format::OFFERED.get(index)).map_or(Format::Html, |(_, format)| *format)
+        });
+        Ok(Question { view, format, action, refresh })
+    }
+}
+
+impl Format {
+    /// Who accepts OpenMetrics takes the older exposition format as well; the response names it.
+    const OFFERED: [(&'static str, Format); 6] = [
+        ("text/html", Format::Html),
+        ("text/plain", Format::Text),
+        ("application/json", Format::Json),
+        ("text/plain; version=0.0.4", Format::Prometheus),
+        ("application/openmetrics-text; version=1.0.0", Format::Prometheus),
+        ("application/openmetrics-text; version=0.0.1", Format::Prometheus),
+    ];
+
+    pub(super) fn media_type(self) -> &'static str {
+        match self {
+            Format::Html => "text/html; charset=utf-8",
+            Format::Text => "text/plain; charset=utf-8",
+            Format::Json => "application/json",
+            Format::Prometheus => Snapshot::PROMETHEUS_CONTENT_TYPE,
+        }
+    }
+
+    fn from_name(name: &str) -> Result<Format, &'static str> {
+        Ok(match name {
+            "html" => Format::Html,
+            "text" => Format::Text,
+            "json" => Format::Json,
+            "prometheus" => Format::Prometheus,
+            _ => {
+                return Err("<code>format</code> is one of <code>html</code>, <code>text</code>, \
+                    <code>json</code> and <code>prometheus</code>.");
+            }
+        })
+    }
+
+    fn of_path(path: &[u8]) -> Option<Format> {
+        const ENDINGS: [(&[u8], Format); 4] = [
+            (b".html", Format::Html),
+            (b".txt", Format::Text),
+            (b".json", Format::Json),
+            (b"/metrics", Format::Prometheus),
+        ];
+        ENDINGS.iter().find(|(ending, _)| path.ends_with(ending)).map(|(_, format)| *format)
+    }
+}
+
+impl Action {
+    pub(super) const ALL: [Action; 3] = [Action::Start, Action::Stop, Action::Restart];
+
+    /// In queries, questions and sentences.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Action::Start => "start",
+            Action::Stop => "stop",
+            Action::Restart => "restart",
+        }
+    }
+}
+
+/// Whether a browser that sends this does so for a page of this very host. Who is no browser sends neither
+/// field, and cannot be tricked into sending the request either.
+pub(super) fn is_same_site(exchange: &Exchange<'_>) -> bool {
+    let is_near = |value: &[u8]| value == b"same-origin" || value == b"none";
+    let is_ours = |origin: &[u8]| {
+        std::str::from_utf8(origin).ok().and_then(|origin| origin.split_once("://")).is_some_and(
+            |(scheme, authority)| {
+                let port = if scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+                let bare =
+                    |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+                bare(authority) == bare(exchange.authority)
+            },
+        )
+    };
+    exchange.fields.all("Sec-Fetch-Site").all(is_near) && exchange.fields.all("Origin").all(is_ours)
+}

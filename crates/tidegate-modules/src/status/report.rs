@@ -1,0 +1,176 @@
+//! The report on the server: rows of label and value in sections, written as HTML, text or JSON.
+
+use super::ServerInfo;
+use super::ask::Format;
+use super::html;
+use serde_json::json;
+use std::fmt::Write;
+use tidegate_http::HttpDate;
+use tidegate_stats::Snapshot;
+
+/// Where values begin in the text report, as in the report of `tidegate-stats`.
+const VALUE_COLUMN: usize = 40;
+
+/// A heading and the rows below it.
+pub(super) struct Section {
+    pub title: String,
+    pub rows: Vec<Row>,
+}
+
+/// A label, its value, and what it means.
+pub(super) struct Row {
+    pub label: String,
+    pub value: String,
+    pub help: &'static str,
+}
+
+impl Row {
+    pub(super) fn new(label: impl Into<String>, value: impl Into<String>) -> Row {
+        Row { label: label.into(), value: value.into(), help: "" }
+    }
+}
+
+/// What the report is made of.
+pub(super) struct Server {
+    pub info: ServerInfo,
+    pub counted: Snapshot,
+}
+
+impl Server {
+    pub(super) fn write(&self, format: Format, refresh: Option<u32>) -> String {
+        match format {
+            Format::Html => {
+                let mut sections = vec![self.about()];
+                sections.extend(self.counted_sections());
+                html::server(&self.info, &sections, refresh)
+            }
+            Format::Text => {
+                let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
+                write_section(&mut text, &self.about());
+                text.push('\n');
+                text.push_str(&self.counted.to_text());
+                text
+            }
+            Format::Json => self.to_json(),
+            Format::Prometheus => self.counted.to_prometheus(),
+        }
+    }
+
+    fn to_json(&self) -> String {
+        let info = &self.info;
+        let server = json!({
+            "version": info.version,
+            "pid": info.pid,
+            "started": date(info.started),
+            "now": date(info.now),
+            "uptime": self.uptime(),
+            "workers": info.workers,
+            "revision": info.revision,
+            "listeners": info.listeners,
+            "sites": info.sites,
+        });
+        format!("{{\"server\":{server},\"statistics\":{}}}\n", self.counted.to_json())
+    }
+
+    /// Seconds.
+    fn uptime(&self) -> i64 {
+        self.info.now.saturating_sub(self.info.started).max(0)
+    }
+
+    fn about(&self) -> Section {
+        let info = &self.info;
+        let mut rows = vec![
+            Row::new("Version", info.version.as_str()),
+            Row::new("Process", info.pid.to_string()),
+            Row::new("Started", date(info.started)),
+            Row::new("Uptime", span(self.uptime())),
+            Row::new("Workers", info.workers.to_string()),
+            Row::new("Settings Revision", info.revision.to_string()),
+        ];
+        rows.extend(info.listeners.iter().map(|address| Row::new("ListenSocket", address.as_str())));
+        rows.extend(info.sites.iter().map(|names| Row::new("Site", names.as_str())));
+        Section { title: "Server".into(), rows }
+    }
+
+    /// The sections of the text report, taken apart: so the two say the same in the same words.
+    fn counted_sections(&self) -> Vec<Section> {
+        let descriptions: Vec<_> = self.counted.rows().into_iter().map(|(row, _)| row).collect();
+        let text = self.counted.to_text();
+        let mut sections: Vec<Section> = Vec::new();
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            if lines.next_if_eq(&"-----").is_some() {
+                sections.push(Section { title: line.trim_end_matches(':').into(), rows: Vec::new() });
+                continue;
+            }
+            // Before the first heading stands the number of workers, which is told above.
+            let Some(section) = sections.last_mut().filter(|_| !line.is_empty()) else { continue };
+            let (label, value) = line.split_at_checked(VALUE_COLUMN).unwrap_or((line, ""));
+            let mut row = Row::new(label.trim_end(), value);
+            let fits = |name: &str| name == section.title;
+            row.help = descriptions
+                .iter()
+                .filter(|description| fits(description.section) && row.label.starts_with(description.label))
+                .max_by_key(|description| description.label.len())
+                .map_or("", |description| description.help);
+            section.rows.push(row);
+        }
+        sections
+    }
+}
+
+/// A section of the text report.
+pub(super) fn write_section(text: &mut String, section: &Section) {
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(text, "\n{}:\n-----", section.title);
+    for row in &section.rows {
+        let _ = writeln!(text, "{:<VALUE_COLUMN$}{}", row.label, row.value);
+    }
+}
+
+/// RFC 3339.
+fn date(seconds: i64) -> String {
+    String::from_utf8_lossy(&HttpDate(seconds).rfc3339()).into_owned()
+}
+
+/// `3 d 4 h 5 min 6 s`, without leading zeros.
+fn span(seconds: i64) -> String {
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ];
+    let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
+    parts[first..].iter().map(|(count, unit)| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans() {
+        for (seconds, text) in
+            [(0, "0 s"), (61, "1 min 1 s"), (3600, "1 h 0 min 0 s"), (90_061, "1 d 1 h 1 min 1 s")]
+        {
+            assert_eq!(span(seconds), text);
+        }
+    }
+
+    #[test]
+    fn every_counted_row_is_on_the_page_with_its_meaning() {
+        let server = Server { info: ServerInfo::default(), counted: Snapshot::default() };
+        let sections = server.counted_sections();
+        let titles: Vec<&str> = sections.iter().map(|section| section.title.as_str()).collect();
+        for (description, _) in server.counted.rows() {
+            assert!(titles.contains(&description.section), "{description:?}");
+            let is_shown = sections.iter().flat_map(|section| &section.rows).any(|row| {
+                row.label.starts_with(description.label)
+                    && row.help == description.help
+                    && !row.value.is_empty()
+            });
+            assert!(is_shown, "{description:?}");
+        }
+    }
+}
