@@ -178,10 +178,10 @@ fn sentence(listener: &ListenerSettings, error: &io::Error, present: &Sockets) -
         (ListenAddress::Tcp(SocketAddr::V6(_)), ErrorKind::AddrNotAvailable | ErrorKind::Unsupported) => {
             format!("this machine has no such IPv6 address; \"ip -6 address\" lists those it has; {error}")
         }
-        (ListenAddress::Tcp(_), ErrorKind::AddrNotAvailable) => format!(
-            "this machine has no such address; \"ip address\" lists those it has, and 0.0.0.0 or [::] takes \
-             all of them"
-        ),
+        (ListenAddress::Tcp(_), ErrorKind::AddrNotAvailable) => {
+            "this machine has no such address; \"ip address\" lists those it has, and 0.0.0.0 takes all of them"
+                .to_owned()
+        }
         (ListenAddress::Tcp(SocketAddr::V6(_)), _) if error.raw_os_error() == Some(AFNOSUPPORT) => {
             "IPv6 is switched off on this machine; choose an IPv4 address such as 0.0.0.0".to_owned()
         }

@@ -54,7 +54,7 @@ pub struct StatusArguments {
     #[arg(long)]
     prometheus: bool,
     /// Ask about a part of the server
-    #[arg(value_name = "WHAT", conflicts_with_all = ["json", "text", "prometheus"])]
+    #[arg(value_name = "WHAT", conflicts_with = "prometheus")]
     what: Option<Part>,
     /// What to do with it: list what it holds, or stop, start or restart it
     #[arg(value_name = "ACTION", requires = "what")]
@@ -155,18 +155,18 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         (false, true) => Form::Prometheus,
         (false, false) => Form::Text,
     };
-    let request = match (arguments.what, arguments.action) {
-        (None, _) => Request::Status(form),
-        (Some(Part::Cache), None) => Request::Cache(String::new()),
-        (Some(Part::Cache), Some(action)) => Request::Cache(
-            match action {
-                CacheAction::List => "list",
-                CacheAction::Start => "start",
-                CacheAction::Stop => "stop",
-                CacheAction::Restart => "restart",
-            }
-            .into(),
-        ),
+    let request = match arguments.what {
+        None => Request::Status(form),
+        Some(Part::Cache) => {
+            let question = match arguments.action {
+                None => "report",
+                Some(CacheAction::List) => "list",
+                Some(CacheAction::Start) => "start",
+                Some(CacheAction::Stop) => "stop",
+                Some(CacheAction::Restart) => "restart",
+            };
+            Request::Cache(format!("{question}{}", if arguments.json { " json" } else { "" }))
+        }
     };
     ask(&arguments.server, &request)
 }
