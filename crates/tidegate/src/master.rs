@@ -163,16 +163,14 @@ impl Master {
     fn obey(&mut self, event: Event) -> Option<Ending> {
         match event {
             Event::Signal(SIGHUP) => {
-                let reply = self.reload();
-                if reply.is_ok { log::info(reply.text.trim_end()) } else { log::error(reply.text.trim_end()) }
+                self.reload_and_log();
             }
             Event::Signal(SIGUSR1) => self.reopen_logs(),
             Event::Signal(SIGUSR2) => self.begin_upgrade(None, None),
             Event::Signal(SIGINT) => return Some(Ending::now()),
             Event::Signal(_) => return Some(Ending::drain()),
             Event::Order(Request::Reload, responder) => {
-                let reply = self.reload();
-                log::info(reply.text.trim_end());
+                let reply = self.reload_and_log();
                 responder.send(reply);
             }
             Event::Order(Request::Stop { now }, responder) => {
@@ -185,6 +183,17 @@ impl Master {
             Event::Upgraded(outcome) => return self.finish_upgrade(outcome),
         }
         None
+    }
+
+    fn reload_and_log(&mut self) -> Reply {
+        let reply = self.reload();
+        let said = reply.text.trim_end();
+        if reply.is_ok {
+            log::info(said)
+        } else {
+            log::error(said)
+        }
+        reply
     }
 
     fn reopen_logs(&self) {
@@ -269,6 +278,7 @@ impl Master {
         let open = self.drain(&mut ending);
         let said = match open {
             0 => "ended; nothing was open any more".to_owned(),
+            1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
         log::info(&said);

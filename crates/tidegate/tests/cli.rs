@@ -303,7 +303,7 @@ fn a_second_signal_cuts_what_is_in_flight() {
     server.line("requests in flight");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
-    server.line("1 connections were cut");
+    server.line("1 connection was cut");
 }
 
 #[test]
