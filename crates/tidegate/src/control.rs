@@ -5,13 +5,14 @@
 //! answered on the connection's own thread, orders go to the master. A client that dawdles costs a thread,
 //! of which there are few, and never holds up the master.
 
+use crate::cache_answers;
 use crate::master::Event;
 use crate::status_source::{Form, StatusSource};
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::{getpid, getuid};
+use rustix::process::getuid;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +38,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub enum Request {
     /// A report.
     Status(Form),
-    /// A question to every worker about its file cache: `list`, `start`, `stop`, `restart`, or nothing.
+    /// A question to every worker about its file cache: `report`, `list`, `start`, `stop`, `restart`, each
+    /// also with ` json` behind it.
     Cache(String),
     /// Take up new settings.
     Reload,
@@ -159,6 +161,13 @@ pub struct ControlSocket {
     identity: Option<(u64, u64)>,
 }
 
+/// A name beside `path` that no other process takes, for what is to be moved there when it is ready.
+pub fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    name.into()
+}
+
 /// The process that answers on a control socket, if one does.
 pub fn owner(path: &Path) -> Option<i32> {
     let stream = UnixStream::connect(path).ok()?;
@@ -168,7 +177,7 @@ pub fn owner(path: &Path) -> Option<i32> {
 impl Draft {
     /// Binds beside `path`. The name in its place is still free, stale, or a predecessor's.
     pub fn bind(path: &Path) -> Result<Draft> {
-        let draft = path.with_added_extension(getpid().as_raw_nonzero().to_string());
+        let draft = beside(path);
         let bind_and_listen = || -> io::Result<UnixListener> {
             let _ = fs::remove_file(&draft);
             let address = SocketAddrUnix::new(&draft)?;
@@ -261,8 +270,7 @@ fn serve(stream: &UnixStream, source: &StatusSource, events: &Sender<Event>) {
         None => return respond(stream, &Reply::failed("the server does not know this command")),
         Some(Request::Status(form)) => return respond(stream, &Reply::ok(source.report(form))),
         Some(Request::Cache(question)) => {
-            let question = format!("cache {question}");
-            return respond(stream, &Reply::ok(each_worker(&source.ask(question.trim_end()))));
+            return respond(stream, &cache_answers::reply(&question, source));
         }
         Some(order) => order,
     };
@@ -282,19 +290,6 @@ fn serve(stream: &UnixStream, source: &StatusSource, events: &Sender<Event>) {
 fn respond(mut stream: &UnixStream, reply: &Reply) {
     let word = if reply.is_ok { "ok" } else { "failed" };
     let _ = stream.write_all(format!("{word}\n{}", reply.text).as_bytes());
-}
-
-/// The answers of the workers, each under its number where there are several.
-fn each_worker(answers: &[String]) -> String {
-    let mut text = String::new();
-    for (number, answer) in answers.iter().enumerate() {
-        if answers.len() > 1 {
-            text.push_str(&format!("worker {number}:\n"));
-        }
-        text.push_str(answer.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How many descriptors this process may hold, against what the settings ask for.
 //!
-//! Called once at the start, before anything is opened.
+//! Called at the start, before anything is opened.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_config::Settings;
@@ -20,13 +20,26 @@ pub fn raise_limit() -> Option<u64> {
     limit.maximum
 }
 
+/// Lowers `limits connections` to what the process may hold, for settings that nobody has written.
+pub fn fit(settings: &mut Settings, workers: usize) {
+    if let Some(limit) = getrlimit(Resource::Nofile).maximum {
+        let room = limit.saturating_sub(cached(settings, workers) + OWN).max(1);
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        settings.limits.connections = settings.limits.connections.min(room);
+    }
+}
+
+/// Descriptors that the file caches may hold.
+fn cached(settings: &Settings, workers: usize) -> u64 {
+    if settings.file_cache.enabled { u64::from(settings.file_cache.descriptors) * workers as u64 } else { 0 }
+}
+
 /// A sentence where the settings ask for more than the process may hold. Serving goes on: accepting pauses
 /// when the limit is met.
 pub fn shortage(settings: &Settings, workers: usize, limit: Option<u64>) -> Option<String> {
     let limit = limit?;
-    let cache = if settings.file_cache.enabled { u64::from(settings.file_cache.descriptors) } else { 0 };
     let connections = u64::from(settings.limits.connections);
-    let needed = connections + cache * workers as u64 + OWN;
+    let needed = connections + cached(settings, workers) + OWN;
     (needed > limit).then(|| {
         format!(
             "this process may hold {limit} descriptors, but {connections} connections (limits connections) \

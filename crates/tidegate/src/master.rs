@@ -13,6 +13,7 @@ use crate::sockets::Sockets;
 use crate::status_source::StatusSource;
 use crate::upgrade::{self, Handover};
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::getppid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
@@ -162,16 +163,14 @@ impl Master {
     fn obey(&mut self, event: Event) -> Option<Ending> {
         match event {
             Event::Signal(SIGHUP) => {
-                let reply = self.reload();
-                if reply.is_ok { log::info(reply.text.trim_end()) } else { log::error(reply.text.trim_end()) }
+                self.reload_and_log();
             }
             Event::Signal(SIGUSR1) => self.reopen_logs(),
             Event::Signal(SIGUSR2) => self.begin_upgrade(None, None),
             Event::Signal(SIGINT) => return Some(Ending::now()),
             Event::Signal(_) => return Some(Ending::drain()),
             Event::Order(Request::Reload, responder) => {
-                let reply = self.reload();
-                log::info(reply.text.trim_end());
+                let reply = self.reload_and_log();
                 responder.send(reply);
             }
             Event::Order(Request::Stop { now }, responder) => {
@@ -184,6 +183,17 @@ impl Master {
             Event::Upgraded(outcome) => return self.finish_upgrade(outcome),
         }
         None
+    }
+
+    fn reload_and_log(&mut self) -> Reply {
+        let reply = self.reload();
+        let said = reply.text.trim_end();
+        if reply.is_ok {
+            log::info(said)
+        } else {
+            log::error(said)
+        }
+        reply
     }
 
     fn reopen_logs(&self) {
@@ -268,6 +278,7 @@ impl Master {
         let open = self.drain(&mut ending);
         let said = match open {
             0 => "ended; nothing was open any more".to_owned(),
+            1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
         log::info(&said);
@@ -380,7 +391,8 @@ fn bind_control(options: &ServeOptions, settings: &Settings, has_predecessor: bo
         Some(path) => (std::path::absolute(path).unwrap_or_else(|_| path.clone()), true),
         None => control::path_for(Some(settings)),
     };
-    if !has_predecessor && let Some(pid) = control::owner(&path) {
+    let predecessor = getppid().filter(|_| has_predecessor).map(|pid| pid.as_raw_nonzero().get());
+    if let Some(pid) = control::owner(&path).filter(|pid| Some(*pid) != predecessor) {
         let said = format!("the control socket {} is process {pid}'s", path.display());
         if is_fixed {
             bail!("{said}, which runs; stop it, or name another with --control");

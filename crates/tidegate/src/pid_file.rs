@@ -2,6 +2,7 @@
 //!
 //! Written whole or not at all, taken over by a successor, removed at the end unless somebody else's by then.
 
+use crate::control::beside;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ impl PidFile {
     /// Writes the file, in place of one that is there.
     pub fn write(path: &Path) -> Result<PidFile> {
         let own = std::process::id();
-        let draft = path.with_added_extension(own.to_string());
+        let draft = beside(path);
         fs::write(&draft, format!("{own}\n"))
             .and_then(|()| fs::rename(&draft, path))
             .inspect_err(|_| drop(fs::remove_file(&draft)))

@@ -1,5 +1,6 @@
 //! One revision of the settings: loaded as the arguments of `serve` say, at the start and on every reload.
 
+use crate::descriptors;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,6 +58,9 @@ impl ServeOptions {
                 let format =
                     settings.access_log.as_ref().map_or(AccessFormat::Combined, |present| present.format);
                 settings.access_log = target.clone().map(|target| AccessLog { target, format });
+            }
+            if matches!(self.settings, SettingsFrom::Folder { .. }) {
+                descriptors::fit(settings, workers(settings));
             }
         }
         loaded

@@ -178,10 +178,10 @@ fn sentence(listener: &ListenerSettings, error: &io::Error, present: &Sockets) -
         (ListenAddress::Tcp(SocketAddr::V6(_)), ErrorKind::AddrNotAvailable | ErrorKind::Unsupported) => {
             format!("this machine has no such IPv6 address; \"ip -6 address\" lists those it has; {error}")
         }
-        (ListenAddress::Tcp(_), ErrorKind::AddrNotAvailable) => format!(
-            "this machine has no such address; \"ip address\" lists those it has, and 0.0.0.0 or [::] takes \
-             all of them"
-        ),
+        (ListenAddress::Tcp(_), ErrorKind::AddrNotAvailable) => {
+            "this machine has no such address; \"ip address\" lists those it has, and 0.0.0.0 takes all of them"
+                .to_owned()
+        }
         (ListenAddress::Tcp(SocketAddr::V6(_)), _) if error.raw_os_error() == Some(AFNOSUPPORT) => {
             "IPv6 is switched off on this machine; choose an IPv4 address such as 0.0.0.0".to_owned()
         }
@@ -235,7 +235,9 @@ mod tests {
 
     #[test]
     fn no_socket_is_left_without_a_worker() {
-        let settings = settings(&["127.0.0.1:0", "127.0.0.1:0"]);
+        let text = "listen \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\"\nsite { respond 204 }\n";
+        let loaded = tidegate_config::load_str("a", text, "/".as_ref(), &tidegate_config::ProcessEnvironment);
+        let settings = loaded.settings.unwrap();
         let sockets = Sockets::open(&settings, 5, &Sockets::default()).unwrap();
         for workers in [1, 2, 3, 5, 8] {
             let fitted = sockets.fit(&settings, workers);

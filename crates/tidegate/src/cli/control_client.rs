@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tidegate_config::{ProcessEnvironment, load_file};
+use tidegate_config::{ProcessEnvironment, Settings, load_file, load_str};
 
 /// How to find the server.
 #[derive(Args)]
@@ -54,7 +54,7 @@ pub struct StatusArguments {
     #[arg(long)]
     prometheus: bool,
     /// Ask about a part of the server
-    #[arg(value_name = "WHAT", conflicts_with_all = ["json", "text", "prometheus"])]
+    #[arg(value_name = "WHAT", conflicts_with = "prometheus")]
     what: Option<Part>,
     /// What to do with it: list what it holds, or stop, start or restart it
     #[arg(value_name = "ACTION", requires = "what")]
@@ -155,18 +155,18 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
         (false, true) => Form::Prometheus,
         (false, false) => Form::Text,
     };
-    let request = match (arguments.what, arguments.action) {
-        (None, _) => Request::Status(form),
-        (Some(Part::Cache), None) => Request::Cache(String::new()),
-        (Some(Part::Cache), Some(action)) => Request::Cache(
-            match action {
-                CacheAction::List => "list",
-                CacheAction::Start => "start",
-                CacheAction::Stop => "stop",
-                CacheAction::Restart => "restart",
-            }
-            .into(),
-        ),
+    let request = match arguments.what {
+        None => Request::Status(form),
+        Some(Part::Cache) => {
+            let question = match arguments.action {
+                None => "report",
+                Some(CacheAction::List) => "list",
+                Some(CacheAction::Start) => "start",
+                Some(CacheAction::Stop) => "stop",
+                Some(CacheAction::Restart) => "restart",
+            };
+            Request::Cache(format!("{question}{}", if arguments.json { " json" } else { "" }))
+        }
     };
     ask(&arguments.server, &request)
 }
@@ -230,14 +230,25 @@ fn place(server: &Server) -> Result<(PathBuf, bool)> {
         return Ok((path.clone(), false));
     }
     let Some(config) = &server.config else { return Ok((control::path_for(None).0, true)) };
-    let loaded = load_file(config, &ProcessEnvironment);
-    match &loaded.settings {
-        Some(settings) => Ok((control::path_for(Some(settings)).0, false)),
-        None => {
-            complain(&loaded.render(super::has_color()));
-            bail!("{} cannot be read; name the control socket with --control", config.display())
+    let settings = load_file(config, &ProcessEnvironment).settings.or_else(|| own_files_of(config));
+    match settings {
+        Some(settings) => {
+            let is_shared = settings.control.is_none() && settings.pid_file.is_none();
+            Ok((control::path_for(Some(&settings)).0, is_shared))
         }
+        None => bail!("{} cannot be read; name the control socket with --control", config.display()),
     }
+}
+
+/// What a file with mistakes says of the server's own files: those mistakes are often why a command is
+/// given, and the server tells them better.
+fn own_files_of(config: &Path) -> Option<Settings> {
+    let text = std::fs::read_to_string(config).ok()?;
+    let is_own = |line: &&str| ["control ", "pid-file "].iter().any(|name| line.starts_with(name));
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(is_own).collect();
+    let text = format!("listen \"127.0.0.1:0\"\nsite {{ respond 204 }}\n{}\n", lines.join("\n"));
+    let folder = std::path::absolute(config).ok()?.parent()?.to_owned();
+    load_str("own files", &text, &folder, &ProcessEnvironment).settings
 }
 
 fn unreachable_server(path: &Path, error: &std::io::Error) -> String {

@@ -1,6 +1,7 @@
 //! `tidegate fmt`: writes settings files the one way.
 
 use super::{complain, default_config, has_color, print};
+use crate::control::beside;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs;
@@ -85,7 +86,7 @@ fn one(path: &Path, only_checks: bool) -> Result<bool> {
 /// did.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let path = fs::canonicalize(path)?;
-    let draft = path.with_added_extension(format!("{}.tmp", std::process::id()));
+    let draft = beside(&path);
     let write = || {
         let mut file = fs::File::create_new(&draft)?;
         file.set_permissions(fs::metadata(&path)?.permissions())?;

@@ -1,0 +1,701 @@
+//! The command as an operator has it: real processes, sockets, signals and files.
+//!
+//! Nothing here sleeps and hopes: every wait is for a line, a process or an answer, and ends after `WAIT`.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const WAIT: Duration = Duration::from_secs(20);
+const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
+
+// ---------------------------------------------------------------- running it
+
+/// A folder of one test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, SeqCst);
+        let path = std::env::temp_dir().join(format!("tidegate-{}-{number}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Outcome {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn command(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).current_dir(&folder.0).stdin(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", &folder.0).env_remove("NO_COLOR");
+    command
+}
+
+/// Runs the command to its end.
+fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
+    let output = command(folder, arguments).output().unwrap();
+    Outcome {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A server that runs.
+struct Server<'a> {
+    folder: &'a Folder,
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+    control: Option<String>,
+    address: String,
+}
+
+impl<'a> Server<'a> {
+    /// `serve` with a settings file and a control socket of its own.
+    fn with_config(folder: &'a Folder, text: &str) -> Server<'a> {
+        let config = folder.write("tidegate.kdl", text);
+        let control = folder.path("control").display().to_string();
+        let mut server = Server::start(folder, &["--config", &config, "--control", &control]);
+        server.control = Some(control);
+        server
+    }
+
+    /// `serve` with these arguments, until it says where it listens.
+    fn start(folder: &'a Folder, arguments: &[&str]) -> Server<'a> {
+        let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
+        let mut child = command(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut server =
+            Server { folder, child, lines, seen: Vec::new(), control: None, address: String::new() };
+        let line = server.line("listening on ");
+        server.address = line.rsplit("http://").next().unwrap().to_owned();
+        server
+    }
+
+    /// The next line that contains `text`.
+    fn line(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + WAIT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("no line with {text:?}; there were:\n{}", self.seen.join("\n"));
+            };
+            self.seen.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn tell(&self, arguments: &[&str]) -> Outcome {
+        let control = self.control.as_deref().unwrap();
+        let arguments: Vec<&str> = arguments.iter().copied().chain(["--control", control]).collect();
+        run(self.folder, &arguments)
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.tell(&["status", "--json"]).stdout).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        wait_for(|| self.child.try_wait().unwrap(), "the server to end")
+    }
+
+    fn body(&self, path: &str) -> String {
+        get(&self.address, path).unwrap()
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        if self.control.as_ref().is_some_and(|path| Path::new(path).exists()) {
+            self.tell(&["stop", "--now"]); // a successor is not our child
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// The body of one answer, on a connection of its own.
+fn get(address: &str, path: &str) -> std::io::Result<String> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(WAIT))?;
+    exchange(stream, path)
+}
+
+fn exchange(stream: impl Read + Write, path: &str) -> std::io::Result<String> {
+    exchange_with("localhost", stream, path)
+}
+
+fn exchange_with(host: &str, mut stream: impl Read + Write, path: &str) -> std::io::Result<String> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
+        _ => Err(std::io::Error::other(format!("{answer:?}"))),
+    }
+}
+
+/// A connection that stays open between requests.
+struct KeepAlive(BufReader<TcpStream>);
+
+impl KeepAlive {
+    fn new(address: &str) -> KeepAlive {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        KeepAlive(BufReader::new(stream))
+    }
+
+    /// The body, and whether the connection stays.
+    fn get(&mut self, path: &str) -> (String, bool) {
+        write!(self.0.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let (mut length, mut stays) = (0, true);
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).unwrap();
+            let line = line.to_ascii_lowercase();
+            match line.trim_end().split_once(": ") {
+                Some(("content-length", value)) => length = value.parse().unwrap(),
+                Some(("connection", value)) => stays = value != "close",
+                Some(_) => {}
+                None if line == "\r\n" => break,
+                None => assert!(line.starts_with("http/1.1 200"), "{line:?}"),
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        (String::from_utf8(body).unwrap(), stays)
+    }
+
+    fn is_closed_by_the_server(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0))
+    }
+}
+
+/// Asks again and again until told to end; how many answers there were, and what failed.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Vec<String>)>,
+}
+
+impl Load {
+    fn on(address: &str) -> Load {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, address) = (is_over.clone(), address.to_owned());
+        let thread = std::thread::spawn(move || {
+            let (mut answers, mut failures) = (0, Vec::new());
+            while !over.load(SeqCst) {
+                match get(&address, "/") {
+                    Ok(_) => answers += 1,
+                    Err(error) => failures.push(error.to_string()),
+                }
+            }
+            (answers, failures)
+        });
+        Load { is_over, thread }
+    }
+
+    fn end(self) {
+        self.is_over.store(true, SeqCst);
+        let (answers, failures) = self.thread.join().unwrap();
+        assert!(answers > 0);
+        assert_eq!(failures, Vec::<String>::new(), "beside {answers} answers");
+    }
+}
+
+fn site(body: &str) -> String {
+    format!("workers 2\nlisten \"127.0.0.1:0\"\nsite {{ respond 200 \"{body}\" }}\n")
+}
+
+// ---------------------------------------------------------------- starting and ending
+
+#[test]
+fn serves_until_told_to_end() {
+    let folder = Folder::new("serve");
+    let mut server = Server::with_config(&folder, &site("hello"));
+    assert_eq!(server.body("/"), "hello");
+    let mut idle = KeepAlive::new(&server.address);
+    assert_eq!(idle.get("/"), ("hello".into(), true));
+    server.signal(Signal::TERM);
+    assert!(idle.is_closed_by_the_server(), "idle connections are closed at once");
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(!folder.path("control").exists(), "the control socket is removed");
+    assert!(TcpStream::connect(&server.address).is_err());
+}
+
+#[test]
+fn ends_at_once_on_interrupt() {
+    let folder = Folder::new("interrupt");
+    let mut server = Server::with_config(&folder, &site("hello"));
+    let mut half = TcpStream::connect(&server.address).unwrap();
+    half.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    server.signal(Signal::INT);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_cuts_what_is_in_flight() {
+    let folder = Folder::new("second");
+    let mut server = Server::with_config(&folder, &site("hello"));
+    let mut half = TcpStream::connect(&server.address).unwrap();
+    half.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    wait_for(
+        || (server.status()["stats"]["connections"]["current"] == 1).then_some(()),
+        "the connection to be accepted",
+    );
+    server.signal(Signal::TERM);
+    server.line("requests in flight");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    server.line("1 connection was cut");
+}
+
+#[test]
+fn listens_on_several_addresses_and_writes_its_pid_file() {
+    let folder = Folder::new("addresses");
+    let config = folder.write(
+        "tidegate.kdl",
+        "workers 1\npid-file \"t.pid\"\nlisten \"127.0.0.1:0\"\nlisten \"unix:web.sock\"\n\
+         site { respond 200 \"hello\" }\n",
+    );
+    let mut server = Server::start(&folder, &["--config", &config]);
+    let line = server.line("listening on unix:");
+    assert!(line.ends_with("/web.sock"), "{line}");
+    let stream = UnixStream::connect(folder.path("web.sock")).unwrap();
+    assert_eq!(exchange(stream, "/").unwrap(), "hello");
+    let pid = fs::read_to_string(folder.path("t.pid")).unwrap();
+    assert_eq!(pid.trim(), server.child.id().to_string());
+    // The control socket lies beside the pid file, and is the owner's alone.
+    let mode = fs::metadata(folder.path("tidegate.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // A mistake in the file does not hide the server from its operator.
+    fs::write(&config, "pid-file \"t.pid\"\nsiet {\n").unwrap();
+    assert_eq!(run(&folder, &["stop", "--config", &config]).code, Some(0));
+    assert_eq!(server.wait().code(), Some(0));
+    for name in ["t.pid", "tidegate.sock", "web.sock"] {
+        assert!(!folder.path(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn two_servers_without_settings_run_beside_each_other() {
+    let folder = Folder::new("two");
+    let first = Server::start(&folder, &[".", "--listen", "127.0.0.1:0"]);
+    let second = Server::start(&folder, &["--listen", "127.0.0.1:0"]);
+    let notice = second.seen.join("\n");
+    assert!(notice.contains(&format!("process {}", first.child.id())), "{notice}");
+    assert_ne!(first.address, second.address);
+    assert_eq!(run(&folder, &["stop"]).code, Some(0), "the default finds the first");
+    // Asked for by name it is an error.
+    let config = folder.write("tidegate.kdl", &site("x"));
+    let server = Server::with_config(&folder, &site("x"));
+    let control = folder.path("control").display().to_string();
+    let outcome = run(&folder, &["serve", "--config", &config, "--control", &control]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains(&server.child.id().to_string()), "{}", outcome.stderr);
+    assert_eq!(server.body("/"), "x", "and the living server keeps its socket");
+    assert_eq!(server.tell(&["status"]).code, Some(0));
+}
+
+// ---------------------------------------------------------------- what cannot be served
+
+#[test]
+fn bad_input_is_answered_with_what_to_do() {
+    let folder = Folder::new("bad");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let text = format!("listen \"{taken}\"\nsite {{ respond 204 }}\n");
+    let config = folder.write("taken.kdl", &text);
+    folder.write("plain", "a file");
+    let (address, port) = (taken.to_string(), taken.port().to_string());
+    let cases: &[(&[&str], &[&str])] = &[
+        (
+            &["serve", "--listen", &address],
+            &["cannot listen on", "another program", "ss -ltnp", &port, "--listen"],
+        ),
+        (&["serve", "--config", &config], &["taken.kdl:1", "another program", "`listen`"]),
+        (&["serve", "no/such/folder"], &["no/such/folder does not exist", "tidegate serve DIR"]),
+        (&["serve", "plain"], &["plain is no folder"]),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--access-log", "no/such/access.log"],
+            &["cannot write the log", "does not exist; make it", "access-log"],
+        ),
+        (&["serve", "--listen", "127.0.0.1:0", "--access-log", "."], &["it is a folder", "access-log"]),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--control", "no/such/control"],
+            &["control socket", "make the folder", "--control"],
+        ),
+        (&["serve", "--listen", "unix:no/such/web.sock"], &["web.sock", "does not exist"]),
+        (&["serve", "--config", "none.kdl"], &["none.kdl"]),
+        (&["check"], &["tidegate.kdl", "--config"]),
+        (&["status"], &["no server runs", "--control"]),
+        (&["explain", "--dir", ".", "ftp//x"], &["ftp//x"]),
+    ];
+    for (arguments, expected) in cases {
+        let outcome = run(&folder, arguments);
+        assert_eq!(outcome.code, Some(1), "{arguments:?}: {}", outcome.stderr);
+        for part in *expected {
+            assert!(outcome.stderr.contains(part), "{arguments:?}: {part:?} not in {}", outcome.stderr);
+        }
+        assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+    }
+    assert_eq!(run(&folder, &["serve", "--no-such"]).code, Some(2));
+    assert_eq!(run(&folder, &["serve", "--workers", "0"]).code, Some(2));
+}
+
+#[test]
+fn check_tells_five_mistakes_in_one_run() {
+    let folder = Folder::new("check");
+    let config = folder.write(
+        "bad.kdl",
+        "workers 0\nlisten \"127.0.0.1:99999\"\nlimits { head-tiemout \"5s\" }\n\
+         site \"a.example\" { root \"/no/such/folder\" }\nsite \"b.example\" { respond 2000 \"x\" }\n",
+    );
+    let outcome = run(&folder, &["check", "--config", &config]);
+    assert_eq!(outcome.code, Some(1));
+    for line in 1..=5 {
+        assert!(outcome.stderr.contains(&format!("bad.kdl:{line}:")), "{}", outcome.stderr);
+    }
+    assert!(
+        outcome.stderr.contains("head-timeout") && outcome.stderr.contains("errors"),
+        "{}",
+        outcome.stderr
+    );
+    let json = run(&folder, &["check", "--json", "--config", &config]);
+    let findings: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(findings.as_array().unwrap().len() >= 5 && json.code == Some(1));
+    folder.write("tidegate.kdl", &site("x"));
+    let good = run(&folder, &["check"]);
+    assert_eq!(good.code, Some(0));
+    assert!(good.stdout.contains("0 errors"), "{}", good.stdout);
+}
+
+// ---------------------------------------------------------------- reload
+
+#[test]
+fn reload_swaps_settings_and_keeps_connections() {
+    let folder = Folder::new("reload");
+    let mut server = Server::with_config(&folder, &site("one"));
+    let mut kept = KeepAlive::new(&server.address);
+    assert_eq!(kept.get("/"), ("one".into(), true));
+
+    folder.write("tidegate.kdl", &site("two"));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!((outcome.code, outcome.stdout.as_str()), (Some(0), "revision 2 is in force\n"));
+    assert_eq!(kept.get("/"), ("two".into(), true), "on the connection from before");
+    assert_eq!(server.body("/"), "two", "on the address from before, though it was port 0");
+
+    folder.write("tidegate.kdl", &site("three").replace("respond", "respnd"));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("did you mean `respond`"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("revision 2 stays in force"), "{}", outcome.stderr);
+    assert_eq!(kept.get("/"), ("two".into(), true));
+
+    folder.write("tidegate.kdl", &site("four"));
+    server.signal(Signal::HUP);
+    server.line("revision 3 is in force");
+    assert_eq!(kept.get("/"), ("four".into(), true));
+    assert_eq!(server.status()["server"]["revision"], 3);
+}
+
+#[test]
+fn reload_opens_and_closes_addresses() {
+    let folder = Folder::new("listeners");
+    let base = "workers 2\nsite { respond 200 \"x\" }\nlisten \"127.0.0.1:0\"\n";
+    let server = Server::with_config(&folder, base);
+    let load = Load::on(&server.address);
+    folder.write("tidegate.kdl", &format!("{base}listen \"unix:web.sock\"\n"));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let stream = UnixStream::connect(folder.path("web.sock")).unwrap();
+    assert_eq!(exchange(stream, "/").unwrap(), "x");
+    // What cannot be opened leaves everything as it was.
+    let foreign = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("{base}listen \"{}\"\n", foreign.local_addr().unwrap());
+    folder.write("tidegate.kdl", &taken);
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("another program"), "{}", outcome.stderr);
+    assert!(UnixStream::connect(folder.path("web.sock")).is_ok());
+    folder.write("tidegate.kdl", base);
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert!(UnixStream::connect(folder.path("web.sock")).is_err());
+    for _ in 0..20 {
+        assert_eq!(server.tell(&["reload"]).code, Some(0));
+    }
+    load.end();
+}
+
+#[test]
+fn a_site_with_a_mistake_keeps_its_last_good_revision() {
+    let folder = Folder::new("rejected");
+    let sites = |a: &str, b: &str| {
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite \"localhost\" {{ {a} }}\nsite {{ {b} }}\n")
+    };
+    let server = Server::with_config(&folder, &sites("respond 200 \"a1\"", "respond 200 \"b1\""));
+    folder.write("tidegate.kdl", &sites("respnd 200 \"a2\"", "respond 200 \"b2\""));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("revision 2 is in force, but for site localhost"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("stays as it was"), "{}", outcome.stderr);
+    assert_eq!(server.body("/"), "a1");
+    let stream = TcpStream::connect(&server.address).unwrap();
+    assert_eq!(exchange_with("other.example", stream, "/").unwrap(), "b2");
+}
+
+#[test]
+fn logs_are_opened_anew_after_a_rotation() {
+    let folder = Folder::new("rotate");
+    let text = format!("access-log \"access.log\"\nerror-log \"error.log\"\n{}", site("x"));
+    let server = Server::with_config(&folder, &text);
+    assert_eq!(server.body("/old"), "x");
+    let contains =
+        |name: &str, text: &str| fs::read_to_string(folder.path(name)).ok()?.contains(text).then_some(());
+    wait_for(|| contains("access.log", "/old"), "the access line");
+    fs::rename(folder.path("access.log"), folder.path("access.log.1")).unwrap();
+    server.signal(Signal::USR1);
+    wait_for(|| contains("error.log", "opened anew"), "the logs to be opened anew");
+    assert_eq!(server.body("/new"), "x");
+    wait_for(|| contains("access.log", "/new"), "the access line in the new file");
+}
+
+// ---------------------------------------------------------------- upgrade
+
+#[test]
+fn upgrade_keeps_the_port_answering() {
+    let folder = Folder::new("upgrade");
+    let pid_file = format!("pid-file \"t.pid\"\n{}", site("one"));
+    let mut server = Server::with_config(&folder, &pid_file);
+    let mut idle = KeepAlive::new(&server.address);
+    assert_eq!(idle.get("/"), ("one".into(), true));
+    let load = Load::on(&server.address);
+    folder.write("tidegate.kdl", &pid_file.replace("one", "two"));
+    let outcome = server.tell(&["upgrade"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let successor = server.status()["server"]["pid"].as_u64().unwrap();
+    assert_ne!(successor, u64::from(server.child.id()));
+    assert_eq!(idle.get("/"), ("one".into(), false), "a kept connection gets its answer, and its end");
+    assert_eq!(server.wait().code(), Some(0));
+    assert_eq!(server.body("/"), "two", "new settings are taken up on the way");
+    assert_eq!(fs::read_to_string(folder.path("t.pid")).unwrap().trim(), successor.to_string());
+
+    // And once more, from one that has inherited its sockets itself, to another number of workers.
+    folder.write("tidegate.kdl", &pid_file.replace("one", "three").replace("workers 2", "workers 1"));
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    let status = server.status();
+    assert_ne!(status["server"]["pid"].as_u64().unwrap(), successor);
+    assert_eq!(status["server"]["workers"], 1);
+    for _ in 0..20 {
+        assert_eq!(server.body("/"), "three", "both sockets of the address are served");
+    }
+    load.end();
+}
+
+#[test]
+fn a_broken_program_leaves_the_old_one_serving() {
+    let folder = Folder::new("broken");
+    let mut server = Server::with_config(&folder, &site("one"));
+    let pid = server.child.id();
+    let load = Load::on(&server.address);
+    let crashes = folder.write("crashes", "#!/bin/sh\nexit 7\n");
+    fs::set_permissions(&crashes, fs::Permissions::from_mode(0o755)).unwrap();
+    let plain = folder.write("plain", "no program");
+    for (binary, said) in
+        [(crashes.as_str(), "exit status: 7"), (&plain, "cannot start"), ("none", "cannot start")]
+    {
+        let outcome = server.tell(&["upgrade", "--binary", binary]);
+        assert_eq!(outcome.code, Some(1));
+        assert!(outcome.stderr.contains(said), "{binary}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(&format!("process {pid} goes on")), "{}", outcome.stderr);
+    }
+    // A sound program with settings that cannot be served: what is wrong with them comes back.
+    folder.write("tidegate.kdl", "listen \"127.0.0.1:0\"\nsiet { }\n");
+    let outcome = server.tell(&["upgrade"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("siet"), "{}", outcome.stderr);
+    server.signal(Signal::USR2);
+    server.line("the upgrade failed");
+    assert_eq!(server.status()["server"]["pid"], pid);
+    assert_eq!(server.body("/"), "one");
+    load.end();
+}
+
+// ---------------------------------------------------------------- the other commands
+
+#[test]
+fn stop_waits_for_the_end() {
+    let folder = Folder::new("stop");
+    let mut server = Server::with_config(&folder, &site("x"));
+    let outcome = server.tell(&["stop"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("ended"), "{}", outcome.stdout);
+    assert!(TcpStream::connect(&server.address).is_err());
+    assert_eq!(server.wait().code(), Some(0));
+    let again = server.tell(&["stop"]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.stderr.contains("no server runs"), "{}", again.stderr);
+}
+
+#[test]
+fn status_reports_in_three_forms() {
+    let folder = Folder::new("status");
+    let server = Server::with_config(&folder, &site("x"));
+    for _ in 0..3 {
+        server.body("/");
+    }
+    let status = server.status();
+    assert_eq!(status["stats"]["requests"], 3);
+    assert_eq!(status["stats"]["responses"]["2xx"], 3);
+    assert_eq!(status["server"]["workers"], 2);
+    assert_eq!(status["server"]["pid"], server.child.id());
+    assert_eq!(status["server"]["listeners"][0], format!("http://{}", server.address));
+    let text = server.tell(&["status"]).stdout;
+    assert!(text.contains("KeepAliveInfo") && text.contains("Settings Revision"), "{text}");
+    let prometheus = server.tell(&["status", "--prometheus"]).stdout;
+    assert!(prometheus.contains("\ntidegate_requests_total 3\n"), "{prometheus}");
+    assert!(prometheus.contains("\ntidegate_settings_revision 1\n"), "{prometheus}");
+}
+
+#[test]
+fn a_stalled_command_holds_up_nobody() {
+    let folder = Folder::new("stalled");
+    let server = Server::with_config(&folder, &site("x"));
+    let mut stalled = UnixStream::connect(folder.path("control")).unwrap();
+    stalled.write_all(b"sta").unwrap();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let mut foreign = UnixStream::connect(folder.path("control")).unwrap();
+    foreign.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    foreign.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("failed\n"), "{reply}");
+}
+
+#[test]
+fn explain_walks_the_way_of_a_request() {
+    let folder = Folder::new("explain");
+    let config = folder.write(
+        "tidegate.kdl",
+        "listen \"127.0.0.1:8080\"\nlisten \"0.0.0.0:80\"\nsite \"a.example\" {\n    respond 200 \"a\"\n    \
+         route \"/x/*\" { respond 404; deny \"all\" }\n}\nsite { respond 200 \"b\" }\n",
+    );
+    let explain = |arguments: &[&str]| {
+        let all: Vec<&str> = ["explain", "--config", &config].iter().chain(arguments).copied().collect();
+        run(&folder, &all)
+    };
+    let outcome = explain(&["HEAD", "http://a.example/./y"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    for part in [
+        "HEAD http://a.example",
+        "0.0.0.0:80",
+        "tidegate.kdl:2",
+        "looked up as /y",
+        "site a.example",
+        "taken",
+    ] {
+        assert!(outcome.stdout.contains(part), "{part}: {}", outcome.stdout);
+    }
+    let refused = explain(&["http://A.example:8080/x/1"]).stdout;
+    assert!(refused.contains("127.0.0.1:8080") && refused.contains("403"), "{refused}");
+    let by_host = explain(&["/y", "-H", "Host: a.example"]).stdout;
+    assert!(by_host.contains("site a.example"), "{by_host}");
+    assert_eq!(explain(&["http://a.example/../.."]).code, Some(1));
+    assert_eq!(explain(&["/", "-H", "no field"]).code, Some(2));
+}
+
+#[test]
+fn fmt_writes_files_the_one_way() {
+    let folder = Folder::new("fmt");
+    let config = folder.write("a.kdl", "// why\nlisten    \"127.0.0.1:0\"\nsite {\nrespond 200\n}\n");
+    assert_eq!(run(&folder, &["fmt", "--check", &config]).code, Some(1));
+    assert_eq!(run(&folder, &["fmt", &config]).code, Some(0));
+    let text = fs::read_to_string(&config).unwrap();
+    assert!(text.starts_with("// why\nlisten \"127.0.0.1:0\"\n"), "{text}");
+    assert_eq!(run(&folder, &["fmt", "--check", &config]).code, Some(0));
+    folder.write("b.kdl", "site {");
+    let outcome = run(&folder, &["fmt", "b.kdl"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("b.kdl:1"), "{}", outcome.stderr);
+    assert_eq!(fs::read_to_string(folder.path("b.kdl")).unwrap(), "site {");
+}
+
+#[test]
+fn helps_completes_and_documents_itself() {
+    let folder = Folder::new("help");
+    let commands =
+        ["serve", "check", "fmt", "explain", "status", "reload", "stop", "upgrade", "completions", "man"];
+    for name in commands {
+        let outcome = run(&folder, &[name, "--help"]);
+        assert_eq!(outcome.code, Some(0));
+        assert!(outcome.stdout.contains("Examples:") && outcome.stdout.contains("Exit codes:"), "{name}");
+    }
+    assert!(run(&folder, &["--version"]).stdout.starts_with("tidegate "));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(&folder, &["completions", shell]).stdout.contains("explain"), "{shell}");
+    }
+    assert_eq!(run(&folder, &["man", "--output", "."]).code, Some(0));
+    assert!(folder.path("tidegate.1").exists());
+    for name in commands {
+        let page = fs::read_to_string(folder.path(&format!("tidegate-{name}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS") && page.contains("Examples"), "{name}");
+    }
+    assert!(run(&folder, &["man"]).stdout.matches(".TH ").count() > commands.len());
+    let schema = run(&folder, &["schema"]).stdout;
+    assert!(serde_json::from_str::<serde_json::Value>(&schema).is_ok());
+    assert!(run(&folder, &["reference"]).stdout.contains("keep-alive-timeout"));
+}
