@@ -169,8 +169,10 @@ pub struct Ctx {
     pub now: i64,
     /// The `Date` field of this second.
     pub date: [u8; 29],
-    /// No connection outlives its present request.
+    /// Answers say that the connection ends.
     pub draining: bool,
+    /// Connections end as soon as they are between requests.
+    pub closes_idle: bool,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) path_buffer: Vec<u8>,
     /// Answers that leave in one call.
@@ -191,6 +193,7 @@ impl Ctx {
             now,
             date: HttpDate(now).format(),
             draining: false,
+            closes_idle: false,
             read_buffer: vec![0; READ_BUFFER],
             path_buffer: Vec::new(),
             batch: Vec::with_capacity(READ_BUFFER),
@@ -518,13 +521,21 @@ impl Worker {
 
     fn drain(&mut self, close_idle: bool) {
         self.cx.draining = true;
+        self.cx.closes_idle = close_idle;
+        if close_idle {
+            // Those who wait in the queues have been promised an answer.
+            for open in self.listeners.iter_mut().flatten() {
+                open.is_ready = true;
+            }
+            self.accept();
+        }
         for old in self.listeners.drain(..).flatten() {
             let _ = self.runtime.registry().remove(old.listener.fd.as_fd());
         }
         if close_idle {
             let keys: Vec<Key> = self.connections.keys().collect();
             for key in keys {
-                if self.connections.get_mut(key).is_some_and(|connection| connection.is_idle()) {
+                if self.connections.get_mut(key).is_some_and(|connection| connection.is_between_requests()) {
                     self.close(key);
                 }
             }

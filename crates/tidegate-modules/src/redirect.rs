@@ -198,6 +198,7 @@ mod tests {
             minor_version: 1,
             peer: Peer::Unix,
             now: 0,
+            started: 0,
             body: None,
         }
     }

@@ -149,8 +149,8 @@ impl Connection {
     }
 
     /// Between requests, with nothing of one here.
-    pub fn is_idle(&self) -> bool {
-        self.is_free() && self.input.is_empty() && !self.lingering && self.served > 0
+    pub fn is_between_requests(&self) -> bool {
+        self.is_free() && self.input.is_empty() && !self.lingering
     }
 
     /// Nothing of a request or response is under way.

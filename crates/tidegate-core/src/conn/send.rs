@@ -414,6 +414,7 @@ impl Connection {
             let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
             count(cx, entry, &work.request, &output);
         }
+        self.keep_alive &= !cx.closes_idle;
         if work.incoming.is_none() || !self.keep_alive {
             self.unread |= work.incoming.is_some();
             self.work = None;

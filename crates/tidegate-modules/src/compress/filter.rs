@@ -211,6 +211,7 @@ mod tests {
             minor_version: 1,
             peer: Peer::Unix,
             now: 0,
+            started: 0,
             body: None,
         };
         let change = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
@@ -321,7 +322,7 @@ mod tests {
         std::fs::write(&path, &plain).unwrap();
         let file = Rc::new(std::fs::File::open(&path).unwrap().into());
         let end = plain.len() as u64;
-        let message = tidegate_core::Message::new(Status::OK, None, FieldLines::default(), end, &plain);
+        let message = tidegate_core::Message::new(Status::OK, None, FieldLines::default(), Some(end), &plain);
         let bodies = [
             Body::Bytes(plain.clone()),
             Body::Prebuilt(message),

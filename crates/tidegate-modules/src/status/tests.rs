@@ -76,6 +76,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         minor_version: 1,
         peer: Peer::Unix,
         now: 0,
+        started: 0,
         body: None,
     };
     let page = StatusPage::new(source.clone());
@@ -234,6 +235,7 @@ fn explaining() {
             minor_version: 1,
             peer: Peer::Unix,
             now: 0,
+            started: 0,
             body: None,
         };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
