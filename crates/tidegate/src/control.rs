@@ -5,9 +5,8 @@
 //! answered on the connection's own thread, orders go to the master. A client that dawdles costs a thread,
 //! of which there are few, and never holds up the master.
 
-use crate::cache_answers;
 use crate::master::Event;
-use crate::status_source::{Form, StatusSource};
+use crate::status_source::StatusSource;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -23,6 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 use tidegate_config::Settings;
+use tidegate_modules::status::Format;
 
 /// The longest request line, bytes.
 const LINE: u64 = 8 << 10;
@@ -37,7 +37,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// A report.
-    Status(Form),
+    Status(Format),
     /// A question to every worker about its file cache: `report`, `list`, `start`, `stop`, `restart`, each
     /// also with ` json` behind it.
     Cache(String),
@@ -56,9 +56,9 @@ impl Request {
     /// As a line, without its end.
     pub fn to_line(&self) -> String {
         match self {
-            Request::Status(Form::Text) => "status text".into(),
-            Request::Status(Form::Json) => "status json".into(),
-            Request::Status(Form::Prometheus) => "status prometheus".into(),
+            Request::Status(Format::Text | Format::Html) => "status text".into(),
+            Request::Status(Format::Json) => "status json".into(),
+            Request::Status(Format::Prometheus) => "status prometheus".into(),
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
             Request::Reload => "reload".into(),
             Request::Stop { now: false } => "stop".into(),
@@ -72,9 +72,9 @@ impl Request {
     pub fn parse(line: &str) -> Option<Request> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         Some(match (word, rest) {
-            ("status", "" | "text") => Request::Status(Form::Text),
-            ("status", "json") => Request::Status(Form::Json),
-            ("status", "prometheus") => Request::Status(Form::Prometheus),
+            ("status", "" | "text") => Request::Status(Format::Text),
+            ("status", "json") => Request::Status(Format::Json),
+            ("status", "prometheus") => Request::Status(Format::Prometheus),
             ("cache", question) => Request::Cache(question.into()),
             ("reload", "") => Request::Reload,
             ("stop", "") => Request::Stop { now: false },
@@ -270,7 +270,12 @@ fn serve(stream: &UnixStream, source: &StatusSource, events: &Sender<Event>) {
         None => return respond(stream, &Reply::failed("the server does not know this command")),
         Some(Request::Status(form)) => return respond(stream, &Reply::ok(source.report(form))),
         Some(Request::Cache(question)) => {
-            return respond(stream, &cache_answers::reply(&question, source));
+            let (question, format) = match question.strip_suffix("json") {
+                Some(question) => (question.trim_end(), Format::Json),
+                None => (question.as_str(), Format::Text),
+            };
+            let (is_ok, text) = source.cache(question, format);
+            return respond(stream, &Reply { is_ok, text });
         }
         Some(order) => order,
     };
@@ -299,9 +304,9 @@ mod tests {
     #[test]
     fn requests_survive_their_line() {
         for request in [
-            Request::Status(Form::Text),
-            Request::Status(Form::Json),
-            Request::Status(Form::Prometheus),
+            Request::Status(Format::Text),
+            Request::Status(Format::Json),
+            Request::Status(Format::Prometheus),
             Request::Cache("list".into()),
             Request::Cache(String::new()),
             Request::Reload,

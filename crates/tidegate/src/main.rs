@@ -3,7 +3,6 @@
 //! `cli` reads the arguments; `master` is the server's main thread, which owns the listening sockets, the
 //! settings and the workers and never touches a byte of a client; the rest are its parts.
 
-mod cache_answers;
 mod cli;
 mod control;
 mod descriptors;

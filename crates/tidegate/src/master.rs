@@ -128,7 +128,7 @@ impl Master {
             sender,
             upgrade: None,
         };
-        master.revision = master.source.next_revision(master.listening());
+        master.revision = master.source.next_revision(&master.settings, master.listening());
         Ok(master)
     }
 

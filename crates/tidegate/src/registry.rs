@@ -87,7 +87,7 @@ impl Registry {
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
-            Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView::new(&self.source, settings)))),
+            Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView(self.source.clone())))),
         })
     }
 }

@@ -88,7 +88,7 @@ impl Master {
             notes.push(format!("{error:#}"));
         }
         self.settings = fitted;
-        self.revision = self.source.next_revision(self.listening());
+        self.revision = self.source.next_revision(&self.settings, self.listening());
         Ok(())
     }
 

@@ -3,16 +3,14 @@
 //! Read by the control socket, and by the status page through the registry. Kept up to date by the master.
 
 use rustix::process::getpid;
-use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use tidegate_config::settings::{Settings, Site};
 use tidegate_core::log::Writer;
 use tidegate_core::worker::{Asker, Handle};
-use tidegate_http::HttpDate;
 use tidegate_io::{LocalFuture, blocking};
-use tidegate_modules::status::{self, ServerInfo};
+use tidegate_modules::status::{self, Format, ServerInfo};
 use tidegate_stats::{Snapshot, Worker as Stats};
 
 /// The version of this program.
@@ -21,17 +19,6 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long a worker may take to answer a question.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The forms that a report has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// For people.
-    Text,
-    /// For programs: `{"server": {...}, "stats": {...}}`.
-    Json,
-    /// For Prometheus.
-    Prometheus,
-}
-
 /// Shared by all threads of the server.
 pub struct StatusSource {
     started: i64,
@@ -39,6 +26,7 @@ pub struct StatusSource {
     is_draining: AtomicBool,
     members: RwLock<Vec<Member>>,
     listeners: RwLock<Vec<String>>,
+    sites: RwLock<Vec<String>>,
     writer: OnceLock<Arc<Writer>>,
 }
 
@@ -56,6 +44,7 @@ impl StatusSource {
             is_draining: AtomicBool::new(false),
             members: RwLock::default(),
             listeners: RwLock::default(),
+            sites: RwLock::default(),
             writer: OnceLock::new(),
         })
     }
@@ -73,7 +62,13 @@ impl StatusSource {
     }
 
     /// A new revision of the settings is in force; its number.
-    pub fn next_revision(&self, listeners: Vec<String>) -> u64 {
+    pub fn next_revision(&self, settings: &Settings, listeners: Vec<String>) -> u64 {
+        let names = |site: &Arc<Site>| match site.names.as_slice() {
+            [] => "(any)".to_owned(),
+            names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        };
+        *self.sites.write().unwrap_or_else(PoisonError::into_inner) =
+            settings.sites.iter().map(names).collect();
         *self.listeners.write().unwrap_or_else(PoisonError::into_inner) = listeners;
         self.revision.fetch_add(1, Relaxed) + 1
     }
@@ -107,128 +102,56 @@ impl StatusSource {
             .collect()
     }
 
-    /// The report.
-    pub fn report(&self, form: Form) -> String {
-        match form {
-            Form::Text => self.text(),
-            Form::Json => self.json(),
-            Form::Prometheus => self.prometheus(),
-        }
-    }
-
-    fn state(&self) -> &'static str {
-        if self.is_draining.load(Relaxed) { "draining" } else { "serving" }
-    }
-
-    fn lost_lines(&self) -> u64 {
-        self.writer.get().map_or(0, |writer| writer.lost_lines())
-    }
-
-    fn listeners(&self) -> Vec<String> {
-        self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn since(&self) -> String {
-        String::from_utf8_lossy(&HttpDate(self.started).rfc3339()).into_owned()
-    }
-
-    fn json(&self) -> String {
-        let stats = self.snapshot();
-        let server = json!({
-            "version": VERSION,
-            "pid": getpid().as_raw_nonzero().get(),
-            "state": self.state(),
-            "started": self.since(),
-            "uptime": tidegate_io::clock::wall_seconds().saturating_sub(self.started),
-            "revision": self.revision.load(Relaxed),
-            "workers": stats.workers,
-            "listeners": self.listeners(),
-            "log_lines_lost": self.lost_lines(),
-        });
-        format!("{{\"server\":{server},\"stats\":{}}}\n", stats.to_json())
-    }
-
-    fn text(&self) -> String {
-        let rows = [
-            ("Version", VERSION.to_owned()),
-            ("Process", getpid().as_raw_nonzero().to_string()),
-            ("State", self.state().to_owned()),
-            ("Started", self.since()),
-            ("Settings Revision", self.revision.load(Relaxed).to_string()),
-            ("Listening On", self.listeners().join(" ")),
-            ("Log Lines Lost", self.lost_lines().to_string()),
-        ];
-        let own: String = rows.iter().map(|(label, value)| format!("{label:<40}{value}\n")).collect();
-        own + &self.snapshot().to_text()
-    }
-
-    fn prometheus(&self) -> String {
-        let mut text = self.snapshot().to_prometheus();
-        let rows = [
-            (
-                "tidegate_start_time_seconds",
-                "gauge",
-                "When the server started, seconds since 1970.",
-                self.started.to_string(),
-            ),
-            (
-                "tidegate_settings_revision",
-                "gauge",
-                "Number of the settings in force; a reload adds one.",
-                self.revision.load(Relaxed).to_string(),
-            ),
-            (
-                "tidegate_log_lines_lost_total",
-                "counter",
-                "Log lines that could not be written.",
-                self.lost_lines().to_string(),
-            ),
-        ];
-        for (name, kind, help, value) in rows {
-            text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"));
-        }
-        text
-    }
-}
-
-/// What the status page of one revision shows.
-pub struct StatusView {
-    source: Arc<StatusSource>,
-    sites: Vec<String>,
-}
-
-impl StatusView {
-    /// For the sites of `settings`.
-    pub fn new(source: &Arc<StatusSource>, settings: &Settings) -> StatusView {
-        let names = |site: &Arc<Site>| match site.names.as_slice() {
-            [] => "(any)".to_owned(),
-            names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-        };
-        StatusView { source: source.clone(), sites: settings.sites.iter().map(names).collect() }
-    }
-}
-
-impl status::StatusSource for StatusView {
-    fn snapshot(&self) -> Snapshot {
-        self.source.snapshot()
-    }
-
-    fn server(&self) -> ServerInfo {
-        let source = &self.source;
+    /// What the server is.
+    pub fn server(&self) -> ServerInfo {
         ServerInfo {
             version: VERSION.into(),
             pid: getpid().as_raw_nonzero().get().unsigned_abs(),
-            started: source.started,
+            started: self.started,
             now: tidegate_io::clock::wall_seconds(),
-            workers: source.members.read().unwrap_or_else(PoisonError::into_inner).len(),
-            revision: source.revision.load(Relaxed),
-            listeners: source.listeners(),
-            sites: self.sites.clone(),
+            workers: self.members.read().unwrap_or_else(PoisonError::into_inner).len(),
+            revision: self.revision.load(Relaxed),
+            listeners: self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            sites: self.sites.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            is_draining: self.is_draining.load(Relaxed),
+            log_lines_lost: self.writer.get().map_or(0, |writer| writer.lost_lines()),
         }
     }
 
+    /// The report.
+    pub fn report(&self, format: Format) -> String {
+        status::report(self.server(), self.snapshot(), format)
+    }
+
+    /// Carries out what is asked of the file caches: `report`, `list`, `start`, `stop` or `restart`.
+    /// Whether it was done, and what to show.
+    pub fn cache(&self, question: &str, format: Format) -> (bool, String) {
+        if !matches!(question, "" | "report" | "list") {
+            let answers = self.ask(&format!("cache {question}"));
+            let refusal = answers.into_iter().find(|answer| answer != "ok");
+            return refusal.map_or((true, "ok\n".into()), |refusal| (false, refusal + "\n"));
+        }
+        let reports = self.ask("cache report");
+        let lists = (question == "list").then(|| self.ask("cache list"));
+        let pid = getpid().as_raw_nonzero().get().unsigned_abs();
+        (true, status::cache_report(&reports, lists.as_deref(), format, pid))
+    }
+}
+
+/// The status page's view of it, on a worker.
+pub struct StatusView(pub Arc<StatusSource>);
+
+impl status::StatusSource for StatusView {
+    fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+
+    fn server(&self) -> ServerInfo {
+        self.0.server()
+    }
+
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {
-        let (source, question) = (self.source.clone(), question.to_owned());
+        let (source, question) = (self.0.clone(), question.to_owned());
         // The workers answer between turns, this one too: the waiting is done elsewhere.
         let answers = blocking::run(move || source.ask(&question));
         Box::pin(async move {

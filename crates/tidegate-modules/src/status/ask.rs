@@ -32,11 +32,16 @@ pub(super) enum Action {
     Restart,
 }
 
+/// The forms of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
+    /// A page.
     Html,
+    /// For people, on a terminal.
     Text,
+    /// For programs.
     Json,
+    /// For Prometheus.
     Prometheus,
 }
 

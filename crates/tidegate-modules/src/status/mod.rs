@@ -18,9 +18,10 @@ mod cache;
 mod html;
 mod report;
 
+pub use ask::Format;
 pub(crate) use html::Escaped;
 
-use ask::{Action, Format, Question, View};
+use ask::{Action, Question, View};
 use cache::CacheState;
 use std::rc::Rc;
 use tidegate_core::{Exchange, Handler, Reply, Response, answer};
@@ -66,6 +67,21 @@ pub struct ServerInfo {
     pub listeners: Vec<String>,
     /// The names of each site, joined; `(any)` or the like for the one without a name.
     pub sites: Vec<String>,
+    /// It accepts no more.
+    pub is_draining: bool,
+    /// Log lines that could not be written.
+    pub log_lines_lost: u64,
+}
+
+/// The report on the server, for whoever asks: the page, or the control socket.
+pub fn report(server: ServerInfo, counted: Snapshot, format: Format) -> String {
+    report::Server { info: server, counted }.write(format, None)
+}
+
+/// The report on the file cache out of what the workers say to `cache report` and, with the entries,
+/// `cache list`.
+pub fn cache_report(reports: &[String], lists: Option<&[String]>, format: Format, pid: u32) -> String {
+    CacheState::merge(reports, lists).write(format, pid, None)
 }
 
 /// Answers with the status of the server.
@@ -126,10 +142,11 @@ impl Handler for StatusPage {
 impl StatusPage {
     fn show(&self, question: Question) -> Reply {
         let (format, refresh) = (question.format, question.refresh);
-        if format == Format::Prometheus {
-            return Reply::Ready(content(format, self.source.snapshot().to_prometheus(), None));
-        }
         let with_list = match question.view {
+            _ if format == Format::Prometheus => {
+                let report = report(self.source.server(), self.source.snapshot(), format);
+                return Reply::Ready(content(format, report, None));
+            }
             View::Server => {
                 let report = report::Server { info: self.source.server(), counted: self.source.snapshot() };
                 return Reply::Ready(content(format, report.write(format, refresh), refresh));

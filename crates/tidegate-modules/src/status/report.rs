@@ -52,7 +52,7 @@ impl Server {
                 text
             }
             Format::Json => self.to_json(),
-            Format::Prometheus => self.counted.to_prometheus(),
+            Format::Prometheus => self.to_prometheus(),
         }
     }
 
@@ -66,10 +66,36 @@ impl Server {
             "uptime": self.uptime(),
             "workers": info.workers,
             "revision": info.revision,
+            "state": self.state(),
+            "log_lines_lost": info.log_lines_lost,
             "listeners": info.listeners,
             "sites": info.sites,
         });
-        format!("{{\"server\":{server},\"statistics\":{}}}\n", self.counted.to_json())
+        format!("{{\"server\":{server},\"stats\":{}}}\n", self.counted.to_json())
+    }
+
+    fn to_prometheus(&self) -> String {
+        let info = &self.info;
+        let mut text = self.counted.to_prometheus();
+        let rows = [
+            ("start_time_seconds", "gauge", "When the server started, since 1970.", info.started.to_string()),
+            ("settings_revision", "gauge", "Number of the settings in force.", info.revision.to_string()),
+            (
+                "log_lines_lost_total",
+                "counter",
+                "Log lines that could not be written.",
+                info.log_lines_lost.to_string(),
+            ),
+        ];
+        for (name, kind, help, value) in rows {
+            let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
+            let _ = writeln!(text, "tidegate_{name} {value}");
+        }
+        text
+    }
+
+    fn state(&self) -> &'static str {
+        if self.info.is_draining { "draining" } else { "serving" }
     }
 
     /// Seconds.
@@ -82,10 +108,12 @@ impl Server {
         let mut rows = vec![
             Row::new("Version", info.version.as_str()),
             Row::new("Process", info.pid.to_string()),
+            Row::new("State", self.state()),
             Row::new("Started", date(info.started)),
             Row::new("Uptime", span(self.uptime())),
             Row::new("Workers", info.workers.to_string()),
             Row::new("Settings Revision", info.revision.to_string()),
+            Row::new("Log Lines Lost", info.log_lines_lost.to_string()),
         ];
         rows.extend(info.listeners.iter().map(|address| Row::new("ListenSocket", address.as_str())));
         rows.extend(info.sites.iter().map(|names| Row::new("Site", names.as_str())));

@@ -22,6 +22,8 @@ impl StatusSource for Fake {
 
     fn server(&self) -> ServerInfo {
         ServerInfo {
+            is_draining: false,
+            log_lines_lost: 0,
             version: "0.1.0".into(),
             pid: 77,
             started: 1_000_000_000,
@@ -149,7 +151,7 @@ fn the_report_on_the_server() {
     let json = ask(&Rc::default(), "GET", "/.perf?format=json", &[]).body;
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["server"]["uptime"], 61);
-    assert_eq!(value["statistics"]["requests"], 42);
+    assert_eq!(value["stats"]["requests"], 42);
     assert!(!ask(&Rc::default(), "GET", "/.perf?refresh=0", &[]).head.contains("Refresh"));
 }
 

@@ -2,7 +2,6 @@
 
 use super::{complain, print};
 use crate::control::{self, Request};
-use crate::status_source::Form;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_peercred;
@@ -12,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tidegate_config::{ProcessEnvironment, Settings, load_file, load_str};
+use tidegate_modules::status::Format;
 
 /// How to find the server.
 #[derive(Args)]
@@ -151,9 +151,9 @@ pub struct UpgradeArguments {
 /// `tidegate status`.
 pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
     let form = match (arguments.json, arguments.prometheus) {
-        (true, _) => Form::Json,
-        (false, true) => Form::Prometheus,
-        (false, false) => Form::Text,
+        (true, _) => Format::Json,
+        (false, true) => Format::Prometheus,
+        (false, false) => Format::Text,
     };
     let request = match arguments.what {
         None => Request::Status(form),
