@@ -163,7 +163,8 @@ pub(crate) fn wait_for_exit(running: &mut dyn Running) -> Result<Option<i32>, St
         if Instant::now() >= deadline {
             return Ok(None);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        // A pause between two looks; the deadline is what counts.
+        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 

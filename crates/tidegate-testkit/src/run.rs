@@ -428,7 +428,8 @@ impl<'a> Player<'a> {
             if is_once || Instant::now() >= deadline {
                 return Err(found);
             }
-            std::thread::sleep(INTERVAL);
+            // A pause between two looks; the deadline is what counts.
+            std::thread::park_timeout(INTERVAL);
         }
     }
 

@@ -238,7 +238,7 @@ fn accept(listener: &UnixListener, source: &Arc<StatusSource>, events: &Sender<E
             Ok((stream, _)) => stream,
             // Out of descriptors or memory: try again shortly, without spinning.
             Err(_) => {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::park_timeout(Duration::from_millis(100));
                 continue;
             }
         };

@@ -18,9 +18,12 @@ pub struct Watcher {
     by_path: HashMap<FolderPath, Key>,
     by_watch: HashMap<Watch, Vec<Key>>,
     /// What each entry depends on.
-    by_entry: HashMap<Key, Vec<(Key, Box<[u8]>)>>,
+    by_entry: HashMap<Key, Vec<Dependence>>,
     has_failed: bool,
 }
+
+/// A name in a watched folder.
+type Dependence = (Key, Box<[u8]>);
 
 /// Root (by address: it lives as long as an entry of it) and path below.
 type FolderPath = (usize, Box<[u8]>);
