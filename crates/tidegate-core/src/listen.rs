@@ -14,6 +14,8 @@ use tidegate_config::settings::ListenAddress;
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_stats::{AcceptError, Worker as Stats};
 
+/// With more connections than this on a worker, new ones get a bounded share of the kernel's memory.
+pub(crate) const CROWD: usize = 128;
 /// Connections accepted from one socket in one turn.
 pub(crate) const ACCEPTS: usize = 64;
 /// How long accepting rests when descriptors or memory have run out.
@@ -35,12 +37,11 @@ pub struct Listener {
 pub fn open(
     address: &ListenAddress,
     backlog: u32,
-    unsent: u32,
     workers: usize,
 ) -> io::Result<(Vec<OwnedFd>, ListenAddress)> {
     match address {
         ListenAddress::Tcp(tcp) => {
-            let options = socket::ListenOptions { backlog, defer: Duration::from_secs(5), unsent };
+            let options = socket::ListenOptions { backlog, defer: Duration::from_secs(5) };
             let sockets = socket::listen_tcp(*tcp, workers, &options)?;
             let taken = match sockets.first().map(|fd| socket::local_address(fd.as_fd())).transpose()? {
                 Some(Peer::Tcp(taken)) => taken,

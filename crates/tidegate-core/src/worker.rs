@@ -18,6 +18,7 @@ use tidegate_config::settings::{AccessFormat, Settings};
 use tidegate_http::HttpDate;
 use tidegate_io::clock::{monotonic_ns, wall_seconds};
 use tidegate_io::runtime::Runtime;
+use tidegate_io::socket;
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab, Wheel};
 use tidegate_stats::Worker as Stats;
@@ -231,11 +232,7 @@ pub struct Solo {
 
 impl Solo {
     /// Serves `stream`, which is non-blocking.
-    pub fn new(
-        settings: &Arc<Settings>,
-        make: &MakeRegistry,
-        stream: tidegate_io::socket::Stream,
-    ) -> io::Result<Solo> {
+    pub fn new(settings: &Arc<Settings>, make: &MakeRegistry, stream: socket::Stream) -> io::Result<Solo> {
         let poller = Poller::new()?;
         Runtime::install(poller.registry()?)?;
         let (stats, writer) = (Arc::new(Stats::default()), Writer::start()?);
@@ -247,7 +244,7 @@ impl Solo {
             cx.log.add(sink, format);
         }
         let mut connections = Slab::default();
-        let key = connections.insert(Connection::new(stream, tidegate_io::socket::Peer::Unix, 0));
+        let key = connections.insert(Connection::new(stream, socket::Peer::Unix, 0));
         Ok(Solo { cx, connections, key, _registry: registry, _poller: poller })
     }
 
@@ -270,6 +267,8 @@ struct Worker {
     connections: Slab<Connection>,
     cx: Ctx,
     again: Vec<Key>,
+    /// What is accepted from now on has its unsent bytes bounded.
+    is_crowded: bool,
     /// Accepting rests until then, monotonic nanoseconds.
     accept_after: u64,
     began: u64,
@@ -308,6 +307,7 @@ impl Worker {
             connections: Slab::default(),
             cx,
             again: Vec::new(),
+            is_crowded: false,
             accept_after: 0,
             began: monotonic_ns(),
         };
@@ -338,6 +338,7 @@ impl Worker {
             self.runtime.registry().add_readable(new.listener.fd.as_fd(), Kind::Listener, new.key)?;
         }
         self.listeners = opened;
+        self.bound_unsent();
         for (sink, format) in logs.opened {
             self.cx.log.add(sink, format);
         }
@@ -475,13 +476,33 @@ impl Worker {
                 match listen::accept(open.listener.fd.as_fd(), open.place, limit, &self.cx.stats) {
                     Accepted::Connection(connection) => self.admit(connection),
                     Accepted::Refused => {}
-                    Accepted::Nobody => open.is_ready = false,
+                    Accepted::Nobody => {
+                        open.is_ready = false;
+                        self.mind_the_crowd();
+                    }
                     Accepted::Exhausted => {
                         self.accept_after = monotonic_ns() + listen::PAUSE.as_nanos() as u64;
                         return;
                     }
                 }
             }
+        }
+    }
+
+    /// A bound on unsent bytes costs processor time, and only a crowd needs it: it is set on the listening
+    /// sockets, whose connections inherit it, and taken off when the crowd has gone.
+    fn mind_the_crowd(&mut self) {
+        let most = if self.is_crowded { listen::CROWD / 2 } else { listen::CROWD };
+        if self.is_crowded != (self.connections.len() > most) {
+            self.is_crowded = !self.is_crowded;
+            self.bound_unsent();
+        }
+    }
+
+    fn bound_unsent(&self) {
+        let bytes = if self.is_crowded { self.cx.engine.settings.limits.unsent_size } else { 0 };
+        for open in self.listeners.iter().flatten() {
+            socket::bound_unsent(open.listener.fd.as_fd(), bytes);
         }
     }
 

@@ -28,8 +28,6 @@ pub struct ListenOptions {
     /// The kernel keeps a connection back until its first bytes are there, this long at most
     /// (`TCP_DEFER_ACCEPT`).
     pub defer: Duration,
-    /// `TCP_NOTSENT_LOWAT`: unsent bytes that the kernel takes for one connection.
-    pub unsent: u32,
 }
 
 /// Opens `count` sockets that share one TCP address (`SO_REUSEPORT`), one for each worker. Port 0 takes a
@@ -45,10 +43,7 @@ pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) ->
     let mut sockets = Vec::with_capacity(count);
     for _ in 0..count {
         let socket = bound(address, true)?;
-        socket.set_tcp_nodelay(true)?; // inherited by what is accepted, like the two below
-        if options.unsent > 0 {
-            socket.set_tcp_notsent_lowat(options.unsent)?;
-        }
+        socket.set_tcp_nodelay(true)?; // inherited by what is accepted
         set_defer_accept(socket.as_fd(), options.defer)?;
         socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
         if address.port() == 0 {
@@ -57,6 +52,12 @@ pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) ->
         sockets.push(socket.into());
     }
     Ok(sockets)
+}
+
+/// Bounds the unsent bytes that the kernel takes for each connection accepted from now on
+/// (`TCP_NOTSENT_LOWAT`, inherited); 0 leaves it to the kernel. Without effect on a unix socket.
+pub fn bound_unsent(listener: BorrowedFd<'_>, bytes: u32) {
+    let _ = socket2::SockRef::from(&listener).set_tcp_notsent_lowat(bytes);
 }
 
 /// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.

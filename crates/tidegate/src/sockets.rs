@@ -4,11 +4,10 @@
 //! Called at the start, on reload and for an upgrade.
 
 use anyhow::{Context, Result, anyhow};
-use socket2::SockRef;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, Listener as ListenerSettings};
@@ -47,8 +46,8 @@ impl Sockets {
         let mut sockets = Vec::with_capacity(kept.len());
         for (listener, kept) in settings.listeners.iter().zip(kept) {
             sockets.push(match kept.and_then(|index| present.0.get(index)) {
-                Some(open) => open.copy(listener, settings.limits.unsent_size)?,
-                None => open_new(listener, settings.limits.unsent_size, workers, present)?,
+                Some(open) => open.copy(listener)?,
+                None => open_new(listener, workers, present)?,
             });
         }
         Ok(Sockets(sockets))
@@ -115,31 +114,19 @@ impl Sockets {
 }
 
 impl OpenAddress {
-    fn copy(&self, listener: &ListenerSettings, unsent: u32) -> Result<OpenAddress> {
+    fn copy(&self, listener: &ListenerSettings) -> Result<OpenAddress> {
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(OwnedFd::try_clone).collect();
         let sockets = copies.with_context(|| format!("cannot copy the sockets of {}", self.taken))?;
         for socket in &sockets {
-            tune(socket.as_fd(), &listener.address, listener.backlog, unsent);
+            // The queue goes on as it was where this fails.
+            let _ = rustix::net::listen(socket, i32::try_from(listener.backlog).unwrap_or(i32::MAX));
         }
         Ok(OpenAddress { requested: listener.address.clone(), taken: self.taken.clone(), sockets })
     }
 }
 
-/// Gives a socket that is open already what the settings say now. It goes on as it was where that fails.
-fn tune(socket: BorrowedFd<'_>, address: &ListenAddress, backlog: u32, unsent: u32) {
-    let _ = rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX));
-    if matches!(address, ListenAddress::Tcp(_)) && unsent > 0 {
-        let _ = SockRef::from(&socket).set_tcp_notsent_lowat(unsent);
-    }
-}
-
-fn open_new(
-    listener: &ListenerSettings,
-    unsent: u32,
-    workers: usize,
-    present: &Sockets,
-) -> Result<OpenAddress> {
-    let (sockets, taken) = listen::open(&listener.address, listener.backlog, unsent, workers)
+fn open_new(listener: &ListenerSettings, workers: usize, present: &Sockets) -> Result<OpenAddress> {
+    let (sockets, taken) = listen::open(&listener.address, listener.backlog, workers)
         .map_err(|error| anyhow!(sentence(listener, &error, present)))?;
     Ok(OpenAddress { requested: listener.address.clone(), taken, sockets })
 }

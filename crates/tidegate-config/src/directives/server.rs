@@ -180,8 +180,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Ranges of one request; with more the whole file is sent.",
         "ranges 16"),
     bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
-        "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`). Less saves kernel memory \
-         with many slow downloads; more helps single fast ones over long distances.",
+        "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`) once a worker has more than \
+         128 of them; below that the kernel decides. Less saves kernel memory with many slow downloads, more saves \
+         processor time.",
         "unsent-size \"512KiB\""),
     Directive {
         arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],
@@ -198,9 +199,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("memory", CACHE, &[one("size", Kind::Size { least: 0, most: TIB })], "memory \"64MiB\"",
         "Most bytes of file contents held in memory, for each worker.",
         "memory \"512MiB\""),
-    bound("memory-file-size", CACHE, &[one("size", Kind::Size { least: 0, most: GIB })], "memory-file-size \"64KiB\"",
-        "Files up to this are held in memory whole and sent in one piece; larger ones are sent with `sendfile`, \
-         which is faster for them.",
+    bound("memory-file-size", CACHE, &[one("size", Kind::Size { least: 0, most: GIB })], "memory-file-size \"8KiB\"",
+        "Files up to this are held in memory whole and sent in one piece; larger ones are sent from the page cache \
+         with `sendfile`, which was measured to cost less from 8 KiB on.",
         "memory-file-size \"32KiB\""),
     bound("descriptors", CACHE, &[one("count", Kind::Number { least: 0, most: 1_000_000 })], "descriptors 2048",
         "Most larger files held open, for each worker.",
