@@ -121,6 +121,8 @@ fn the_sample_settings_are_sound_and_formatted() {
     let path = repository().join("examples/tidegate.kdl");
     let complaints = load_file(&path, &ProcessEnvironment).render(false);
     assert!(complaints.is_empty(), "{complaints}");
+    let text = read("examples/tidegate.kdl");
+    assert_eq!(tidegate_config::format(&text), Ok(text.clone()), "`tidegate fmt` would change it");
 }
 
 #[test]
@@ -166,7 +168,10 @@ fn every_source_that_architecture_names_is_there() {
         } else {
             vec![
                 name.to_owned(),
-                format!("crates/{}/src/{rest}", if first.starts_with("tidegate") { first } else { "tidegate" }),
+                format!(
+                    "crates/{}/src/{rest}",
+                    if first.starts_with("tidegate") { first } else { "tidegate" }
+                ),
                 format!("crates/tidegate-modules/src/{name}"),
                 format!("crates/tidegate-core/src/{name}"),
                 format!("crates/tidegate-core/src/conn/{name}"),

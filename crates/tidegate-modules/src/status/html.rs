@@ -19,11 +19,12 @@ nav{display:flex;flex-wrap:wrap;gap:.2em 1em;margin:.5em 0}form{display:inline}\
 div{overflow-x:auto}table{border-collapse:collapse;width:100%}\
 th,td{text-align:left;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line);vertical-align:top}\
 td{font-variant-numeric:tabular-nums}th{font-weight:normal;white-space:pre-wrap}\
-th[scope=row]{width:45%;min-width:13.5em}th[scope=row]+td{overflow-wrap:anywhere}\
+th[scope=row]{width:45%;min-width:12em}th[scope=row]+td{overflow-wrap:anywhere}\
 th[scope=col]{font-weight:bold;white-space:nowrap}\
 td:first-child{min-width:9em;overflow-wrap:anywhere}td+td{white-space:nowrap}\
 button{font:inherit;padding:.3em .9em;margin:.2em .5em .2em 0}\
-footer{margin:2em 0 0;color:var(--faint);font-size:.9em}";
+footer{margin:2em 0 0;color:var(--faint);font-size:.9em}\
+@media (max-width:30em){body{font-size:.92em}}";
 
 /// Text made safe for element content and quoted attributes.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
@@ -191,9 +192,7 @@ fn list(page: &mut String, entries: &[Entry], all: usize) {
     if entries.len() < all {
         let _ = writeln!(page, "The first {} are shown; the JSON has them all.", entries.len());
     }
-    page.push_str(
-        "C: contents in memory, O: open descriptor, Z: encoded as well.</p>\n<div><table>\n<tr>",
-    );
+    page.push_str("C: contents in memory, O: open descriptor, Z: encoded as well.</p>\n<div><table>\n<tr>");
     for name in ["File", "Flags", "Size", "Hits", "References", "Workers", "Age, s"] {
         let _ = write!(page, "<th scope=\"col\">{name}</th>");
     }
