@@ -8,8 +8,7 @@
 //! It answers `cache list` with a JSON array of objects: `path`, `flags` (letters), `references`, `hits`,
 //! `size`, `age` (seconds). Each worker has its own entry for a file; they are merged by path.
 //!
-//! Flags, after Sun's: `C` contents in memory, `O` open descriptor, `I` information (size, date), `E` known to
-//! be missing or unreadable, `D` marked for removal, `Z` an encoded form is held as well.
+//! Flags, after Sun's: `C` contents in memory, `O` open descriptor, `Z` an encoded form is held as well.
 
 use super::ask::Format;
 use super::html;

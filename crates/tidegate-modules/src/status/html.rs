@@ -8,16 +8,23 @@ use super::report::Section;
 use std::fmt::{Display, Formatter, Result, Write};
 
 const STYLE: &str = "\
-:root{color-scheme:light dark}\
-body{font-family:system-ui,sans-serif;line-height:1.4;max-width:60em;margin:1.5em auto;padding:0 1em}\
+:root{color-scheme:light dark;--page:#fff;--text:#1c2733;--faint:#64707d;--line:#e3e8ee;--link:#0b5cad}\
+@media (prefers-color-scheme:dark){\
+:root{--page:#14191f;--text:#dfe6ee;--faint:#93a1b0;--line:#2a323c;--link:#7db7f5}}\
+body{font-family:system-ui,sans-serif;line-height:1.45;max-width:60em;margin:0 auto;padding:1.5em 1em 2em;\
+background:var(--page);color:var(--text)}\
+a{color:var(--link)}\
 h1{font-size:1.5em;margin:0 0 .3em}h2{font-size:1.1em;margin:1.6em 0 .3em}\
 nav{display:flex;flex-wrap:wrap;gap:.2em 1em;margin:.5em 0}form{display:inline}\
 div{overflow-x:auto}table{border-collapse:collapse;width:100%}\
-th,td{text-align:left;padding:.2em .8em .2em 0;border-bottom:1px solid color-mix(in srgb,currentColor 15%,transparent);\
-vertical-align:top}\
-td{font-variant-numeric:tabular-nums;overflow-wrap:anywhere}th{font-weight:normal;white-space:pre-wrap}\
-th[scope=row]{width:45%}th[scope=col]{font-weight:bold;white-space:nowrap}td:first-child{min-width:12em}button{font:inherit;padding:.3em .9em;margin:.2em .5em .2em 0}\
-footer{margin:2em 0;opacity:.7;font-size:.9em}";
+th,td{text-align:left;padding:.25em .8em .25em 0;border-bottom:1px solid var(--line);vertical-align:top}\
+td{font-variant-numeric:tabular-nums}th{font-weight:normal;white-space:pre-wrap}\
+th[scope=row]{width:45%;min-width:12em}th[scope=row]+td{overflow-wrap:anywhere}\
+th[scope=col]{font-weight:bold;white-space:nowrap}\
+td:first-child{min-width:9em;overflow-wrap:anywhere}td+td{white-space:nowrap}\
+button{font:inherit;padding:.3em .9em;margin:.2em .5em .2em 0}\
+footer{margin:2em 0 0;color:var(--faint);font-size:.9em}\
+@media (max-width:30em){body{font-size:.92em}}";
 
 /// Text made safe for element content and quoted attributes.
 pub(crate) struct Escaped<'a>(pub(crate) &'a str);
@@ -185,10 +192,7 @@ fn list(page: &mut String, entries: &[Entry], all: usize) {
     if entries.len() < all {
         let _ = writeln!(page, "The first {} are shown; the JSON has them all.", entries.len());
     }
-    page.push_str(
-        "C: contents in memory, O: open descriptor, I: information, E: known to be missing, \
-         D: marked for removal, Z: encoded as well.</p>\n<div><table>\n<tr>",
-    );
+    page.push_str("C: contents in memory, O: open descriptor, Z: encoded as well.</p>\n<div><table>\n<tr>");
     for name in ["File", "Flags", "Size", "Hits", "References", "Workers", "Age, s"] {
         let _ = write!(page, "<th scope=\"col\">{name}</th>");
     }

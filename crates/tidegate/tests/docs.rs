@@ -1,0 +1,186 @@
+//! What README.md, ARCHITECTURE.md, `docs/` and `examples/` say: every settings example is free of mistakes,
+//! and every link and file they name is there.
+//!
+//! Paths such as `/srv/www` in an example are made in a folder of the test's own. An example that shows only a
+//! part of a file gets the `listen` or `site` that it lacks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use tidegate_config::{ProcessEnvironment, load_file, load_str};
+
+/// Folders outside of the repository that examples may name.
+const PLACES: [&str; 4] = ["/srv/", "/var/", "/run/", "/etc/"];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The pages written by hand, as paths from the repository.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned(), "ARCHITECTURE.md".to_owned()];
+    for entry in fs::read_dir(repository().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") {
+            pages.push(format!("docs/{name}"));
+        }
+    }
+    pages.sort();
+    pages
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+/// The blocks between two marks, each with the number of its first line.
+fn blocks<'t>(text: &'t str, begin: &str, end: &str) -> Vec<(usize, &'t str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(start) = text[at..].find(begin).map(|start| at + start + begin.len()) {
+        let stop = start + text[start..].find(end).expect("the block ends");
+        found.push((text[..start].lines().count() + 1, &text[start..stop]));
+        at = stop;
+    }
+    found
+}
+
+/// A folder in which the paths of an example exist.
+struct Ground(PathBuf);
+
+impl Ground {
+    fn new(name: &str) -> Ground {
+        let path = std::env::temp_dir().join(format!("tidegate-docs-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        for folder in ["srv", "var/log/tidegate", "run/tidegate", "etc/tidegate"] {
+            fs::create_dir_all(path.join(folder)).unwrap();
+        }
+        Ground(path)
+    }
+
+    /// The mistakes and warnings of an example; empty when it is sound.
+    fn complaints(&self, name: &str, example: &str) -> String {
+        let mut text = example.to_owned();
+        for place in PLACES {
+            for before in ["\"", "\"unix:", ":-"] {
+                let here = format!("{before}{}{place}", self.0.display());
+                text = text.replace(&format!("{before}{place}"), &here);
+            }
+        }
+        for directive in ["root \"", "alias \""] {
+            for (_, folder) in blocks(&text, directive, "\"") {
+                let folder = folder.rsplit(":-").next().unwrap_or_default().trim_end_matches('}');
+                fs::create_dir_all(self.0.join(folder)).unwrap();
+            }
+        }
+        let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
+        let (has_listen, has_site) = (has("listen "), has("site "));
+        if !has_listen {
+            text.push_str("\nlisten \"127.0.0.1:8080\"\n");
+        }
+        if !has_site {
+            text.push_str("\nsite { respond 200 }\n");
+        }
+        load_str(name, &text, &self.0, &ProcessEnvironment).render(false)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn settings_in_the_documents_are_sound() {
+    let ground = Ground::new("settings");
+    let mut count = 0;
+    for page in pages() {
+        for (line, example) in blocks(&read(&page), "```kdl\n", "```") {
+            let complaints = ground.complaints(&format!("{page} from line {line}"), example);
+            assert!(complaints.is_empty(), "{complaints}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "only {count} examples were found");
+}
+
+#[test]
+fn settings_in_the_sample_site_are_sound() {
+    let ground = Ground::new("site");
+    let page = read("examples/site/settings.html");
+    for (line, example) in blocks(&page, "<pre><code>", "</code></pre>") {
+        if !example.starts_with("tidegate ") {
+            let complaints = ground.complaints(&format!("settings.html from line {line}"), example);
+            assert!(complaints.is_empty(), "{complaints}");
+        }
+    }
+}
+
+#[test]
+fn the_sample_settings_are_sound_and_formatted() {
+    let path = repository().join("examples/tidegate.kdl");
+    let complaints = load_file(&path, &ProcessEnvironment).render(false);
+    assert!(complaints.is_empty(), "{complaints}");
+    let text = read("examples/tidegate.kdl");
+    assert_eq!(tidegate_config::format(&text), Ok(text.clone()), "`tidegate fmt` would change it");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for page in pages() {
+        let folder = repository().join(&page).parent().unwrap().to_owned();
+        for (line, target) in blocks(&read(&page), "](", ")") {
+            let file = target.split('#').next().unwrap_or_default();
+            let is_here = file.is_empty() || file.contains("://") || folder.join(file).exists();
+            assert!(is_here, "{page}:{line}: there is no {file}");
+        }
+    }
+}
+
+#[test]
+fn links_of_the_sample_site_lead_somewhere() {
+    let site = repository().join("examples/site");
+    for page in ["index.html", "settings.html", "request.html", "404.html", "downloads/HEADER.html"] {
+        let text = read(&format!("examples/site/{page}"));
+        for attribute in [" href=\"", " src=\""] {
+            for (line, target) in blocks(&text, attribute, "\"") {
+                let path = target.split('?').next().unwrap_or_default();
+                // What `cargo xtask site` makes need not have been made yet.
+                let is_made = path.ends_with(".pdf") || path.ends_with(".png");
+                let is_there = site.join(path.trim_start_matches('/')).exists();
+                assert!(is_made || is_there, "{page}:{line}: there is no {path}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_source_that_architecture_names_is_there() {
+    let text = read("ARCHITECTURE.md");
+    let places = ["core", "wire", "http", "io", "modules", "config"];
+    for (line, name) in text.lines().enumerate().flat_map(|(at, line)| {
+        let words = line.split('`').skip(1).step_by(2);
+        words.filter(|word| word.ends_with(".rs")).map(move |word| (at + 1, word))
+    }) {
+        let (first, rest) = name.split_once('/').unwrap_or(("", name));
+        let candidates = if places.contains(&first) {
+            vec![format!("crates/tidegate-{first}/src/{rest}")]
+        } else {
+            vec![
+                name.to_owned(),
+                format!(
+                    "crates/{}/src/{rest}",
+                    if first.starts_with("tidegate") { first } else { "tidegate" }
+                ),
+                format!("crates/tidegate-modules/src/{name}"),
+                format!("crates/tidegate-core/src/{name}"),
+                format!("crates/tidegate-core/src/conn/{name}"),
+                format!("crates/tidegate-io/src/{name}"),
+            ]
+        };
+        assert!(
+            candidates.iter().any(|path| repository().join(path).exists()),
+            "ARCHITECTURE.md:{line}: there is no {name}"
+        );
+    }
+}
