@@ -251,7 +251,7 @@ impl Connection {
             if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
                 return self.finish(cx);
             }
-            if self.work_off_input(key, cx)? > 0 {
+            if !self.input.is_empty() && self.work_off_input(key, cx)? > 0 {
                 continue;
             }
             if !self.readable {
