@@ -3,6 +3,7 @@
 
 mod client;
 mod handlers;
+mod logs;
 mod pipelines;
 mod requests;
 mod responses;

@@ -322,3 +322,19 @@ fn a_handler_that_does_not_read_stops_the_client() {
     client.finish_sending();
     assert_eq!(client.end(), End::Closed);
 }
+
+/// FAULTS 31: refused at the limit of a head, whatever the names hash to.
+#[test]
+fn a_hundred_thousand_fields() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    let mut request = b"GET / HTTP/1.1\r\nHost: x\r\n".to_vec();
+    for number in 0..100_000 {
+        request.extend(format!("x-{number}: 1\r\n").into_bytes());
+    }
+    client.send(request);
+    let answer = client.answer();
+    assert_eq!(answer.status, 431);
+    client.finish_sending();
+    client.assert_closed();
+}

@@ -62,6 +62,7 @@ pub struct Server {
     pub handle: Handle,
     pub address: SocketAddr,
     pub gate: Arc<Gate>,
+    pub writer: Arc<Writer>,
     told: Receiver<String>,
 }
 
@@ -85,8 +86,9 @@ impl Server {
         let listeners = vec![Listener { fd: sockets.remove(0), address }];
         let (make, gate, told) = registry();
         let number = NUMBER.fetch_add(1, Relaxed);
-        let handle = worker::start(number, settings, listeners, make, Writer::start().unwrap()).unwrap();
-        Server { handle, address: tcp, gate, told }
+        let writer = Writer::start().unwrap();
+        let handle = worker::start(number, settings, listeners, make, writer.clone()).unwrap();
+        Server { handle, address: tcp, gate, writer, told }
     }
 
     /// What a handler tells next.

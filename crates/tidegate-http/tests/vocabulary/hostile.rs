@@ -41,7 +41,9 @@ fn corpus_and_mutations() {
 /// A field value is at most a head long; these are that long. What is quadratic takes minutes here.
 #[test]
 fn long_values() {
-    for piece in [",", ";", "=", "\"", "\\", "a,", "a;q=1,", "a=\"", "W/\"a\",", "0-,", "/..", "/%2e", "%", "a "] {
+    for piece in
+        [",", ";", "=", "\"", "\\", "a,", "a;q=1,", "a=\"", "W/\"a\",", "0-,", "/..", "/%2e", "%", "a "]
+    {
         for start in ["@", "@bytes=", "@/", "@\"", "@max-age=\""] {
             let input = format!("{start}{}", piece.repeat((32 << 10) / piece.len()));
             fuzz_http_fields(input.as_bytes());
