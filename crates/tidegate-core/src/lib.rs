@@ -11,6 +11,8 @@ pub mod listen;
 pub mod log;
 pub mod phase;
 pub mod response;
+#[doc(hidden)]
+pub mod solo;
 pub mod worker;
 
 pub use exchange::{Exchange, Filter, Handler, Reply};

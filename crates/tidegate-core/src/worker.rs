@@ -41,10 +41,14 @@ pub trait Registry {
 /// The logs of an engine, collected while it is made.
 pub struct LogSet {
     writer: Arc<Writer>,
-    opened: Vec<(log::Sink, AccessFormat)>,
+    pub(crate) opened: Vec<(log::Sink, AccessFormat)>,
 }
 
 impl LogSet {
+    pub(crate) fn new(writer: Arc<Writer>) -> LogSet {
+        LogSet { writer, opened: Vec::new() }
+    }
+
     /// Opens a log, or finds it open.
     pub fn open(&mut self, log: &tidegate_config::settings::AccessLog) -> io::Result<log::Sink> {
         let sink = self.writer.sink(&log.target)?;
@@ -181,7 +185,7 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    fn new(engine: Engine, stats: Arc<Stats>, mut log: AccessBuffers) -> Ctx {
+    pub(crate) fn new(engine: Engine, stats: Arc<Stats>, mut log: AccessBuffers) -> Ctx {
         let now = wall_seconds();
         log.tick(now);
         let head_limits = head_limits(&engine.settings);
@@ -201,7 +205,7 @@ impl Ctx {
         }
     }
 
-    fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         let now = wall_seconds();
         if now != self.now {
             self.now = now;
@@ -217,43 +221,6 @@ fn head_limits(settings: &Settings) -> HeadLimits {
         head_size: limits.head_size as usize,
         target_size: limits.target_size as usize,
         fields: usize::from(limits.fields),
-    }
-}
-
-/// One connection driven by hand, without poller or listener: for tests and benches that count what a
-/// request costs. Makes its thread a worker.
-pub struct Solo {
-    cx: Ctx,
-    connections: Slab<Connection>,
-    key: Key,
-    _registry: Box<dyn Registry>,
-    _poller: Poller,
-}
-
-impl Solo {
-    /// Serves `stream`, which is non-blocking.
-    pub fn new(settings: &Arc<Settings>, make: &MakeRegistry, stream: socket::Stream) -> io::Result<Solo> {
-        let poller = Poller::new()?;
-        Runtime::install(poller.registry()?)?;
-        let (stats, writer) = (Arc::new(Stats::default()), Writer::start()?);
-        let mut registry = make(stats.clone());
-        let mut logs = LogSet { writer: writer.clone(), opened: Vec::new() };
-        let engine = registry.engine(settings, &mut logs)?;
-        let mut cx = Ctx::new(engine, stats, AccessBuffers::new(writer));
-        for (sink, format) in logs.opened {
-            cx.log.add(sink, format);
-        }
-        let mut connections = Slab::default();
-        let key = connections.insert(Connection::new(stream, socket::Peer::Unix, 0));
-        Ok(Solo { cx, connections, key, _registry: registry, _poller: poller })
-    }
-
-    /// The client has sent something: one turn of the worker.
-    pub fn on_readable(&mut self) -> Next {
-        self.cx.tick();
-        let Some(connection) = self.connections.get_mut(self.key) else { return Next::Close };
-        connection.on_edge(true, false);
-        connection.drive(self.key, &mut self.cx)
     }
 }
 
@@ -294,7 +261,7 @@ impl Worker {
         let poller = Poller::new()?;
         let runtime = Runtime::install(poller.registry()?)?;
         let mut registry = make(stats.clone());
-        let mut logs = LogSet { writer: writer.clone(), opened: Vec::new() };
+        let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
         let cx = Ctx::new(engine, stats, AccessBuffers::new(writer.clone()));
         let mut worker = Worker {
@@ -316,7 +283,7 @@ impl Worker {
     }
 
     fn adopt(&mut self, settings: &Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
-        let mut logs = LogSet { writer: self.writer.clone(), opened: Vec::new() };
+        let mut logs = LogSet::new(self.writer.clone());
         self.cx.engine = Rc::new(self.registry.engine(settings, &mut logs)?);
         self.take_up(logs, listeners)
     }

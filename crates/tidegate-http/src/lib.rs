@@ -14,6 +14,8 @@ pub mod date;
 pub mod decimal;
 pub mod etag;
 pub mod field;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod media_type;
 pub mod method;
 pub mod multipart;

@@ -2,8 +2,9 @@
 //!
 //! Each case is an example of a crate that performs an operation as many times as its last argument says.
 //! It runs under callgrind with N and with 2N; the difference over N is the cost of one operation, with
-//! start-up gone. The counts are exact, so they hold on a busy machine too. They depend on the compiler and on
-//! valgrind: a baseline made with others is shown but not held against anybody.
+//! start-up gone. The counts are exact, so they hold on a busy machine too. They depend on the compiler, on
+//! valgrind and on the instruction sets of the processor: a baseline made with others is shown but not held
+//! against anybody.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,20 +31,30 @@ struct Case {
     package: &'static str,
     /// A file of `examples/` in the package.
     example: &'static str,
-    /// The number of operations follows as the last argument.
-    arguments: &'static [&'static str],
+    /// Its first argument; the number of operations is the last one.
+    operation: &'static str,
     /// N: enough that one operation more or less in start-up does not show.
     operations: u64,
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 1] = [Case {
-    name: "h1 parse request head",
-    package: "tidegate-wire",
-    example: "instructions",
-    arguments: &["parse"],
-    operations: 1_000,
-}];
+const CASES: [Case; 6] = [
+    codec("h1 parse request head", "parse"),
+    codec("h1 decode chunked body", "chunks"),
+    request("cached file", "cached"),
+    request("cached file, with a log", "logged"),
+    request("cached file, asked for by a browser", "browser"),
+    request("unchanged file (304)", "unchanged"),
+];
+
+const fn codec(name: &'static str, operation: &'static str) -> Case {
+    Case { name, package: "tidegate-wire", example: "instructions", operation, operations: 1_000 }
+}
+
+/// From the bytes of a request on a socket to the bytes of its answer, client included.
+const fn request(name: &'static str, operation: &'static str) -> Case {
+    Case { name, package: "tidegate-modules", example: "requests", operation, operations: 1_000 }
+}
 
 /// A change beyond this is worth a word: 3 %.
 const TOLERANCE: f64 = 0.03;
@@ -92,7 +103,8 @@ fn report(comparisons: &[Comparison], is_comparable: bool) -> Result<()> {
     }
     if !is_comparable {
         println!(
-            "instructions: {} counted; the baseline comes from another compiler or valgrind, so NOT COMPARED",
+            "instructions: {} counted; the baseline comes from another compiler, valgrind or kind of processor, \
+             so NOT COMPARED",
             comparisons.len()
         );
         return Ok(());
@@ -139,7 +151,7 @@ fn count(case: &Case, binary: &Path, operations: u64) -> Result<u64> {
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(binary)
-        .args(case.arguments)
+        .arg(case.operation)
         .arg(operations.to_string())
         .stdin(Stdio::null())
         // Nothing of the surroundings may move the counts.
@@ -207,18 +219,32 @@ fn print_table(comparisons: &[Comparison]) {
 struct Toolset {
     compiler: String,
     valgrind: String,
+    /// Those of [`INSTRUCTION_SETS`] that the processor has.
+    processor: String,
 }
+
+/// Flags of `/proc/cpuinfo` by which the C library and `memchr` choose their code.
+const INSTRUCTION_SETS: [&str; 9] =
+    ["sse4_2", "popcnt", "avx", "avx2", "bmi1", "bmi2", "abm", "erms", "fsrm"];
 
 impl Toolset {
     fn present() -> Result<Self> {
         let facts = workspace::compiler_facts()?;
         let compiler = facts.lines().next().unwrap_or_default().to_owned();
         let valgrind = workspace::output(Command::new("valgrind").arg("--version"))?.trim().to_owned();
-        Ok(Self { compiler, valgrind })
+        let processor = instruction_sets(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+        Ok(Self { compiler, valgrind, processor })
     }
 }
 
-/// The stored counts: two lines that say with what, then `name: count` each.
+fn instruction_sets(cpuinfo: &str) -> String {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
+    let present =
+        INSTRUCTION_SETS.into_iter().filter(|set| flags.split_whitespace().any(|flag| flag == *set));
+    present.collect::<Vec<_>>().join(" ")
+}
+
+/// The stored counts: three lines that say with what, then `name: count` each.
 #[derive(Debug, Default, PartialEq)]
 struct Baseline {
     tools: Option<Toolset>,
@@ -247,8 +273,8 @@ impl Baseline {
     fn parse(text: &str) -> Result<Self> {
         let mut lines = text.lines();
         let mut fact = |key: &str| lines.next()?.strip_prefix(key).map(str::to_owned);
-        let tools = fact("# compiler: ").zip(fact("# valgrind: "));
-        let tools = tools.map(|(compiler, valgrind)| Toolset { compiler, valgrind });
+        let tools = fact("# compiler: ").zip(fact("# valgrind: ")).zip(fact("# processor: "));
+        let tools = tools.map(|((compiler, valgrind), processor)| Toolset { compiler, valgrind, processor });
         let mut counts = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             let (name, count) = line.rsplit_once(": ").with_context(|| format!("no count in {line:?}"))?;
@@ -261,7 +287,8 @@ impl Baseline {
     fn text(&self) -> String {
         let mut text = String::new();
         if let Some(tools) = &self.tools {
-            text += &format!("# compiler: {}\n# valgrind: {}\n", tools.compiler, tools.valgrind);
+            let Toolset { compiler, valgrind, processor } = tools;
+            text += &format!("# compiler: {compiler}\n# valgrind: {valgrind}\n# processor: {processor}\n");
         }
         text += "# instructions per operation; written by: cargo xtask bench instructions --update\n";
         for (name, count) in &self.counts {
@@ -284,8 +311,18 @@ mod tests {
     }
 
     #[test]
+    fn instruction_sets_of_a_processor() {
+        assert_eq!(instruction_sets("model\t: x\nflags\t\t: fpu avx2 avx avx512f erms\n"), "avx avx2 erms");
+        assert_eq!(instruction_sets(""), "");
+    }
+
+    #[test]
     fn what_is_written_is_read() {
-        let tools = Toolset { compiler: "rustc 1.95.0 (x)".into(), valgrind: "valgrind-3.19.0".into() };
+        let tools = Toolset {
+            compiler: "rustc 1.95.0 (x)".into(),
+            valgrind: "valgrind-3.19.0".into(),
+            processor: "avx avx2".into(),
+        };
         let counts = BTreeMap::from([("h1 parse".to_owned(), 812.5), ("a: b".to_owned(), 3.0)]);
         let baseline = Baseline { tools: Some(tools), counts };
         assert_eq!(Baseline::parse(&baseline.text()).unwrap(), baseline);

@@ -156,7 +156,7 @@ impl Connection {
 
     /// Nothing of a request or response is under way.
     #[inline]
-    fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.work.is_none() && self.held.is_empty()
     }
 
@@ -252,16 +252,8 @@ impl Connection {
             if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
                 return self.finish(cx);
             }
-            if !self.input.is_empty() {
-                let mut held = std::mem::take(&mut self.input);
-                let used = self.consume(key, cx, &held)?;
-                held.drain(..used);
-                if !held.is_empty() {
-                    self.input = held;
-                }
-                if used > 0 {
-                    continue;
-                }
+            if !self.input.is_empty() && self.work_off_input(key, cx)? > 0 {
+                continue;
             }
             if !self.readable {
                 return Ok(if self.eof && self.is_free() { Next::Close } else { Next::Wait });

@@ -29,7 +29,7 @@ impl Incoming {
     /// Whether bytes from the client are waited for, and not a handler that has enough for now.
     pub(super) fn wants_more(&self) -> bool {
         match self {
-            Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted(),
+            Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted() && sink.has_reader(),
             Incoming::Discard { .. } => true,
         }
     }
@@ -77,27 +77,41 @@ impl Connection {
             let used = self.consume(key, cx, new)?;
             if used < new.len() {
                 self.input.extend_from_slice(&new[used..]);
-                self.scanner = HeadScanner::new();
-                self.scanner.needs_parse(&self.input, &cx.head_limits);
+                self.begin_scan(cx);
             }
             return Ok(());
         }
         self.input.extend_from_slice(new);
+        self.work_off_input(key, cx).map(drop)
+    }
+
+    /// Takes what it can of the input that is held. Returns the bytes used.
+    pub(super) fn work_off_input(&mut self, key: Key, cx: &mut Ctx) -> io::Result<usize> {
         // A head that comes byte by byte is not read again for each of them.
-        if self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits) {
-            return Ok(());
+        if self.input.is_empty()
+            || (self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
+        {
+            return Ok(0);
         }
         let mut held = std::mem::take(&mut self.input);
         let used = self.consume(key, cx, &held)?;
         if used < held.len() {
-            if used > 0 {
-                held.drain(..used);
-                self.scanner = HeadScanner::new();
-                self.scanner.needs_parse(&held, &cx.head_limits);
-            }
+            held.drain(..used);
             self.input = held;
+            if used > 0 {
+                self.begin_scan(cx);
+            }
         }
-        Ok(())
+        Ok(used)
+    }
+
+    /// The input begins with something else than before: a head that was read as far as it goes, or what is
+    /// not its turn yet and has not been looked at.
+    fn begin_scan(&mut self, cx: &Ctx) {
+        self.scanner = HeadScanner::new();
+        if self.is_free() {
+            self.scanner.needs_parse(&self.input, &cx.head_limits);
+        }
     }
 
     /// Takes complete requests, and content, until the input ends or a response cannot be finished at
@@ -259,20 +273,55 @@ impl Connection {
     ) -> Option<Incoming> {
         match sink {
             Some(sink) if sink.has_reader() => Some(Incoming::Pipe { decoder, sink, received: 0 }),
-            // Whether a client that was told the answer instead of `100 Continue` still sends its content
-            // is its choice; what follows could be content or a request, so nothing more is read as one.
-            _ if request.expects_continue || !self.keep_alive => {
-                (self.keep_alive, self.unread) = (false, true);
-                None
-            }
-            _ => {
-                let left = cx.engine.settings.limits.discard_size;
-                if decoder.remaining().is_some_and(|length| length > left) {
-                    (self.keep_alive, self.unread) = (false, true);
-                    return None;
+            _ => self.discard(cx, decoder, request.expects_continue),
+        }
+    }
+
+    /// Content that nobody reads: dropped to keep the connection, where that is safe and not too much.
+    fn discard(&mut self, cx: &Ctx, decoder: BodyDecoder, expects_continue: bool) -> Option<Incoming> {
+        let left = cx.engine.settings.limits.discard_size;
+        // Whether a client that was told the answer instead of `100 Continue` still sends its content is its
+        // choice; what follows could be content or a request, so nothing more is read as one.
+        if expects_continue || !self.keep_alive || decoder.remaining().is_some_and(|length| length > left) {
+            (self.keep_alive, self.unread) = (false, true);
+            return None;
+        }
+        Some(Incoming::Discard { decoder, left })
+    }
+
+    /// The response is there: content that its handler has let go of is dropped from here on; content that
+    /// the response goes on reading is asked for, before the client takes the answer for a refusal.
+    pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
+        let Some(work) = &mut self.work else { return };
+        match work.incoming.take() {
+            Some(Incoming::Pipe { decoder, sink, .. }) if !sink.has_reader() => {
+                let expects_continue = work.request.expects_continue;
+                let incoming = self.discard(cx, decoder, expects_continue);
+                if let Some(work) = &mut self.work {
+                    work.incoming = incoming;
                 }
-                Some(Incoming::Discard { decoder, left })
             }
+            incoming => {
+                if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
+                    cx.batch.extend_from_slice(h1::CONTINUE);
+                }
+                work.incoming = incoming;
+            }
+        }
+    }
+
+    /// The response is sent: nobody reads content after it.
+    pub(super) fn end_content(&mut self, cx: &mut Ctx) {
+        let Some(work) = &mut self.work else { return };
+        match work.incoming.take() {
+            Some(Incoming::Pipe { decoder, sink, .. }) => {
+                sink.fail(RequestBodyError::Interrupted);
+                let incoming = self.discard(cx, decoder, false);
+                if let Some(work) = &mut self.work {
+                    work.incoming = incoming;
+                }
+            }
+            incoming => work.incoming = incoming,
         }
     }
 
@@ -282,10 +331,9 @@ impl Connection {
         let mut at = 0;
         while at < data.len() {
             let Some(incoming) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) else { break };
-            incoming.let_go_when_unread(limits.discard_size);
             let room = incoming.room();
             if room == 0 {
-                break; // the handler is behind; the kernel holds the rest
+                break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
             }
             let piece = &data[at..data.len().min(at.saturating_add(room))];
             match incoming.take(piece, limits.body_size) {
@@ -393,6 +441,7 @@ impl Incoming {
     /// Bytes that may be taken now.
     fn room(&self) -> usize {
         match self {
+            Incoming::Pipe { sink, .. } if !sink.has_reader() => 0,
             Incoming::Pipe { sink, .. } => sink.room(),
             Incoming::Discard { .. } => usize::MAX,
         }
@@ -401,15 +450,6 @@ impl Incoming {
     fn is_complete(&self) -> bool {
         match self {
             Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
-        }
-    }
-
-    /// Content that its handler has let go of is dropped from here on.
-    fn let_go_when_unread(&mut self, left: u64) {
-        if let Incoming::Pipe { sink, decoder, .. } = self
-            && !sink.has_reader()
-        {
-            *self = Incoming::Discard { decoder: decoder.clone(), left };
         }
     }
 

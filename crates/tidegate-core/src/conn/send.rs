@@ -285,6 +285,7 @@ impl Connection {
 
     /// Starts the response of the work in hand.
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
+        self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
         let output = self.start(cx, response, &request, true)?;
         self.flush_shared(cx)?;
@@ -389,7 +390,15 @@ impl Connection {
                 let polled =
                     source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer[CHUNK_PREFIX..][..room]);
                 let count = match polled {
-                    Poll::Ready(count) => count?, // an error cuts it short: the message never ends cleanly
+                    Poll::Ready(Ok(count)) => count,
+                    // It is cut short: the message never ends cleanly. Where only the end of the connection
+                    // ends it, that has to be a reset.
+                    Poll::Ready(Err(error)) => {
+                        if output.left.is_none() && !output.is_chunked {
+                            self.stream.reset_on_close();
+                        }
+                        return Err(error);
+                    }
                     Poll::Pending => {
                         let is_flushed = self.send_held(false)?;
                         return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
@@ -415,8 +424,10 @@ impl Connection {
             count(cx, entry, &work.request, &output);
         }
         self.keep_alive &= !cx.closes_idle;
-        if work.incoming.is_none() || !self.keep_alive {
-            self.unread |= work.incoming.is_some();
+        self.end_content(cx);
+        let is_receiving = self.is_receiving();
+        if !is_receiving || !self.keep_alive {
+            self.unread |= is_receiving;
             self.work = None;
         }
     }

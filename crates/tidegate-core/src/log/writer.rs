@@ -1,15 +1,21 @@
 //! The thread that writes logs.
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tidegate_config::settings::LogTarget;
 
 /// Buffers on their way to the thread; each holds up to 64 KiB and a line.
 const QUEUE: usize = 256;
+/// How long somebody may wait for the thread, which a stuck pipe or disk may hold for good.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// An open log: cheap to copy, good for the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,7 +62,9 @@ impl Writer {
             LogTarget::Stderr => Output::Stderr,
             LogTarget::File(path) => Output::File { path: path.clone(), file: append_to(path)? },
         };
-        self.queue.send(Work::Open(output)).map_err(|_| io::Error::other("the log thread has ended"))?;
+        self.queue
+            .try_send(Work::Open(output))
+            .map_err(|_| io::Error::other("a log that cannot be written holds up the others"))?;
         targets.push(target.clone());
         Ok(Sink(targets.len() - 1))
     }
@@ -78,24 +86,43 @@ impl Writer {
 
     /// Opens the files anew after a rotation; the sentences say what failed (the old file stays in use).
     pub fn reopen(&self) -> Vec<String> {
-        let (sender, failures) = sync_channel(1);
-        match self.queue.send(Work::Reopen(sender)) {
-            Ok(()) => failures.recv().unwrap_or_default(),
-            Err(_) => vec!["the log thread has ended".into()],
-        }
+        self.ask(Work::Reopen).unwrap_or_else(|| {
+            vec!["a log that cannot be written holds up the others; they are reopened once it can".into()]
+        })
     }
 
-    /// Waits until everything handed over so far is written.
+    /// Waits until everything handed over so far is written, a short while at most.
     pub fn flush(&self) {
-        let (sender, done) = sync_channel(1);
-        if self.queue.send(Work::Flush(sender)).is_ok() {
-            let _ = done.recv();
+        self.ask(Work::Flush);
+    }
+
+    /// Asks the thread something; `None` when it is held up.
+    fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> Work) -> Option<T> {
+        let (sender, answer) = sync_channel(1);
+        let mut work = question(sender);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.queue.try_send(work) {
+                Ok(()) => break,
+                Err(TrySendError::Full(back)) if Instant::now() < until => work = back,
+                Err(_) => return None,
+            }
+            std::thread::sleep(Duration::from_millis(10)); // a busy disk: there is no call that waits so long
         }
+        answer.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
 }
 
-fn append_to(path: &std::path::Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+/// A pipe that nobody reads is an error; without the flag, opening would wait for a reader.
+fn append_to(path: &Path) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().append(true).create(true).custom_flags(nonblocking).open(path);
+    let file = file.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => io::Error::other("nobody reads this pipe"),
+        _ => error,
+    })?;
+    rustix::fs::fcntl_setfl(&file, OFlags::APPEND)?; // writing may wait: that is what the thread is for
+    Ok(file)
 }
 
 fn count_lines(lines: &[u8]) -> u64 {

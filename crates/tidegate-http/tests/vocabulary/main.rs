@@ -3,6 +3,7 @@
 mod conditions;
 mod dates;
 mod fields;
+mod hostile;
 mod negotiation;
 mod paths;
 mod ranges;

@@ -18,15 +18,15 @@ pub struct Watcher {
     by_path: HashMap<FolderPath, Key>,
     by_watch: HashMap<Watch, Vec<Key>>,
     /// What each entry depends on.
-    by_entry: HashMap<Key, Vec<Dependence>>,
+    by_entry: HashMap<Key, Vec<Dependency>>,
     has_failed: bool,
 }
 
-/// A name in a watched folder.
-type Dependence = (Key, Box<[u8]>);
-
 /// Root (by address: it lives as long as an entry of it) and path below.
 type FolderPath = (usize, Box<[u8]>);
+
+/// A watched folder and a name in it.
+type Dependency = (Key, Box<[u8]>);
 
 struct Folder {
     path: FolderPath,

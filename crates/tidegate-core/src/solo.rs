@@ -1,0 +1,126 @@
+//! One connection driven by hand, without listener and without a thread of its own: for tests and benches
+//! that count what a request costs. Nothing of a server in use may need it.
+
+use crate::conn::{Connection, Next};
+use crate::log::{AccessBuffers, Writer};
+use crate::worker::{Ctx, LogSet, MakeRegistry, Registry};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tidegate_config::settings::Settings;
+use tidegate_io::runtime::Runtime;
+use tidegate_io::socket::{Peer, Stream};
+use tidegate_io::{Key, Kind, Poller, Slab};
+use tidegate_stats::Worker as Stats;
+
+/// How long an answer may wait for other threads.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A worker with a single connection. Makes its thread a worker.
+pub struct Solo {
+    cx: Ctx,
+    connections: Slab<Connection>,
+    key: Key,
+    runtime: Rc<Runtime>,
+    poller: Poller,
+    _registry: Box<dyn Registry>,
+}
+
+impl Solo {
+    /// Serves `stream`, which is non-blocking.
+    pub fn new(settings: &Arc<Settings>, make: &MakeRegistry, stream: Stream) -> io::Result<Solo> {
+        let poller = Poller::new()?;
+        let runtime = Runtime::install(poller.registry()?)?;
+        let (stats, writer) = (Arc::new(Stats::default()), Writer::start()?);
+        let mut registry = make(stats.clone());
+        let mut logs = LogSet::new(writer.clone());
+        let engine = registry.engine(settings, &mut logs)?;
+        let mut cx = Ctx::new(engine, stats, AccessBuffers::new(writer));
+        for (sink, format) in logs.opened {
+            cx.log.add(sink, format);
+        }
+        let mut connections = Slab::default();
+        let key = connections.insert(Connection::new(stream, Peer::Unix, 0));
+        Ok(Solo { cx, connections, key, runtime, poller, _registry: registry })
+    }
+
+    /// Serves another one in its place.
+    pub fn connect(&mut self, stream: Stream) {
+        if let Some(mut old) = self.connections.remove(self.key) {
+            old.on_close(self.key, &mut self.cx);
+        }
+        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0));
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> &Stats {
+        &self.cx.stats
+    }
+
+    /// The client has sent something, or taken something: one turn of the worker. `Close` has closed it.
+    pub fn turn(&mut self) -> Next {
+        self.cx.tick();
+        let Some(connection) = self.connections.get_mut(self.key) else { return Next::Close };
+        connection.on_edge(true, false);
+        let next = connection.drive(self.key, &mut self.cx);
+        self.follow(next)
+    }
+
+    /// Waits, this long at most, for what other threads have for the connection, and runs it again.
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<Next> {
+        let mut ready = Vec::new();
+        if !self.runtime.has_ready() {
+            self.poller.wait(Some(timeout), &mut ready)?;
+        }
+        for event in &ready {
+            match event.kind() {
+                Kind::Io => self.runtime.on_io(event),
+                Kind::Remote => self.runtime.on_remote(),
+                Kind::Connection | Kind::Listener => {}
+            }
+        }
+        self.runtime.run_tasks();
+        self.runtime.take_ready(&mut Vec::new()); // there is only the one
+        let Some(connection) = self.connections.get_mut(self.key) else { return Ok(Next::Close) };
+        let next = connection.drive(self.key, &mut self.cx);
+        Ok(self.follow(next))
+    }
+
+    /// Whether an answer is under way.
+    pub fn is_answering(&self) -> bool {
+        self.connections.get(self.key).is_some_and(|connection| !connection.is_free())
+    }
+
+    /// The client has sent something: one turn of the worker, and as many more as the answer needs that has
+    /// to wait for another thread. The client must take answers larger than its socket holds meanwhile.
+    ///
+    /// Fails with `TimedOut` when the answer is not there after ten seconds.
+    #[inline]
+    pub fn on_readable(&mut self) -> io::Result<Next> {
+        let next = self.turn();
+        if next == Next::Wait && !self.is_answering() { Ok(next) } else { self.settle(next) }
+    }
+
+    #[cold]
+    fn settle(&mut self, mut next: Next) -> io::Result<Next> {
+        let until = Instant::now() + PATIENCE;
+        while next == Next::Again || (next == Next::Wait && self.is_answering()) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            next = self.wait(if next == Next::Again { Duration::ZERO } else { left })?;
+        }
+        Ok(next)
+    }
+
+    fn follow(&mut self, next: Next) -> Next {
+        if next == Next::Close
+            && let Some(mut connection) = self.connections.remove(self.key)
+        {
+            connection.on_close(self.key, &mut self.cx);
+        }
+        next
+    }
+}

@@ -1,0 +1,266 @@
+//! Handlers that treat content in every manner. The path of a request names the manner, its query a size.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::response::FilePiece;
+use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
+use tidegate_http::Status;
+use tidegate_io::blocking;
+
+/// Keeps handlers waiting until a test opens it, from another thread.
+#[derive(Default)]
+pub struct Gate(Mutex<(bool, Vec<Waker>)>);
+
+impl Gate {
+    pub fn open(&self) {
+        let wakers = {
+            let mut state = self.0.lock().unwrap();
+            state.0 = true;
+            std::mem::take(&mut state.1)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    async fn pass(&self) {
+        poll_fn(|cx| {
+            let mut state = self.0.lock().unwrap();
+            if state.0 {
+                return Poll::Ready(());
+            }
+            state.1.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// The handler of all paths.
+pub struct Table {
+    pub gate: Arc<Gate>,
+    /// What handlers have seen.
+    pub outcomes: Sender<String>,
+}
+
+/// Bytes that show where they belong.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|n| (n % 251) as u8).collect()
+}
+
+fn text(body: impl Into<Vec<u8>>) -> Response {
+    Response::content(Status::OK, "text/plain", body)
+}
+
+fn with_body(body: Body) -> Response {
+    Response { body, ..Response::empty(Status::OK) }
+}
+
+async fn read_all(body: &mut Option<RequestBody>) -> Result<Vec<u8>, RequestBodyError> {
+    let mut data = Vec::new();
+    if let Some(body) = body {
+        while body.read(&mut data).await? > 0 {}
+    }
+    Ok(data)
+}
+
+impl Handler for Table {
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        let size = exchange.query.and_then(|query| query.parse().ok()).unwrap_or(0_usize);
+        let mut body = exchange.body.take();
+        let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());
+        let tell = move |what: String| drop(outcomes.send(what));
+        match exchange.path {
+            b"/echo" => Reply::Later(Box::pin(async move {
+                match read_all(&mut body).await {
+                    Ok(data) => text(data),
+                    Err(error) => {
+                        tell(error.to_string());
+                        Response::empty(Status::BAD_REQUEST)
+                    }
+                }
+            })),
+            b"/count" => Reply::Later(Box::pin(async move {
+                let announced = body.as_ref().and_then(|body| body.len);
+                let mut count = 0;
+                let mut buffer = Vec::new();
+                while let Some(body) = &mut body {
+                    buffer.clear();
+                    match body.read(&mut buffer).await {
+                        Ok(0) => break,
+                        Ok(read) => count += read,
+                        Err(error) => {
+                            tell(format!("{count}: {error}"));
+                            return Response::empty(Status::BAD_REQUEST);
+                        }
+                    }
+                }
+                text(format!("{count} of {announced:?}"))
+            })),
+            // Answers at once and never looks at the content.
+            b"/refuse" => Reply::status(Status::FORBIDDEN),
+            // The same, but only after another thread has been asked.
+            b"/refuse-later" => Reply::Later(Box::pin(async move {
+                let asked = blocking::run(|| ()).unwrap();
+                asked.await;
+                drop(body);
+                Response::empty(Status::FORBIDDEN)
+            })),
+            b"/peek" => Reply::Later(Box::pin(async move {
+                let mut data = Vec::new();
+                if let Some(body) = &mut body {
+                    let _ = body.read(&mut data).await;
+                }
+                text("seen")
+            })),
+            // Holds the content, unread, until the gate opens.
+            b"/hold" => Reply::Later(Box::pin(async move {
+                gate.pass().await;
+                match read_all(&mut body).await {
+                    Ok(data) => text(data.len().to_string()),
+                    Err(_) => Response::empty(Status::BAD_REQUEST),
+                }
+            })),
+            // The same, and then does not want it.
+            b"/hold-and-refuse" => Reply::Later(Box::pin(async move {
+                gate.pass().await;
+                drop(body);
+                Response::empty(Status::FORBIDDEN)
+            })),
+            b"/later" => Reply::Later(Box::pin(async move {
+                gate.pass().await;
+                text("late")
+            })),
+            b"/duplex" => {
+                let stream = Box::new(Duplex { body, tell: self.outcomes.clone() });
+                Reply::Ready(with_body(Body::Stream { len: None, stream }))
+            }
+            b"/ready" => Reply::Later(Box::pin(async { text("at once") })),
+            b"/bytes" => Reply::Ready(text(pattern(size))),
+            b"/file" => Reply::Ready(with_body(Body::File(piece(size)))),
+            b"/parts" => Reply::Ready(with_body(Body::Parts(vec![
+                Part::Bytes(b"<".to_vec()),
+                Part::File(piece(size)),
+                Part::Bytes(Vec::new()),
+                Part::Bytes(b"|".to_vec()),
+                Part::File(piece(size)),
+                Part::Bytes(b">".to_vec()),
+            ]))),
+            b"/empty" => Reply::status(Status::NO_CONTENT),
+            b"/stream" => scripted(None, script(size)),
+            b"/known" => scripted(Some(size as u64), script(size)),
+            b"/broken" => {
+                let mut steps = script(size);
+                steps.push_back(Step::Break);
+                scripted(None, steps)
+            }
+            b"/short" => scripted(Some(size as u64 + 1), script(size)),
+            b"/long" => scripted(Some(size as u64 - 1), script(size)),
+            _ => Reply::status(Status::NOT_FOUND),
+        }
+    }
+
+    fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) {}
+}
+
+/// A file without a name that holds a pattern, from its 7th byte to its end.
+fn piece(len: usize) -> FilePiece {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = format!("tidegate-bodies-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+    let path = std::env::temp_dir().join(name);
+    let mut file = std::fs::File::options().create_new(true).read(true).write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.write_all(b"before ").unwrap();
+    file.write_all(&pattern(len)).unwrap();
+    FilePiece { file: Rc::new(OwnedFd::from(file)), offset: 7, end: 7 + len as u64 }
+}
+
+/// What a scripted stream does next.
+enum Step {
+    Give(Vec<u8>),
+    /// Nothing until another thread says so.
+    Wait,
+    Break,
+}
+
+/// The pattern in pieces of 1, 2, 4, ... bytes, with a wait between them.
+fn script(size: usize) -> VecDeque<Step> {
+    let (whole, mut at, mut step) = (pattern(size), 0, 1);
+    let mut steps = VecDeque::new();
+    while at < size {
+        let end = size.min(at + step);
+        steps.push_back(Step::Give(whole[at..end].to_vec()));
+        steps.push_back(Step::Wait);
+        (at, step) = (end, step * 2);
+    }
+    steps
+}
+
+fn scripted(len: Option<u64>, steps: VecDeque<Step>) -> Reply {
+    Reply::Ready(with_body(Body::Stream { len, stream: Box::new(Scripted { steps, waits_for: None }) }))
+}
+
+struct Scripted {
+    steps: VecDeque<Step>,
+    waits_for: Option<Pin<Box<blocking::Pending<()>>>>,
+}
+
+impl BodyStream for Scripted {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            if let Some(pending) = &mut self.waits_for {
+                match Future::poll(pending.as_mut(), cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(()) => self.waits_for = None,
+                }
+            }
+            match self.steps.pop_front() {
+                None => return Poll::Ready(Ok(0)),
+                Some(Step::Break) => return Poll::Ready(Err(io::Error::other("as told"))),
+                Some(Step::Wait) => self.waits_for = Some(Box::pin(blocking::run(|| ()).unwrap())),
+                Some(Step::Give(mut data)) => {
+                    let rest = data.split_off(data.len().min(buffer.len()));
+                    buffer[..data.len()].copy_from_slice(&data);
+                    if !rest.is_empty() {
+                        self.steps.push_front(Step::Give(rest));
+                    }
+                    return Poll::Ready(Ok(data.len()));
+                }
+            }
+        }
+    }
+}
+
+/// Gives back what it reads while it reads it, in capitals.
+struct Duplex {
+    body: Option<RequestBody>,
+    tell: Sender<String>,
+}
+
+impl BodyStream for Duplex {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(Ok(0)) };
+        let mut data = Vec::new();
+        match body.poll_read(&mut data) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => {
+                let _ = self.tell.send(error.to_string());
+                Poll::Ready(Err(io::Error::other(error)))
+            }
+            // Small pieces in these tests: they fit.
+            Poll::Ready(Ok(count)) => {
+                data.make_ascii_uppercase();
+                buffer[..count].copy_from_slice(&data);
+                Poll::Ready(Ok(count))
+            }
+        }
+    }
+}

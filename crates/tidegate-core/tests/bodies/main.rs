@@ -1,0 +1,10 @@
+//! Content in both directions, through the engine itself: handlers that read it in every manner, and
+//! responses of every kind. The product's own handlers are tested by transcripts.
+
+mod client;
+mod handlers;
+mod logs;
+mod pipelines;
+mod requests;
+mod responses;
+mod server;

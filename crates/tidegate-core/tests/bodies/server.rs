@@ -1,0 +1,106 @@
+//! Starts a worker with the handlers of these tests.
+
+use crate::handlers::{Gate, Table};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tidegate_config::settings::{ListenAddress, Settings};
+use tidegate_core::listen::{self, Listener};
+use tidegate_core::log::Writer;
+use tidegate_core::phase::{Decoration, Engine, Route, Site};
+use tidegate_core::worker::{self, Command, Handle, LogSet, MakeRegistry, Registry};
+
+/// A wait that only a broken server lets pass.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Tables {
+    gate: Arc<Gate>,
+    outcomes: Sender<String>,
+}
+
+impl Registry for Tables {
+    fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
+        let config = settings.sites[0].clone();
+        let handler = Rc::new(Table { gate: self.gate.clone(), outcomes: self.outcomes.clone() });
+        let route = Route::new(handler, Vec::new(), Decoration::of(&config.routes[0]));
+        let log = settings.access_log.as_ref().map(|log| logs.open(log)).transpose()?;
+        Ok(Engine::new(settings.clone(), vec![Site::new(config, vec![route], log)]))
+    }
+
+    fn ask(&mut self, _: &str) -> String {
+        String::new()
+    }
+}
+
+/// Settings with these lines in front of the only site.
+pub fn settings(lines: &str) -> Settings {
+    let text = format!("listen \"127.0.0.1:0\"\n{lines}\nsite {{ respond 200 }}\n");
+    let loaded = tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new());
+    assert!(!loaded.has_errors(), "{}", loaded.render(false));
+    loaded.settings.unwrap()
+}
+
+/// Makes the registry of these tests; the gate, and what handlers have to tell.
+pub fn registry() -> (MakeRegistry, Arc<Gate>, Receiver<String>) {
+    let gate = Arc::new(Gate::default());
+    let (outcomes, told) = channel();
+    let (outcomes, given) = (Mutex::new(outcomes), gate.clone());
+    let make: MakeRegistry = Arc::new(move |_| {
+        Box::new(Tables { gate: given.clone(), outcomes: outcomes.lock().unwrap().clone() })
+    });
+    (make, gate, told)
+}
+
+/// A running worker.
+pub struct Server {
+    pub handle: Handle,
+    pub address: SocketAddr,
+    pub gate: Arc<Gate>,
+    pub writer: Arc<Writer>,
+    told: Receiver<String>,
+}
+
+impl Server {
+    pub fn start(lines: &str) -> Server {
+        Server::with(settings(lines))
+    }
+
+    /// One whose grace for slow clients is shorter than an operator may make it.
+    pub fn impatient(lines: &str) -> Server {
+        let mut settings = settings(lines);
+        settings.limits.rate_grace = Duration::from_millis(300);
+        Server::with(settings)
+    }
+
+    fn with(settings: Settings) -> Server {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let settings = Arc::new(settings);
+        let (mut sockets, address) = listen::open(&settings.listeners[0].address, 64, 0, 1).unwrap();
+        let ListenAddress::Tcp(tcp) = address else { panic!("a TCP address was asked for") };
+        let listeners = vec![Listener { fd: sockets.remove(0), address }];
+        let (make, gate, told) = registry();
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let writer = Writer::start().unwrap();
+        let handle = worker::start(number, settings, listeners, make, writer.clone()).unwrap();
+        Server { handle, address: tcp, gate, writer, told }
+    }
+
+    /// What a handler tells next.
+    pub fn told(&self) -> String {
+        self.told.recv_timeout(PATIENCE).expect("a handler tells something")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.gate.open();
+        self.handle.send(Command::Stop);
+        self.handle.join();
+    }
+}

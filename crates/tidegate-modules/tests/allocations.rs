@@ -1,0 +1,157 @@
+//! A request for a cached file allocates nothing: counted from the bytes of a request on a socket to the
+//! bytes of its answer.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_config::settings::{AccessFormat, AccessLog, LogTarget, Settings};
+use tidegate_core::solo::Solo;
+use tidegate_io::socket::Stream;
+use tidegate_modules::solo::solo;
+
+/// Requests that are counted, of each kind.
+const COUNT: u64 = 100;
+
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+const NOT_MODIFIED: &str = "HTTP/1.1 304 Not Modified\r\n";
+
+/// What is behind the request line of a plain request.
+const PLAIN: &str = "Host: localhost\r\n\r\n";
+
+/// And of a browser's.
+const BROWSER: &str = "Host: localhost\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+    Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\n\
+    Referer: http://localhost/\r\nSec-Fetch-Mode: no-cors\r\n\r\n";
+
+/// A folder with files, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("tidegate-allocations-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (name, len) in
+            [("small.bin", 1024), ("page.html", 3000), ("page.html.gz", 300), ("large.bin", 100_000)]
+        {
+            std::fs::write(path.join(name), vec![7; len]).unwrap();
+        }
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A client and the server that serves it, on this thread.
+struct Pair {
+    solo: Solo,
+    client: UnixStream,
+    buffer: Vec<u8>,
+    _folder: Folder,
+}
+
+impl Pair {
+    fn new(name: &str, change: impl FnOnce(&mut Settings)) -> Pair {
+        let folder = Folder::new(name);
+        let mut settings = tidegate_config::from_folder(&folder.0, &[]).unwrap();
+        settings.file_cache.max_age = Duration::from_secs(3600);
+        change(&mut settings);
+        let (client, server) = UnixStream::pair().unwrap();
+        client.set_nonblocking(true).unwrap();
+        server.set_nonblocking(true).unwrap();
+        let solo = solo(&Arc::new(settings), Stream::new(server.into())).unwrap();
+        Pair { solo, client, buffer: vec![0; 256 << 10], _folder: folder }
+    }
+
+    /// Sends a request and takes the answer; how long it is.
+    fn exchange(&mut self, request: &[u8]) -> usize {
+        self.client.write_all(request).unwrap();
+        self.solo.on_readable().unwrap();
+        let mut at = 0;
+        loop {
+            match self.client.read(&mut self.buffer[at..]) {
+                Ok(0) => panic!("the server has closed"),
+                Ok(count) => at += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return at,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Allocations of [`COUNT`] such requests, once the file is cached and buffers have their size.
+    fn allocations(&mut self, request: &str, begins: &str) -> u64 {
+        for _ in 0..4 {
+            self.exchange(request.as_bytes());
+        }
+        let len = self.exchange(request.as_bytes());
+        let answer = String::from_utf8_lossy(&self.buffer[..len]);
+        assert!(answer.starts_with(begins), "{request}\n{answer}");
+        let counted = allocation_counter::measure(|| {
+            for _ in 0..COUNT {
+                assert_eq!(self.exchange(request.as_bytes()), len);
+            }
+        });
+        counted.count_total
+    }
+}
+
+#[test]
+fn cached_files() {
+    let mut pair = Pair::new("plain", |_| ());
+    let old = "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n";
+    let batch = format!("GET /small.bin HTTP/1.1\r\n{PLAIN}").repeat(10);
+    let cases = [
+        ("plain", format!("GET /small.bin HTTP/1.1\r\n{PLAIN}"), OK),
+        ("query", format!("GET /small.bin?v=1 HTTP/1.1\r\n{PLAIN}"), OK),
+        ("escaped", format!("GET /%73mall.bin HTTP/1.1\r\n{PLAIN}"), OK),
+        ("HEAD", format!("HEAD /small.bin HTTP/1.1\r\n{PLAIN}"), OK),
+        ("HTTP/1.0", format!("GET /small.bin HTTP/1.0\r\nConnection: keep-alive\r\n{PLAIN}"), OK),
+        ("browser", format!("GET /small.bin HTTP/1.1\r\n{BROWSER}"), OK),
+        ("browser, precompressed", format!("GET /page.html HTTP/1.1\r\n{BROWSER}"), OK),
+        ("browser, HEAD", format!("HEAD /page.html HTTP/1.1\r\n{BROWSER}"), OK),
+        ("unchanged", format!("GET /small.bin HTTP/1.1\r\n{old}{PLAIN}"), NOT_MODIFIED),
+        ("unchanged, precompressed", format!("GET /page.html HTTP/1.1\r\n{old}{BROWSER}"), NOT_MODIFIED),
+        ("unchanged, tag", format!("GET /small.bin HTTP/1.1\r\nIf-None-Match: *\r\n{PLAIN}"), NOT_MODIFIED),
+        ("ten at once", batch, OK),
+        ("100 KB", format!("GET /large.bin HTTP/1.1\r\n{PLAIN}"), OK),
+    ];
+    let counted: Vec<(&str, u64)> =
+        cases.iter().map(|(name, request, begins)| (*name, pair.allocations(request, begins))).collect();
+    let none: Vec<(&str, u64)> = cases.iter().map(|(name, ..)| (*name, 0)).collect();
+    assert_eq!(counted, none);
+    // That the counting counts: an error page is made anew each time.
+    let missing = format!("GET /missing HTTP/1.1\r\n{PLAIN}");
+    assert!(pair.allocations(&missing, "HTTP/1.1 404 Not Found\r\n") >= COUNT);
+}
+
+/// A buffer is handed over once a second or when it is full; nothing is allocated for a line.
+fn with_an_access_log(format: AccessFormat) {
+    let mut pair = Pair::new(&format!("{format:?}"), |settings| {
+        settings.access_log = Some(AccessLog { target: LogTarget::File("/dev/null".into()), format });
+    });
+    let allocations = pair.allocations(&format!("GET /small.bin HTTP/1.1\r\n{BROWSER}"), OK);
+    assert!(allocations < COUNT / 4, "{format:?}: {allocations}");
+}
+
+// A thread is one worker for good, so each has a test of its own.
+#[test]
+fn with_a_common_log() {
+    with_an_access_log(AccessFormat::Common);
+}
+
+#[test]
+fn with_a_combined_log() {
+    with_an_access_log(AccessFormat::Combined);
+}
+
+#[test]
+fn with_a_json_log() {
+    with_an_access_log(AccessFormat::Json);
+}
