@@ -67,6 +67,8 @@ pub struct Connection {
     eof: bool,
     keep_alive: bool,
     lingering: bool,
+    /// The worker runs it again without an event.
+    pub(crate) is_queued: bool,
     /// The client may still be sending what nobody will read.
     unread: bool,
     is_idle: bool,
@@ -118,6 +120,7 @@ impl Connection {
             eof: false,
             keep_alive: true,
             lingering: false,
+            is_queued: false,
             unread: false,
             is_idle: false,
             is_blocked: false,
@@ -163,11 +166,11 @@ impl Connection {
     #[inline]
     pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
         match self.run(key, cx) {
-            Ok(Next::Wait) => {
-                self.arm(key, cx);
-                Next::Wait
+            Ok(Next::Close) => Next::Close,
+            Ok(next) => {
+                self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
+                next
             }
-            Ok(next) => next,
             Err(_) => Next::Close, // the peer is gone
         }
     }
@@ -235,11 +238,14 @@ impl Connection {
     }
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
+        // What was incomplete when the connection last had nothing to do is incomplete still.
+        let mut is_its_turn = false;
         for _ in 0..TURNS {
             if self.lingering {
                 return self.linger(cx);
             }
             if !self.is_free() {
+                is_its_turn = true;
                 match self.pump(key, cx)? {
                     Progress::Done => self.finish_response(cx),
                     Progress::Again => return Ok(Next::Again),
@@ -251,16 +257,8 @@ impl Connection {
             if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
                 return self.finish(cx);
             }
-            if !self.input.is_empty() {
-                let mut held = std::mem::take(&mut self.input);
-                let used = self.consume(key, cx, &held)?;
-                held.drain(..used);
-                if !held.is_empty() {
-                    self.input = held;
-                }
-                if used > 0 {
-                    continue;
-                }
+            if std::mem::take(&mut is_its_turn) && !self.input.is_empty() && self.consume_input(key, cx)? > 0 {
+                continue;
             }
             if !self.readable {
                 return Ok(if self.eof && self.is_free() { Next::Close } else { Next::Wait });
@@ -367,6 +365,7 @@ impl Connection {
 
     /// The worker is about to drop it.
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
+        cx.batch.clear(); // what a failed send has left there is for nobody else
         cx.wheel.cancel(key.index());
         if self.is_idle {
             cx.stats.keep_alive.sub(1);

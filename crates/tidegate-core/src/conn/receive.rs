@@ -1,7 +1,7 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::send::{Output, count};
-use super::{Connection, Request, Work, faults};
+use super::{Connection, Request, Timer, Work, faults};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
@@ -87,6 +87,11 @@ impl Connection {
         if self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits) {
             return Ok(());
         }
+        self.consume_input(key, cx).map(drop)
+    }
+
+    /// [`Self::consume`] for what is held. Returns the bytes used.
+    pub(super) fn consume_input(&mut self, key: Key, cx: &mut Ctx) -> io::Result<usize> {
         let mut held = std::mem::take(&mut self.input);
         let used = self.consume(key, cx, &held)?;
         if used < held.len() {
@@ -97,12 +102,12 @@ impl Connection {
             }
             self.input = held;
         }
-        Ok(())
+        Ok(used)
     }
 
     /// Takes complete requests, and content, until the input ends or a response cannot be finished at
     /// once. Returns the bytes used.
-    pub(super) fn consume(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
+    fn consume(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < data.len() {
             if self.is_receiving() {
@@ -147,6 +152,11 @@ impl Connection {
         self.keep_alive = head.keep_alive
             && !cx.draining
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
+        // Our decision, which the client learns from the answer: it may have sent more by then.
+        self.unread |= head.keep_alive && !self.keep_alive;
+        if self.timer == Timer::Head {
+            self.timer = Timer::Off; // the deadline was this head's; the next one gets its own
+        }
         let request = Request {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
@@ -305,6 +315,7 @@ impl Connection {
                 work.incoming = None;
                 if work.output.is_none() {
                     self.work = None;
+                    self.end_if_idle_ends(cx);
                 }
             }
         }

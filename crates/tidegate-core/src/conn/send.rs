@@ -286,6 +286,10 @@ impl Connection {
     /// Starts the response of the work in hand.
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
+        if request.expects_continue && self.is_receiving() {
+            // Answered without `100 Continue`: what follows could be content or a request.
+            (self.keep_alive, self.unread) = (false, true);
+        }
         let output = self.start(cx, response, &request, true)?;
         self.flush_shared(cx)?;
         if let Some(work) = &mut self.work {
@@ -414,10 +418,17 @@ impl Connection {
             let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
             count(cx, entry, &work.request, &output);
         }
-        self.keep_alive &= !cx.closes_idle;
         if work.incoming.is_none() || !self.keep_alive {
             self.unread |= work.incoming.is_some();
             self.work = None;
+            self.end_if_idle_ends(cx);
+        }
+    }
+
+    /// A worker that ends keeps no connection between requests; the client has not been told.
+    pub(super) fn end_if_idle_ends(&mut self, cx: &Ctx) {
+        if cx.closes_idle && self.keep_alive {
+            (self.keep_alive, self.unread) = (false, true);
         }
     }
 
