@@ -1,15 +1,17 @@
-//! The thread that writes logs.
+//! The thread that writes logs, and its patience with those that do not take what is written.
 
-use std::fs::{File, OpenOptions};
+use super::output::Output;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tidegate_config::settings::LogTarget;
 
 /// Buffers on their way to the thread; each holds up to 64 KiB and a line.
 const QUEUE: usize = 256;
+/// How long the end of the process waits for what is still to be written.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open log: cheap to copy, good for the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,12 +31,6 @@ enum Work {
     Flush(SyncSender<()>),
 }
 
-enum Output {
-    Stdout,
-    Stderr,
-    File { path: PathBuf, file: File },
-}
-
 impl Writer {
     /// Starts the thread.
     pub fn start() -> io::Result<Arc<Writer>> {
@@ -51,11 +47,7 @@ impl Writer {
         if let Some(index) = targets.iter().position(|open| open == target) {
             return Ok(Sink(index));
         }
-        let output = match target {
-            LogTarget::Stdout => Output::Stdout,
-            LogTarget::Stderr => Output::Stderr,
-            LogTarget::File(path) => Output::File { path: path.clone(), file: append_to(path)? },
-        };
+        let output = Output::open(target)?;
         self.queue.send(Work::Open(output)).map_err(|_| io::Error::other("the log thread has ended"))?;
         targets.push(target.clone());
         Ok(Sink(targets.len() - 1))
@@ -85,17 +77,13 @@ impl Writer {
         }
     }
 
-    /// Waits until everything handed over so far is written.
+    /// Waits until everything handed over so far is written, or for a while where that cannot be.
     pub fn flush(&self) {
         let (sender, done) = sync_channel(1);
         if self.queue.send(Work::Flush(sender)).is_ok() {
-            let _ = done.recv();
+            let _ = done.recv_timeout(FLUSH_PATIENCE);
         }
     }
-}
-
-fn append_to(path: &std::path::Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
 }
 
 fn count_lines(lines: &[u8]) -> u64 {
@@ -110,17 +98,10 @@ fn write_all(work: &Receiver<Work>, lost: &AtomicU64) {
             Work::Open(output) => outputs.push(output),
             Work::Write(sink, lines) => {
                 let Some(output) = outputs.get_mut(sink.0) else { continue };
-                let result = match output {
-                    Output::Stdout => {
-                        io::stdout().lock().write_all(&lines).and_then(|()| io::stdout().flush())
-                    }
-                    Output::Stderr => io::stderr().lock().write_all(&lines),
-                    Output::File { file, .. } => file.write_all(&lines),
-                };
-                match result {
+                match output.write(&lines) {
                     Ok(()) => failing = false,
-                    Err(e) => {
-                        lost.fetch_add(count_lines(&lines), Relaxed);
+                    Err((e, rest)) => {
+                        lost.fetch_add(count_lines(rest), Relaxed);
                         if !std::mem::replace(&mut failing, true) {
                             // Said once for each spell of failures; the error log may be what fails.
                             let _ = writeln!(
@@ -134,11 +115,8 @@ fn write_all(work: &Receiver<Work>, lost: &AtomicU64) {
             Work::Reopen(reply) => {
                 let mut failures = Vec::new();
                 for output in &mut outputs {
-                    if let Output::File { path, file } = output {
-                        match append_to(path) {
-                            Ok(new) => *file = new,
-                            Err(e) => failures.push(format!("cannot reopen {}: {e}", path.display())),
-                        }
+                    if let Err(error) = output.reopen() {
+                        failures.push(format!("cannot reopen {}: {error}", output.target()));
                     }
                 }
                 let _ = reply.send(failures);
