@@ -354,7 +354,10 @@ impl Worker {
                 self.drive(key);
             }
             for key in std::mem::take(&mut self.again) {
-                self.drive(key);
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.is_queued = false;
+                    self.drive(key);
+                }
             }
             let tick = (monotonic_ns() - self.began) / TICK.as_nanos() as u64;
             self.cx.wheel.advance(tick as u32, &mut expired);
@@ -392,7 +395,7 @@ impl Worker {
         }
         let is_readable = event.readable || event.read_closed;
         connection.on_edge(event.readable, event.read_closed);
-        if connection.wants(is_readable) {
+        if !connection.is_queued && connection.wants(is_readable) {
             self.drive(event.key());
         }
     }
@@ -416,7 +419,13 @@ impl Worker {
     fn follow(&mut self, key: Key, next: Next) {
         match next {
             Next::Wait => {}
-            Next::Again => self.again.push(key),
+            // Once, however many events come: a turn for each of them would be taken from the others.
+            Next::Again => {
+                let connection = self.connections.get_mut(key);
+                if connection.is_some_and(|connection| !std::mem::replace(&mut connection.is_queued, true)) {
+                    self.again.push(key);
+                }
+            }
             Next::Close => self.close(key),
         }
     }

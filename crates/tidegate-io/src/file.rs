@@ -4,12 +4,15 @@
 //! moment fail in the kernel instead of being filtered here (FAULTS 32, 33). With `RESOLVE_CACHED` a look-up
 //! that would have to wait for a disk says so, and is repeated on the blocking pool.
 
+use crate::clock::monotonic_ns;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 /// What `fstat(2)` says of an open file, as much as serving needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,9 +63,27 @@ pub enum Patience {
 /// A folder that look-ups cannot leave.
 #[derive(Debug)]
 pub struct Root {
-    dir: OwnedFd,
     path: PathBuf,
+    place: RwLock<Place>,
+    /// When the path was last followed, monotonic nanoseconds.
+    followed: AtomicU64,
+    generation: AtomicU32,
 }
+
+/// The folder that the path of a root leads to.
+#[derive(Debug, Clone)]
+struct Place {
+    dir: Arc<OwnedFd>,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// Its path without symbolic links; `None` where the system does not tell.
+    real: Option<Arc<[u8]>>,
+}
+
+/// How often the path of a root is followed anew at most.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// How often a look-up is tried that races with renames.
+const RACES: usize = 100;
 
 static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
 
@@ -75,8 +96,66 @@ pub fn is_openat2_missing() -> bool {
 impl Root {
     /// Opens the folder.
     pub fn open(path: &Path) -> io::Result<Root> {
+        let place = Place::open(path)?;
+        Ok(Root {
+            path: path.into(),
+            place: RwLock::new(place),
+            followed: AtomicU64::new(monotonic_ns()),
+            generation: AtomicU32::new(0),
+        })
+    }
+
+    /// Follows the path anew, at most once a second: a root that was replaced, as by swapping a symbolic
+    /// link `current`, is served from its new place. One that is gone stays what it was. Fails with
+    /// `WouldBlock` only under [`Patience::Cached`]. `now` is monotonic, nanoseconds.
+    #[inline]
+    pub fn follow(&self, now: u64, patience: Patience) -> io::Result<()> {
+        if now.saturating_sub(self.followed.load(Relaxed)) < FOLLOW_EVERY.as_nanos() as u64 {
+            return Ok(());
+        }
+        self.follow_now(now, patience)
+    }
+
+    #[cold]
+    fn follow_now(&self, now: u64, patience: Patience) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Root { dir: openat(CWD, path, flags, Mode::empty())?, path: path.into() })
+        let dir = if patience == Patience::Cached && !is_openat2_missing() {
+            openat2(CWD, &self.path, flags, Mode::empty(), ResolveFlags::CACHED)
+        } else if patience == Patience::Cached {
+            Err(Errno::AGAIN)
+        } else {
+            openat(CWD, &self.path, flags, Mode::empty())
+        };
+        if dir.as_ref().is_err_and(|error| *error == Errno::AGAIN) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.followed.store(now, Relaxed);
+        let Ok(dir) = dir else { return Ok(()) };
+        let identity = meta_of(dir.as_fd())?.identity;
+        let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
+        if place.identity != identity {
+            *place = Place::of(dir)?;
+            self.generation.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// How often the root was found to have been replaced.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+
+    /// Where an open file lies below the root, all symbolic links followed; `None` where the system does not
+    /// tell.
+    pub fn real_path(&self, opened: &Opened) -> Option<Vec<u8>> {
+        let real = real_path_of(opened.fd.as_fd())?;
+        let below = real.strip_prefix(&*self.place().real?)?;
+        Some(below.strip_prefix(b"/").unwrap_or(below).to_vec())
+    }
+
+    fn place(&self) -> Place {
+        self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The path it was opened by, for messages.
@@ -100,23 +179,26 @@ impl Root {
 
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
+        let dir = self.place().dir;
         if !OPENAT2_MISSING.load(Relaxed) {
             let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             if patience == Patience::Cached {
                 how |= ResolveFlags::CACHED;
             }
-            match openat2(&self.dir, relative, flags, Mode::empty(), how) {
-                // A rename on the way raced with the look-up: the kernel asks to try again.
-                Err(Errno::AGAIN) if patience == Patience::Wait => {}
-                Err(Errno::NOSYS | Errno::PERM) => OPENAT2_MISSING.store(true, Relaxed),
-                Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
-                result => return result.map_err(Into::into),
+            for _ in 0..RACES {
+                match openat2(&dir, relative, flags, Mode::empty(), how) {
+                    // A rename on the way raced with the look-up: the kernel asks to try again.
+                    Err(Errno::AGAIN) if patience == Patience::Wait => {}
+                    Err(Errno::NOSYS | Errno::PERM) => {
+                        OPENAT2_MISSING.store(true, Relaxed);
+                        break;
+                    }
+                    Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+                    result => return result.map_err(Into::into),
+                }
             }
             if !OPENAT2_MISSING.load(Relaxed) {
-                return match openat2(&self.dir, relative, flags, Mode::empty(), how) {
-                    Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::NotFound.into()),
-                    result => result.map_err(Into::into),
-                };
+                return Err(io::ErrorKind::ResourceBusy.into());
             }
         }
         match patience {
@@ -129,7 +211,7 @@ impl Root {
     fn walk(&self, relative: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         let mut parts = relative.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").peekable();
         let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut at = openat(&self.dir, c".", step, Mode::empty())?;
+        let mut at = openat(&self.place().dir, c".", step, Mode::empty())?;
         while let Some(part) = parts.next() {
             if part == b".." {
                 return Err(io::ErrorKind::NotFound.into());
@@ -145,6 +227,27 @@ impl Root {
         }
         Ok(openat(&at, c".", flags, Mode::empty())?)
     }
+}
+
+impl Place {
+    fn open(path: &Path) -> io::Result<Place> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Place::of(openat(CWD, path, flags, Mode::empty())?)
+    }
+
+    fn of(dir: OwnedFd) -> io::Result<Place> {
+        let identity = meta_of(dir.as_fd())?.identity;
+        let real = real_path_of(dir.as_fd()).map(|real| match real.as_slice() {
+            b"/" => Arc::default(),
+            real => real.into(),
+        });
+        Ok(Place { dir: Arc::new(dir), identity, real })
+    }
+}
+
+fn real_path_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Some(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes())
 }
 
 /// `fstat(2)`.
@@ -277,7 +380,7 @@ mod tests {
         let path = dir.0.join("root");
         let root = Root::open(&path).unwrap();
         std::thread::scope(|scope| {
-            let done = std::sync::Arc::new(AtomicBool::new(false));
+            let done = Arc::new(AtomicBool::new(false));
             let stop = done.clone();
             let swapped = path.clone();
             scope.spawn(move || {

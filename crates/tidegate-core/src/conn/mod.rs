@@ -68,6 +68,8 @@ pub struct Connection {
     eof: bool,
     keep_alive: bool,
     lingering: bool,
+    /// The worker runs it again without an event.
+    pub(crate) is_queued: bool,
     /// The client may still be sending what nobody will read.
     unread: bool,
     is_idle: bool,
@@ -119,6 +121,7 @@ impl Connection {
             eof: false,
             keep_alive: true,
             lingering: false,
+            is_queued: false,
             unread: false,
             is_idle: false,
             is_blocked: false,
@@ -164,11 +167,11 @@ impl Connection {
     #[inline]
     pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
         match self.run(key, cx) {
-            Ok(Next::Wait) => {
-                self.arm(key, cx);
-                Next::Wait
+            Ok(Next::Close) => Next::Close,
+            Ok(next) => {
+                self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
+                next
             }
-            Ok(next) => next,
             Err(_) => Next::Close, // the peer is gone
         }
     }
@@ -360,6 +363,7 @@ impl Connection {
 
     /// The worker is about to drop it.
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
+        cx.batch.clear(); // what a failed send has left there is for nobody else
         cx.wheel.cancel(key.index());
         if self.is_idle {
             cx.stats.keep_alive.sub(1);

@@ -1,7 +1,7 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::send::{Output, count};
-use super::{Connection, Request, Work, faults};
+use super::{Connection, Request, Timer, Work, faults};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
@@ -116,7 +116,7 @@ impl Connection {
 
     /// Takes complete requests, and content, until the input ends or a response cannot be finished at
     /// once. Returns the bytes used.
-    pub(super) fn consume(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
+    fn consume(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < data.len() {
             if self.is_receiving() {
@@ -161,6 +161,11 @@ impl Connection {
         self.keep_alive = head.keep_alive
             && !cx.draining
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
+        // Our decision, which the client learns from the answer: it may have sent more by then.
+        self.unread |= head.keep_alive && !self.keep_alive;
+        if self.timer == Timer::Head {
+            self.timer = Timer::Off; // the deadline was this head's; the next one gets its own
+        }
         let request = Request {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
@@ -353,6 +358,7 @@ impl Connection {
                 work.incoming = None;
                 if work.output.is_none() {
                     self.work = None;
+                    self.end_if_idle_ends(cx);
                 }
             }
         }

@@ -423,12 +423,19 @@ impl Connection {
             let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
             count(cx, entry, &work.request, &output);
         }
-        self.keep_alive &= !cx.closes_idle;
         self.end_content(cx);
         let is_receiving = self.is_receiving();
         if !is_receiving || !self.keep_alive {
             self.unread |= is_receiving;
             self.work = None;
+            self.end_if_idle_ends(cx);
+        }
+    }
+
+    /// A worker that ends keeps no connection between requests; the client has not been told.
+    pub(super) fn end_if_idle_ends(&mut self, cx: &Ctx) {
+        if cx.closes_idle && self.keep_alive {
+            (self.keep_alive, self.unread) = (false, true);
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod access;
 mod error;
+mod output;
 mod writer;
 
 pub use access::{AccessBuffers, Ending, Entry, Record};

@@ -81,7 +81,7 @@ impl Server {
     fn with(settings: Settings) -> Server {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let settings = Arc::new(settings);
-        let (mut sockets, address) = listen::open(&settings.listeners[0].address, 64, 0, 1).unwrap();
+        let (mut sockets, address) = listen::open(&settings.listeners[0].address, 64, 1).unwrap();
         let ListenAddress::Tcp(tcp) = address else { panic!("a TCP address was asked for") };
         let listeners = vec![Listener { fd: sockets.remove(0), address }];
         let (make, gate, told) = registry();

@@ -41,6 +41,8 @@ pub struct Entry {
     pub metas: Vec<Meta>,
     /// When it was last found to be true, monotonic nanoseconds.
     pub checked: Cell<u64>,
+    /// Of the root it was read from: another one may hold other files.
+    pub generation: u32,
 }
 
 /// A form in a content coding.
@@ -176,6 +178,7 @@ impl Maker {
             modified: meta.mtime,
             metas: contents.metas,
             checked: Cell::new(now),
+            generation: lookup.root.generation(),
         }
     }
 

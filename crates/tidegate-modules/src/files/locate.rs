@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding, Try};
 use tidegate_http::Status;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{FileKind, Opened, Patience, Root};
 
 /// What a route's settings say of looking files up; shared with the blocking pool.
@@ -61,6 +62,7 @@ impl Lookup {
     /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. Fails with
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
+        self.root.follow(monotonic_ns(), patience)?;
         let mut search = Search { lookup: self, patience, depends: Vec::new() };
         let found = search.run(path)?;
         Ok(Located { found, depends: search.depends })
@@ -170,7 +172,16 @@ impl Search<'_> {
         let result = self.lookup.root.open_file(relative, self.patience);
         self.depends.push(relative.into());
         match result {
-            Ok(opened) => Ok(Ok(opened)),
+            Ok(opened) => {
+                // Behind a symbolic link the change happens under another name.
+                if opened.meta.kind == FileKind::Regular
+                    && let Some(real) = self.lookup.root.real_path(&opened)
+                    && real != relative
+                {
+                    self.depends.push(real.into());
+                }
+                Ok(Ok(opened))
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::NotADirectory

@@ -176,14 +176,18 @@ impl Inner {
     fn serve(self: &Rc<Self>, exchange: &Exchange<'_>) -> Reply {
         let mut old = None;
         if self.lookup.settings.uses_cache {
+            let root = &self.lookup.root;
+            let is_followed = root.follow(exchange.started, Patience::Cached).is_ok();
             match self.shared.cache.borrow().look_up(self.instance, exchange.path, exchange.started) {
-                Cached::Fresh(entry) => return self.answer(&entry, exchange),
-                Cached::Old(entry) => old = Some(entry),
+                Cached::Fresh(entry) if is_followed && entry.generation == root.generation() => {
+                    return self.answer(&entry, exchange);
+                }
+                Cached::Fresh(entry) | Cached::Old(entry) => old = Some(entry),
                 Cached::Nothing => {}
             }
         }
         match self.lookup.locate(exchange.path, Patience::Cached) {
-            Ok(located) => self.proceed(located, old, exchange),
+            Ok(located) => self.proceed(located, old, exchange, false),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.locate_later(old, exchange.keep())
             }
@@ -199,17 +203,25 @@ impl Inner {
         Reply::Later(Box::pin(async move {
             let Ok(job) = job else { return overloaded() };
             let reply = match job.await {
-                Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange)),
+                Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange, true)),
                 Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
             };
             settle(reply).await
         }))
     }
 
-    fn proceed(self: &Rc<Self>, located: Located, old: Option<Rc<Entry>>, exchange: &Exchange<'_>) -> Reply {
+    /// `has_waited`: other things may have happened on this worker since the request came.
+    fn proceed(
+        self: &Rc<Self>,
+        located: Located,
+        old: Option<Rc<Entry>>,
+        exchange: &Exchange<'_>,
+        has_waited: bool,
+    ) -> Reply {
         let Located { found, depends } = located;
         if let (Some(old), Found::File(file)) = (&old, &found)
             && old.metas == entry::metas_of(file)
+            && old.generation == self.lookup.root.generation()
         {
             old.checked.set(exchange.started);
             return self.answer(old, exchange);
@@ -218,7 +230,7 @@ impl Inner {
             self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
         }
         match found {
-            Found::File(file) => self.read(file, depends, exchange),
+            Found::File(file) => self.read(file, depends, exchange, has_waited),
             Found::Folder { relative, folder } => match &self.listing {
                 Some(listing) => {
                     let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
@@ -231,11 +243,17 @@ impl Inner {
         }
     }
 
-    fn read(self: &Rc<Self>, file: FoundFile, depends: Vec<Box<[u8]>>, exchange: &Exchange<'_>) -> Reply {
+    fn read(
+        self: &Rc<Self>,
+        file: FoundFile,
+        depends: Vec<Box<[u8]>>,
+        exchange: &Exchange<'_>,
+        has_waited: bool,
+    ) -> Reply {
         let limit = self.maker.memory_file_size;
         let relative = file.relative.clone();
         match Contents::read(file, limit, Patience::Cached) {
-            Ok(contents) => self.store(&relative, contents, &depends, exchange),
+            Ok(contents) => self.store(&relative, contents, &depends, exchange, has_waited),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
                 let job = blocking::run(move || Contents::read(file, limit, Patience::Wait));
@@ -243,7 +261,7 @@ impl Inner {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
                         Ok(contents) => {
-                            kept.lend(|exchange| inner.store(&relative, contents, &depends, exchange))
+                            kept.lend(|exchange| inner.store(&relative, contents, &depends, exchange, true))
                         }
                         Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
@@ -260,14 +278,16 @@ impl Inner {
         contents: Contents,
         depends: &[Box<[u8]>],
         exchange: &Exchange<'_>,
+        has_waited: bool,
     ) -> Reply {
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
         if self.lookup.settings.uses_cache {
             let mut cache = self.shared.cache.borrow_mut();
             let root = &self.lookup.root;
             let is_new_watch = cache.insert(self.instance, exchange.path, &entry, root, depends);
-            // What changed between reading and watching nobody has told: look once more.
-            if is_new_watch && !self.is_still(&entry, exchange.path) {
+            // What changed between reading and watching nobody has told, or nobody was there yet to be told:
+            // look once more.
+            if (is_new_watch || has_waited) && !self.is_still(&entry, exchange.path) {
                 cache.remove(self.instance, exchange.path);
             }
         }

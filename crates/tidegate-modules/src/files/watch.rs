@@ -22,8 +22,8 @@ pub struct Watcher {
     has_failed: bool,
 }
 
-/// Root (by address: it lives as long as an entry of it) and path below.
-type FolderPath = (usize, Box<[u8]>);
+/// Root (by address: it lives as long as an entry of it), its generation, and path below.
+type FolderPath = (usize, u32, Box<[u8]>);
 
 /// A watched folder and a name in it.
 type Dependency = (Key, Box<[u8]>);
@@ -137,18 +137,18 @@ impl Watcher {
     /// The folder `name` below `parent`, watched; `None` where it cannot be.
     fn folder(&mut self, root: &Arc<Root>, parent: Option<Key>, name: &[u8]) -> Option<(Key, bool)> {
         let mut relative = match parent {
-            Some(parent) => self.folders.get(parent)?.path.1.to_vec(),
+            Some(parent) => self.folders.get(parent)?.path.2.to_vec(),
             None => Vec::new(),
         };
         if !relative.is_empty() {
             relative.push(b'/');
         }
         relative.extend_from_slice(name);
-        let path: FolderPath = (Arc::as_ptr(root).addr(), relative.into());
+        let path: FolderPath = (Arc::as_ptr(root).addr(), root.generation(), relative.into());
         if let Some(key) = self.by_path.get(&path) {
             return Some((*key, false));
         }
-        let opened = root.open_folder(&path.1, Patience::Cached).ok()?;
+        let opened = root.open_folder(&path.2, Patience::Cached).ok()?;
         let watch = match self.notifier.watch(&opened) {
             Ok(watch) => watch,
             Err(error) => {
