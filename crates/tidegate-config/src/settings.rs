@@ -133,7 +133,7 @@ pub enum PathPattern {
 pub enum Action {
     /// Static files.
     Files(Files),
-    /// `redirect "/new/{path}" status=301`; `{path}`, `{query}`, `{host}`, `{uri}` are filled in.
+    /// `redirect "/new/{path}" status=301`; `{path}`, `{query}`, `{host}`, `{uri}`, `{scheme}` are filled in.
     Redirect {
         /// A path of the site or a URL, placeholders not yet filled in.
         to: String,

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
-use tidegate_http::{FieldLines, Fields, Method, Status};
+use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 
 /// The longest host name that is looked up, bytes (RFC 1035 section 2.3.4 allows 253).
@@ -58,6 +58,13 @@ impl Decoration {
     /// From a route's settings.
     pub fn of(route: &settings::Route) -> Rc<Decoration> {
         Rc::new(Decoration { fields: route.fields.clone(), cache_control: route.cache_control.clone() })
+    }
+
+    /// Whether the route forbids changing what it sends (`no-transform`, RFC 9111 section 5.2.2.6).
+    pub fn forbids_transforming(&self) -> bool {
+        let own = self.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("cache-control"));
+        let values = own.map(|(_, value)| value).chain(&self.cache_control);
+        CacheControl::parse(values.map(String::as_bytes)).no_transform
     }
 
     /// Puts the fields on a response of `status`. `Cache-Control` from `expires` goes on what succeeded

@@ -14,9 +14,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             default: Some("301"),
             doc: "301 and 308 are kept by browsers, 302, 303 and 307 are not; 307 and 308 keep the method.",
         }],
-        doc: "Sends the client to another address. `{path}` is the path of the request without its first `/`, \
-              `{query}` its query with the `?` where there is one, `{host}` the host name, `{uri}` path and query \
-              as sent.",
+        doc: "Sends the client to another address. `{path}` is the path of the request (its first `/` is not \
+              doubled behind another), `{query}` its query with the `?` where there is one, `{host}` the host name, \
+              `{uri}` path and query as sent, `{scheme}` `http` or `https`.",
         example: "redirect \"https://{host}{uri}\" status=308",
         ..Directive::new("redirect", INSIDE)
     },

@@ -143,7 +143,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("target-size", LIMITS, &[one("size", Kind::Size { least: 256, most: MIB })], "target-size \"8KiB\"",
         "Bytes of a request target; above it the answer is 414. Not more than `head-size`.",
         "target-size \"16KiB\""),
-    bound("fields", LIMITS, &[one("count", Kind::Number { least: 8, most: 1000 })], "fields 100",
+    bound("fields", LIMITS, &[one("count", Kind::Number { least: 8, most: 256 })], "fields 100",
         "Field lines of a request head; above it the answer is 431.",
         "fields 200"),
     bound("body-size", LIMITS, &[one("size", Kind::Size { least: 0, most: 16 * TIB })], "body-size \"16MiB\"",

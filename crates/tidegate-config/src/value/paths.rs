@@ -184,7 +184,7 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
 
 /// Reads the address of a redirect.
 pub(super) fn target(text: &str) -> Result<String, ValueError> {
-    let is_absolute = text.starts_with("http://") || text.starts_with("https://");
+    let is_absolute = ["http://", "https://", "{scheme}://"].iter().any(|start| text.starts_with(start));
     if !is_absolute && !text.starts_with('/') && !text.starts_with("{uri}") {
         return Err(ValueError::new(
             format!("`{text}` is no address to redirect to"),
@@ -207,7 +207,7 @@ pub(super) fn target(text: &str) -> Result<String, ValueError> {
             "write it as a percent escape: a space is `%20`",
         ));
     }
-    placeholders(text, &["path", "query", "host", "uri"])?;
+    placeholders(text, &["path", "query", "host", "uri", "scheme"])?;
     Ok(text.to_owned())
 }
 
@@ -309,7 +309,8 @@ mod tests {
         for text in ["$uri", "index.html", "=200", "=4040", "/../x", "{pth}", "{path"] {
             assert!(try_entry(text).is_err(), "{text}");
         }
-        for text in ["/new/{path}", "https://{host}{uri}", "http://a/?{query}"] {
+        for text in ["/new/{path}", "https://{host}{uri}", "http://a/?{query}", "{scheme}://www.{host}{uri}"]
+        {
             assert!(target(text).is_ok(), "{text}");
         }
         for text in ["new", "//evil", "/a b", "/a\r\nb", "/{nope}", "/{", "javascript:x"] {

@@ -109,10 +109,11 @@ impl Files {
     ) -> Files {
         let instance = shared.next_instance.get();
         shared.next_instance.set(instance.wrapping_add(1));
+        let decoration = Decoration::of(route);
         let maker = Maker {
             server: server.server_field.clone(),
-            decoration: Decoration::of(route),
-            compress: route.compress.clone(),
+            decoration: decoration.clone(),
+            compress: route.compress.clone().filter(|_| !decoration.forbids_transforming()),
             memory_file_size: u64::from(server.file_cache.memory_file_size),
         };
         let inner = Inner {
@@ -120,9 +121,9 @@ impl Files {
             instance,
             lookup: Arc::new(Lookup { root, settings: files.clone() }),
             listing: files.listing.clone().map(Arc::new),
-            maker,
             ranges: server.limits.ranges,
-            stream_filter: route.compress.as_ref().map(compress::CompressFilter::new),
+            stream_filter: maker.compress.as_ref().map(compress::CompressFilter::new),
+            maker,
         };
         Files { inner: Rc::new(inner) }
     }
