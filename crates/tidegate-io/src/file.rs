@@ -380,7 +380,7 @@ mod tests {
         let path = dir.0.join("root");
         let root = Root::open(&path).unwrap();
         std::thread::scope(|scope| {
-            let done = std::sync::Arc::new(AtomicBool::new(false));
+            let done = Arc::new(AtomicBool::new(false));
             let stop = done.clone();
             let swapped = path.clone();
             scope.spawn(move || {

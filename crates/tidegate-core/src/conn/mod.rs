@@ -257,7 +257,8 @@ impl Connection {
             if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
                 return self.finish(cx);
             }
-            if std::mem::take(&mut is_its_turn) && !self.input.is_empty() && self.consume_input(key, cx)? > 0 {
+            if std::mem::take(&mut is_its_turn) && !self.input.is_empty() && self.consume_input(key, cx)? > 0
+            {
                 continue;
             }
             if !self.readable {

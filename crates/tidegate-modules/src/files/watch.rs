@@ -18,12 +18,15 @@ pub struct Watcher {
     by_path: HashMap<FolderPath, Key>,
     by_watch: HashMap<Watch, Vec<Key>>,
     /// What each entry depends on.
-    by_entry: HashMap<Key, Vec<(Key, Box<[u8]>)>>,
+    by_entry: HashMap<Key, Vec<Dependency>>,
     has_failed: bool,
 }
 
 /// Root (by address: it lives as long as an entry of it), its generation, and path below.
 type FolderPath = (usize, u32, Box<[u8]>);
+
+/// A folder, and a name in it.
+type Dependency = (Key, Box<[u8]>);
 
 struct Folder {
     path: FolderPath,
