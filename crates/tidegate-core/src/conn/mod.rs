@@ -1,7 +1,7 @@
 //! A client connection: a plain state machine driven by edges, wake-ups and timers.
 //!
 //! It borrows the worker's buffers while it runs and owns bytes only when stuck: `input` holds a request
-//! that is incomplete or not yet its turn, [`Work`] what cannot be finished at once, `held` what a full socket refused. An idle connection
+//! that is incomplete or not yet its turn, `Work` what cannot be finished at once, `held` what a full socket refused. An idle connection
 //! holds none of them. `receive` reads requests, `send` writes responses; this file decides when.
 
 mod faults;
