@@ -9,9 +9,16 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, Listener as ListenerSettings};
 use tidegate_core::listen::{self, Listener};
+
+/// How often, and how far apart, an address that is in use is tried: a server that was killed is a moment
+/// still about letting go of it.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The sockets of all addresses, in the order of the settings.
 #[derive(Default)]
@@ -126,8 +133,17 @@ impl OpenAddress {
 }
 
 fn open_new(listener: &ListenerSettings, workers: usize, present: &Sockets) -> Result<OpenAddress> {
-    let (sockets, taken) = listen::open(&listener.address, listener.backlog, workers)
-        .map_err(|error| anyhow!(sentence(listener, &error, present)))?;
+    let mut tries = 0;
+    let opened = loop {
+        tries += 1;
+        match listen::open(&listener.address, listener.backlog, workers) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && tries < TRIES => {
+                thread::park_timeout(PAUSE)
+            }
+            opened => break opened,
+        }
+    };
+    let (sockets, taken) = opened.map_err(|error| anyhow!(sentence(listener, &error, present)))?;
     Ok(OpenAddress { requested: listener.address.clone(), taken, sockets })
 }
 
