@@ -88,7 +88,7 @@ const RACES: usize = 100;
 static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
 
 /// Whether this kernel (or a filter of system calls) refuses `openat2(2)`. Symbolic links are not followed
-/// then. Known after the first look-up.
+/// then. Known once a root is open.
 pub fn is_openat2_missing() -> bool {
     OPENAT2_MISSING.load(Relaxed)
 }
@@ -97,6 +97,13 @@ impl Root {
     /// Opens the folder.
     pub fn open(path: &Path) -> io::Result<Root> {
         let place = Place::open(path)?;
+        // Asked of the root itself, where no other reason for a refusal is left: for a single file the same
+        // error would mean that file alone.
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let probe = openat2(&place.dir, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how);
+        if matches!(probe, Err(Errno::NOSYS | Errno::PERM)) {
+            OPENAT2_MISSING.store(true, Relaxed);
+        }
         Ok(Root {
             path: path.into(),
             place: RwLock::new(place),
@@ -189,17 +196,11 @@ impl Root {
                 match openat2(&dir, relative, flags, Mode::empty(), how) {
                     // A rename on the way raced with the look-up: the kernel asks to try again.
                     Err(Errno::AGAIN) if patience == Patience::Wait => {}
-                    Err(Errno::NOSYS | Errno::PERM) => {
-                        OPENAT2_MISSING.store(true, Relaxed);
-                        break;
-                    }
                     Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
                     result => return result.map_err(Into::into),
                 }
             }
-            if !OPENAT2_MISSING.load(Relaxed) {
-                return Err(io::ErrorKind::ResourceBusy.into());
-            }
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
         match patience {
             Patience::Cached => Err(io::ErrorKind::WouldBlock.into()),

@@ -298,7 +298,9 @@ impl Inner {
     fn is_still(&self, entry: &Entry, path: &[u8]) -> bool {
         match self.lookup.locate(path, Patience::Cached) {
             Ok(Located { found: Found::File(file), .. }) => entry::metas_of(&file) == entry.metas,
-            _ => false,
+            Ok(_) => false,
+            // Where looking has to wait, the age of the entry decides: without `openat2` it always has to.
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         }
     }
 
