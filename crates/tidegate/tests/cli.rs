@@ -2,7 +2,7 @@
 //!
 //! Nothing here sleeps and hopes: every wait is for a line, a process or an answer, and ends after `WAIT`.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -698,4 +698,47 @@ fn helps_completes_and_documents_itself() {
     let schema = run(&folder, &["schema"]).stdout;
     assert!(serde_json::from_str::<serde_json::Value>(&schema).is_ok());
     assert!(run(&folder, &["reference"]).stdout.contains("keep-alive-timeout"));
+}
+
+// ---------------------------------------------------------------- faults
+
+/// FAULTS 41: without a descriptor to spare, who is connected is served, accepting rests instead of
+/// spinning, and who waits is served as soon as there is one.
+#[test]
+fn descriptors_that_run_out_stop_nobody_who_is_connected() {
+    let folder = Folder::new("descriptors");
+    let config =
+        "listen \"127.0.0.1:0\"\nworkers 1\nsite { respond 200 \"here\"; route \"/.perf\" { status } }\n";
+    let server = Server::with_config(&folder, config);
+    let mut connected = KeepAlive::new(&server.address);
+    assert_eq!(connected.get("/").0, "here");
+    let mut refused = || {
+        let report = connected.get("/.perf?format=json").0;
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        report["stats"]["accept_errors"]["process_descriptors"].as_u64().unwrap()
+    };
+    assert_eq!(refused(), 0);
+
+    let pid = Pid::from_child(&server.child);
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    let tight = Rlimit { current: Some(open + 3), ..getrlimit(Resource::Nofile) };
+    let limit = prlimit(Some(pid), Resource::Nofile, tight).unwrap();
+    let mut others: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    for other in &mut others {
+        other.set_read_timeout(Some(WAIT)).unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    }
+    let before = wait_for(|| Some(refused()).filter(|count| *count > 0), "accepting to fail");
+    let turns = 200;
+    for _ in 0..turns {
+        refused();
+    }
+    assert!(refused() - before < turns / 2, "accepting spins");
+
+    prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    for other in &mut others {
+        let mut answer = [0; 15];
+        other.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
 }
