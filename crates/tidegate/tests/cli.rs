@@ -183,7 +183,8 @@ fn exchange(stream: impl Read + Write, path: &str) -> std::io::Result<String> {
 }
 
 fn exchange_with(host: &str, mut stream: impl Read + Write, path: &str) -> std::io::Result<String> {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     match answer.split_once("\r\n\r\n") {
@@ -204,7 +205,9 @@ impl KeepAlive {
 
     /// The body, and whether the connection stays.
     fn get(&mut self, path: &str) -> (String, bool) {
-        write!(self.0.get_mut(), "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        // In one piece: what follows a first small piece would wait for its acknowledgement.
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).unwrap();
         let (mut length, mut stays) = (0, true);
         loop {
             let mut line = String::new();
