@@ -10,10 +10,13 @@ use tidegate_config::settings::{Coding, Compress};
 use tidegate_core::phase::Decoration;
 use tidegate_core::response::{Body, FilePiece, Message};
 use tidegate_http::{FieldLines, HttpDate, Status, media_type};
-use tidegate_io::file::{Meta, Opened, Patience, read_whole};
+use tidegate_io::file::{Meta, Opened, Patience, read_whole, warm};
 
 /// Larger files are not compressed on the fly as a whole, but as they are sent.
 pub const ENCODE_MAX: u64 = 1 << 20;
+
+/// So much of a file is in the page cache before it is first sent; what lies behind is read as it is sent.
+const WARM_MAX: u64 = 1 << 20;
 
 /// What makes the heads of one route; the same for all of its files.
 pub struct Maker {
@@ -113,7 +116,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Reads what is to be held in memory. May run on the blocking pool. `WouldBlock` gives the file back.
+    /// Reads what is to be held in memory, and warms what is sent from the page cache. May run on the blocking pool. `WouldBlock` gives the file back.
     pub fn read(
         found: FoundFile,
         limit: u64,
@@ -121,7 +124,7 @@ impl Contents {
     ) -> Result<Contents, (FoundFile, io::Error)> {
         let read = |opened: &Opened| match opened.meta.len <= limit {
             true => read_whole(opened.fd.as_fd(), opened.meta.len as usize, patience).map(Some),
-            false => Ok(None),
+            false => warm(opened.fd.as_fd(), opened.meta.len.min(WARM_MAX), patience).map(|()| None),
         };
         let bytes: io::Result<Vec<_>> =
             std::iter::once(&found.file).chain(found.siblings.iter().map(|(_, s)| s)).map(read).collect();
