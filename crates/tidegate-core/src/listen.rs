@@ -101,9 +101,10 @@ pub(crate) fn closed(stats: &Stats) {
     stats.connections_closed.add(1);
 }
 
-/// The cheapest answer there is; the request that may have come is not read, and the reset that closing on
-/// it causes is what a flood deserves.
+/// The cheapest answer there is. What has come of a request is taken, since closing on it would make the
+/// kernel send a reset, which can destroy the answer on its way; more is not waited for.
 fn refuse(stream: &Stream) {
+    let _ = stream.recv(&mut [0; 4 << 10]);
     let _ = stream.send(answer::BUSY, false);
     let _ = stream.finish_sending();
 }
