@@ -1,0 +1,184 @@
+//! The clients that people use, against the real server: curl, wget, Python's `http.client`.
+//!
+//! Where a client is not installed the test says so and passes on a contributor's machine; with `CI` set it
+//! fails. `cargo xtask tools` installs them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
+
+/// A server of a folder, and room beside it.
+struct Served {
+    folder: PathBuf,
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    /// Serves `fill`'s files with these directives for the site; `None` where the client is missing.
+    fn new(client: &str, directives: &str, fill: impl FnOnce(&Path)) -> Option<Served> {
+        if Command::new(client).arg("--version").stdout(Stdio::null()).status().is_err() {
+            assert!(std::env::var_os("CI").is_none(), "{client} is missing: cargo xtask tools");
+            eprintln!("NOT TESTED: {client} is missing (cargo xtask tools)");
+            return None;
+        }
+        let folder = std::env::temp_dir().join(format!("tidegate-{}-{client}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let root = folder.join("root");
+        fs::create_dir_all(&root).unwrap();
+        fill(&root);
+        let config = folder.join("tidegate.kdl");
+        let root = root.display();
+        fs::write(&config, format!("listen \"127.0.0.1:0\"\nsite {{ root \"{root}\"; {directives} }}\n"))
+            .unwrap();
+        let mut child = Command::new(BINARY)
+            .arg("serve")
+            .args([Path::new("--config"), &config, Path::new("--control"), &folder.join("control")])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(Served { folder, child, url })
+    }
+
+    /// Runs the client beside the root; `URL` in an argument is the address of the server.
+    fn client(&self, program: &str, arguments: &[&str]) -> Output {
+        let arguments = arguments.iter().map(|argument| argument.replace("URL", &self.url));
+        Command::new(program).args(arguments).current_dir(&self.folder).output().unwrap()
+    }
+
+    /// What curl prints, silent and within a time.
+    fn curl(&self, arguments: &[&str]) -> String {
+        let common = ["--silent", "--show-error", "--max-time", "20"];
+        let output = self.client("curl", &[&common, arguments].concat());
+        assert!(output.status.success(), "curl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Bytes that differ from place to place.
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31 % 251) as u8).collect()
+}
+
+#[test]
+fn curl() {
+    let fill = |root: &Path| {
+        fs::write(root.join("a.txt"), "text that is worth compressing\n".repeat(200)).unwrap();
+        fs::write(root.join("large.bin"), bytes(3 << 20)).unwrap();
+        fs::create_dir(root.join("folder")).unwrap();
+        fs::write(root.join("folder/index.html"), "<p>inside").unwrap();
+    };
+    let Some(served) = Served::new("curl", "compress \"gzip\" min=\"1KiB\"", fill) else { return };
+    let text = fs::read_to_string(served.folder.join("root/a.txt")).unwrap();
+    let large = fs::read(served.folder.join("root/large.bin")).unwrap();
+
+    assert_eq!(served.curl(&["URL/a.txt"]), text);
+    assert_eq!(served.curl(&["--http1.0", "URL/a.txt"]), text);
+    assert_eq!(served.curl(&["--compressed", "URL/a.txt"]), text);
+    assert_eq!(served.curl(&["--location", "URL/folder"]), "<p>inside");
+    let status = |arguments: &[&str]| {
+        served.curl(&[&["--output", "/dev/null", "--write-out", "%{http_code}"], arguments].concat())
+    };
+    assert_eq!(status(&["--head", "URL/a.txt"]), "200");
+    assert_eq!(status(&["URL/none"]), "404");
+    assert_eq!(status(&["--path-as-is", "URL/../../../../etc/passwd"]), "400");
+    assert_eq!(status(&["--path-as-is", "URL/%2e%2e/%2e%2e/etc/passwd"]), "400");
+    assert_eq!(status(&["--upload-file", "root/a.txt", "URL/a.txt"]), "405");
+    assert_eq!(
+        status(&["--data-binary", "@root/large.bin", "-H", "Expect: 100-continue", "URL/a.txt"]),
+        "405"
+    );
+    served.curl(&["--remote-time", "--output", "once", "URL/a.txt"]);
+    assert_eq!(status(&["--time-cond", "once", "URL/a.txt"]), "304");
+
+    // A download that was broken off is taken up where it stopped.
+    fs::write(served.folder.join("resumed"), &large[..1_000_000]).unwrap();
+    served.curl(&["--continue-at", "-", "--output", "resumed", "URL/large.bin"]);
+    assert!(fs::read(served.folder.join("resumed")).unwrap() == large);
+    assert_eq!(served.curl(&["--range", "5-9,-4", "URL/a.txt"]).matches("Content-Range").count(), 2);
+}
+
+/// A crawl by the listings brings every file home, byte for byte, whatever it is called.
+#[test]
+fn wget_crawls_a_tree() {
+    let fill = |root: &Path| {
+        for (name, length) in [
+            ("plain.txt", 10),
+            ("with space.txt", 20),
+            ("a&b;c=d.bin", 300),
+            ("100%.bin", 4_000),
+            ("quo'te.bin", 50_000),
+            ("größe.bin", 70_000),
+            ("deep/er/still/file.bin", 2_000_000),
+            ("empty", 0),
+        ] {
+            let path = root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, bytes(length)).unwrap();
+        }
+    };
+    let Some(served) = Served::new("wget", "listing", fill) else { return };
+    let options = ["-q", "-r", "-l", "inf", "-np", "-nH", "-e", "robots=off", "-T", "20", "-t", "1"];
+    let arguments = [&options[..], &["--restrict-file-names=nocontrol", "-P", "copy", "URL/"]].concat();
+    let output = served.client("wget", &arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut waiting = vec![PathBuf::new()];
+    let mut compared = 0;
+    while let Some(relative) = waiting.pop() {
+        for entry in fs::read_dir(served.folder.join("root").join(&relative)).unwrap() {
+            let relative = relative.join(entry.unwrap().file_name());
+            let (original, copy) =
+                (served.folder.join("root").join(&relative), served.folder.join("copy").join(&relative));
+            if original.is_dir() {
+                waiting.push(relative);
+                continue;
+            }
+            let copy = fs::read(&copy).unwrap_or_else(|error| panic!("{}: {error}", relative.display()));
+            assert!(copy == fs::read(&original).unwrap(), "{} differs", relative.display());
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 8);
+}
+
+#[test]
+fn python() {
+    let fill = |root: &Path| fs::write(root.join("a.bin"), bytes(100_000)).unwrap();
+    let Some(served) = Served::new("python3", "", fill) else { return };
+    let script = r#"
+import http.client, sys
+host = sys.argv[1].removeprefix("http://")
+connection = http.client.HTTPConnection(host, timeout=20)
+whole = open("root/a.bin", "rb").read()
+for _ in range(50):
+    connection.request("GET", "/a.bin")
+    answer = connection.getresponse()
+    assert answer.status == 200 and answer.read() == whole
+    connection.request("HEAD", "/a.bin")
+    answer = connection.getresponse()
+    assert answer.status == 200 and answer.length == 0 and not answer.read()
+    connection.request("POST", "/a.bin", body=iter([b"some", b"chunks"]), encode_chunked=True,
+                       headers={"Transfer-Encoding": "chunked"})
+    answer = connection.getresponse()
+    assert answer.status == 405 and answer.read()
+    connection.request("GET", "/a.bin", headers={"Range": "bytes=10-19"})
+    answer = connection.getresponse()
+    assert answer.status == 206 and answer.read() == whole[10:20]
+"#;
+    let output = served.client("python3", &["-c", script, "URL"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
