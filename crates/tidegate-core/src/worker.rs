@@ -533,6 +533,7 @@ impl Worker {
             let keys: Vec<Key> = self.connections.keys().collect();
             for key in keys {
                 if self.connections.get_mut(key).is_some_and(|connection| connection.is_between_requests()) {
+                    self.cx.stats.keep_alive_flushes.add(1);
                     self.close(key);
                 }
             }

@@ -63,11 +63,6 @@ pub fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Resul
     Ok(pending)
 }
 
-/// Jobs waiting now.
-pub fn queued() -> usize {
-    lock(&POOL.state).jobs.len()
-}
-
 impl Pool {
     fn submit(&'static self, job: Job) -> Result<(), Overloaded> {
         let mut state = lock(&self.state);

@@ -12,33 +12,21 @@ use std::task::{Context, Poll, Waker};
 #[derive(Default)]
 pub(crate) struct State {
     readable: Cell<bool>,
-    writable: Cell<bool>,
-    closed: Cell<bool>,
     reader: Cell<Option<Waker>>,
-    writer: Cell<Option<Waker>>,
 }
 
 impl State {
     pub(crate) fn on_event(&self, event: &Ready) {
-        if event.read_closed || event.dead {
-            self.closed.set(true);
-        }
         if event.readable || event.read_closed || event.dead {
             self.readable.set(true);
             if let Some(waker) = self.reader.take() {
                 waker.wake();
             }
         }
-        if event.writable || event.dead {
-            self.writable.set(true);
-            if let Some(waker) = self.writer.take() {
-                waker.wake();
-            }
-        }
     }
 }
 
-/// A non-blocking descriptor registered with this worker's poller for both directions.
+/// A non-blocking descriptor that async functions on this worker read from.
 pub struct Watched {
     fd: OwnedFd,
     key: Key,
@@ -52,14 +40,9 @@ impl Watched {
             let state = Rc::new(State::default());
             let key = runtime.watched.borrow_mut().insert(state.clone());
             let watched = Watched { fd, key, state };
-            runtime.registry().add(watched.fd.as_fd(), Kind::Io, key)?;
+            runtime.registry().add_readable(watched.fd.as_fd(), Kind::Io, key)?;
             Ok(watched)
         })
-    }
-
-    /// The peer has closed, or the descriptor failed.
-    pub fn is_closed(&self) -> bool {
-        self.state.closed.get()
     }
 
     /// Runs `call` when the descriptor is readable; `WouldBlock` waits for the next edge.
@@ -75,22 +58,6 @@ impl Watched {
             }
         }
         self.state.reader.set(Some(cx.waker().clone()));
-        Poll::Pending
-    }
-
-    /// Runs `call` when the descriptor is writable; `WouldBlock` waits for the next edge.
-    pub fn poll_write<R>(
-        &self,
-        cx: &mut Context<'_>,
-        mut call: impl FnMut(BorrowedFd<'_>) -> io::Result<R>,
-    ) -> Poll<io::Result<R>> {
-        if self.state.writable.get() {
-            match call(self.fd.as_fd()) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.state.writable.set(false),
-                result => return Poll::Ready(result),
-            }
-        }
-        self.state.writer.set(Some(cx.waker().clone()));
         Poll::Pending
     }
 }

@@ -162,7 +162,10 @@ impl Connection {
             && !cx.draining
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
         // Our decision, which the client learns from the answer: it may have sent more by then.
-        self.unread |= head.keep_alive && !self.keep_alive;
+        if head.keep_alive && !self.keep_alive {
+            self.unread = true;
+            cx.stats.keep_alive_refusals.add(1);
+        }
         if self.timer == Timer::Head {
             self.timer = Timer::Off; // the deadline was this head's; the next one gets its own
         }
@@ -201,8 +204,8 @@ impl Connection {
         let mut content_sink = None;
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
-                self.keep_alive = false;
-                self.unread = true;
+                (self.keep_alive, self.unread) = (false, true);
+                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
                 Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
             }
             (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
@@ -308,6 +311,7 @@ impl Connection {
             }
             incoming => {
                 if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
+                    cx.stats.responses.add(Status::CONTINUE.0);
                     cx.batch.extend_from_slice(h1::CONTINUE);
                 }
                 work.incoming = incoming;

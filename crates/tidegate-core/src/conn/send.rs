@@ -444,6 +444,7 @@ impl Connection {
         let Some(work) = &mut self.work else { return Ok(()) };
         let is_wanted = matches!(&work.incoming, Some(Incoming::Pipe { sink, .. }) if sink.is_wanted());
         if is_wanted && std::mem::take(&mut work.request.expects_continue) {
+            cx.stats.responses.add(Status::CONTINUE.0);
             cx.batch.extend_from_slice(h1::CONTINUE);
             self.flush_shared(cx)?;
         }
