@@ -105,11 +105,10 @@ const FOREIGN: &[(&str, &str)] = &[
     ("proxypass", "a gateway to another server is not part of this version"),
     ("reverse_proxy", "a gateway to another server is not part of this version"),
     ("fastcgi_pass", "FastCGI is not part of this version"),
-    ("ssl_certificate", "TLS is not part of this version"),
+    ("ssl_certificate", "use `tls { certificate \"site.pem\" key=\"site.key\" }` in a site, or `tls` in `listen`"),
     ("proxy", "a gateway to another server is not part of this version"),
     ("fastcgi", "FastCGI is not part of this version"),
     ("pool", "pools of application processes are not part of this version"),
-    ("tls", "TLS is not part of this version"),
 ];
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod inherit;
 mod route;
 mod server;
 mod site;
+mod tls;
 
 use std::ops::Range;
 use std::path::Path;

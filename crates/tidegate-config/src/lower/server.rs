@@ -78,6 +78,7 @@ fn listeners(
             check_folder(checker, disk, item, path, "the socket");
         }
         let backlog = written_or_default(&item.children, Context::Listen, "backlog");
+        super::tls::check_listener(checker, item);
         let default_site = item.child("default-site");
         listeners.push(Listener {
             address: address.clone(),
@@ -86,6 +87,9 @@ fn listeners(
                 Some(Value::Host(host)) => Some(super::host_text(host)),
                 _ => None,
             }),
+            tls: item.child("tls").map(super::tls::listen),
+            proxies: super::tls::proxies(checker, item),
+            redirects_to_https: item.child("redirect-to-https").map(|item| super::tls::port(item)),
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());
@@ -108,6 +112,7 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         fields: few("fields"),
         body_size: amount("body-size"),
         head_timeout: time("head-timeout"),
+        handshake_timeout: time("handshake-timeout"),
         body_rate: count("body-rate"),
         send_rate: count("send-rate"),
         rate_grace: time("rate-grace"),

@@ -1,0 +1,139 @@
+//! TLS of listeners and sites.
+
+use super::inherit::Inherited;
+use crate::check::{Checker, Item};
+use crate::settings::{CertificateFiles, ClientCertificates, ListenTls, Network, SiteTls};
+use crate::value::Value;
+use std::path::PathBuf;
+
+/// `tls` of a listener.
+pub(super) fn listen(item: &Item) -> ListenTls {
+    let certificate = path(item.property("certificate"));
+    ListenTls { certificate: certificate.map(|certificate| files(item, certificate)) }
+}
+
+fn files(item: &Item, certificate: PathBuf) -> CertificateFiles {
+    let key = path(item.property("key")).unwrap_or_else(|| certificate.clone());
+    CertificateFiles { certificate, key, origin: item.origin() }
+}
+
+fn path(value: Option<Value>) -> Option<PathBuf> {
+    match value {
+        Some(Value::Path(path)) => Some(path),
+        _ => None,
+    }
+}
+
+/// Says so when a listener contradicts itself.
+pub(super) fn check_listener(checker: &mut Checker<'_>, item: &Item) {
+    if item.child("tls").is_some()
+        && let Some(redirect) = item.child("redirect-to-https")
+    {
+        let message =
+            "`redirect-to-https` stands on a listener that speaks TLS, and would lead back to itself";
+        checker
+            .diagnostics
+            .push(redirect.error(message).help("put it on the plain listener, such as `listen \":80\"`"));
+    }
+    if let Some(tls) = item.child("tls")
+        && tls.property("key").is_some()
+        && tls.property("certificate").is_none()
+    {
+        let message = "`tls` names a key and no certificate";
+        checker.diagnostics.push(tls.error(message).help("add `certificate=\"site.pem\"`"));
+    }
+}
+
+/// Whose word of the PROXY protocol counts.
+pub(super) fn proxies(checker: &mut Checker<'_>, item: &Item) -> Vec<Network> {
+    let mut networks = Vec::new();
+    for item in item.children.iter().filter(|item| item.directive.name == "proxy-protocol") {
+        match item.property("from") {
+            Some(Value::Network(network)) => networks.push(network),
+            _ => {
+                let message = "`proxy-protocol` does not say whom to believe";
+                let help = "name the load balancers: `proxy-protocol from=\"10.0.0.0/8\"`";
+                checker.diagnostics.push(item.error(message).help(help));
+            }
+        }
+    }
+    networks
+}
+
+/// The port that `redirect-to-https` names.
+pub(super) fn port(item: &Item) -> u16 {
+    match item.property("port") {
+        Some(Value::Number(port)) => u16::try_from(port).unwrap_or(443),
+        _ => 443,
+    }
+}
+
+/// `tls` of a site.
+pub(super) fn site(checker: &mut Checker<'_>, item: &Item) -> SiteTls {
+    let mut tls = SiteTls::default();
+    for item in &item.children {
+        match (item.directive.name, item.first()) {
+            ("certificate", Some(Value::Path(certificate))) => {
+                tls.certificates.push(files(item, certificate.clone()));
+            }
+            ("client-certificates", Some(Value::Path(authorities))) => {
+                tls.clients = Some(ClientCertificates {
+                    authorities: authorities.clone(),
+                    is_required: matches!(item.property("mode"), Some(Value::Word("required"))),
+                    origin: item.origin(),
+                });
+            }
+            ("versions", _) => {
+                let speaks = |version: &str| {
+                    item.arguments
+                        .iter()
+                        .any(|placed| matches!(placed.value, Value::Word(word) if word == version))
+                };
+                (tls.without_tls12, tls.without_tls13) = (!speaks("1.2"), !speaks("1.3"));
+            }
+            ("early-data", _) => tls.takes_early_data = true,
+            _ => {}
+        }
+    }
+    if tls.takes_early_data
+        && let Some(clients) = item.child("client-certificates")
+    {
+        let message = "`client-certificates` cannot go with `early-data`";
+        let help = "early data comes before the client has shown its certificate; take one of the two out";
+        checker.diagnostics.push(clients.error(message).help(help));
+    }
+    if tls.takes_early_data
+        && tls.without_tls13
+        && let Some(early) = item.child("early-data")
+    {
+        let message = "`early-data` needs TLS 1.3, which `versions` leaves out";
+        checker.diagnostics.push(early.error(message).help("add \"1.3\" to `versions`, or take this out"));
+    }
+    tls
+}
+
+/// The value of `Strict-Transport-Security` (RFC 6797 section 6.1); `None` for `hsts off`.
+pub(super) fn hsts_value(item: &Item) -> Option<String> {
+    let Some(Value::Duration(time)) = item.first() else { return None };
+    let has = |word: &str| {
+        item.arguments.iter().any(|placed| matches!(placed.value, Value::Word(given) if given == word))
+    };
+    let mut value = format!("max-age={}", time.as_secs());
+    if has("subdomains") {
+        value += "; includeSubDomains";
+    }
+    if has("preload") {
+        value += "; preload";
+    }
+    Some(value)
+}
+
+/// Makes the field part of what the site's routes send; whether plain requests are sent to `https`.
+pub(super) fn hsts(inherited: &mut Inherited) -> bool {
+    let Some(value) = inherited.hsts.take() else { return false };
+    const NAME: &str = "Strict-Transport-Security";
+    if !inherited.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(NAME)) {
+        inherited.fields.push((NAME.to_owned(), value));
+    }
+    true
+}
