@@ -2,9 +2,11 @@
 
 use crate::body::RequestBody;
 use crate::response::Response;
+use std::sync::Arc;
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::socket::Peer;
+use tidegate_tls::{ClientIdentity, Handshake};
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -29,6 +31,11 @@ pub struct Exchange<'a> {
     pub minor_version: u8,
     /// The other end.
     pub peer: Peer,
+    /// What the TLS handshake has agreed upon; `None` on a plain connection.
+    pub tls: Option<&'a Arc<Handshake>>,
+    /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
+    /// (RFC 8470). Only safe methods come so far.
+    pub is_early: bool,
     /// Wall clock, seconds since 1970.
     pub now: i64,
     /// When the head was complete: monotonic, nanoseconds.
@@ -42,6 +49,11 @@ impl Exchange<'_> {
     #[inline]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.first(name)
+    }
+
+    /// Who the client is, by a certificate that has been verified.
+    pub fn client(&self) -> Option<&ClientIdentity> {
+        self.tls.and_then(|handshake| handshake.client.as_ref())
     }
 }
 
@@ -60,6 +72,8 @@ impl Exchange<'_> {
             fields: self.fields.iter().map(own).collect(),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
         }
@@ -78,6 +92,8 @@ pub struct Kept {
     fields: Vec<(String, Vec<u8>)>,
     minor_version: u8,
     peer: Peer,
+    tls: Option<Arc<Handshake>>,
+    is_early: bool,
     now: i64,
     started: u64,
 }
@@ -97,6 +113,8 @@ impl Kept {
             fields: Fields::new(&fields),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.as_ref(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
             body: None,

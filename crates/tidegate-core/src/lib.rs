@@ -13,6 +13,7 @@ pub mod phase;
 pub mod response;
 #[doc(hidden)]
 pub mod solo;
+pub mod tls;
 pub mod worker;
 
 pub use exchange::{Exchange, Filter, Handler, Reply};

@@ -4,7 +4,7 @@
 //! the next close, or a short while, tries again (FAULTS 41).
 
 use crate::answer;
-use crate::conn::Connection;
+use crate::conn::{Connection, Opening};
 use crate::log;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -75,18 +75,26 @@ pub(crate) enum Accepted {
 
 /// Accepts one connection.
 #[inline]
-pub(crate) fn accept(listener: BorrowedFd<'_>, number: u16, limit: u32, stats: &Stats) -> Accepted {
+pub(crate) fn accept(
+    listener: BorrowedFd<'_>,
+    number: u16,
+    opening: Opening,
+    limit: u32,
+    stats: &Stats,
+) -> Accepted {
     match socket::accept(listener) {
         Ok(Some((stream, peer))) => {
             stats.connections_accepted.add(1);
             if OPEN.fetch_add(1, Relaxed) >= limit {
                 OPEN.fetch_sub(1, Relaxed);
                 stats.connections_refused.add(1);
-                refuse(&stream);
+                if opening == Opening::Plain {
+                    refuse(&stream);
+                }
                 return Accepted::Refused;
             }
             stats.connections.add(1);
-            Accepted::Connection(Connection::new(stream, peer, number))
+            Accepted::Connection(Connection::new(stream, peer, number, opening))
         }
         Ok(None) => Accepted::Nobody,
         Err(error) => refused_by_the_system(&error, stats),

@@ -6,9 +6,11 @@
 //! tells what was tried.
 
 use crate::answer;
+use crate::conn::Opening;
 use crate::exchange::{Exchange, Filter, Handler, Reply};
 use crate::log::Sink;
 use crate::response::{Head, Response};
+use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
+use tidegate_tls::{Handshake, Hello, SiteConfig};
 
 /// The longest host name that is looked up, bytes (RFC 1035 section 2.3.4 allows 253).
 const HOST_MAX: usize = 255;
@@ -30,6 +33,14 @@ pub struct Engine {
     suffixes: Vec<(Box<str>, usize)>,
     /// For each listener, what answers when no name matches.
     defaults: Vec<usize>,
+    /// `None` where no listener speaks TLS.
+    tls: Option<Secure>,
+}
+
+/// What an engine needs where a listener speaks TLS.
+struct Secure {
+    store: Arc<TlsStore>,
+    sites: Arc<TlsSites>,
 }
 
 /// A site at run time.
@@ -124,7 +135,48 @@ impl Engine {
                 named.and_then(|name| find(&exact, &suffixes, name)).unwrap_or(nameless)
             })
             .collect();
-        Engine { settings, sites: sites.into_iter().map(Rc::new).collect(), exact, suffixes, defaults }
+        let sites = sites.into_iter().map(Rc::new).collect();
+        Engine { settings, sites, exact, suffixes, defaults, tls: None }
+    }
+
+    /// Adds what listeners with TLS need. Fails where the settings cannot be served so.
+    pub fn with_tls(mut self, store: &Arc<TlsStore>) -> Result<Engine, TlsError> {
+        if self.settings.listeners.iter().any(|listener| listener.tls.is_some()) {
+            self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });
+        }
+        Ok(self)
+    }
+
+    /// How connections begin on a listener.
+    #[inline]
+    pub(crate) fn opening(&self, listener: u16) -> Opening {
+        match self.settings.listeners.get(usize::from(listener)) {
+            Some(listener) if listener.tls.is_some() => Opening::Tls,
+            _ => Opening::Plain,
+        }
+    }
+
+    /// The terms for a TLS connection on a listener.
+    pub(crate) fn terms(&self, listener: usize, hello: &Hello) -> Option<Arc<SiteConfig>> {
+        let Secure { store, sites } = self.tls.as_ref()?;
+        let name = hello.server_name.as_deref().unwrap_or("");
+        if hello.is_challenge
+            && let Some(config) = store.challenges().find(name)
+        {
+            return Some(SiteConfig::of_challenge(config));
+        }
+        sites.terms(listener, self.site_index(listener, name).0).cloned()
+    }
+
+    /// Whether a connection was made under terms that hold for the site as well. Where the rules for client
+    /// certificates are others, the client has to come again under the right name (RFC 9110 section 15.5.20).
+    #[inline]
+    pub(crate) fn admits_on(&self, handshake: &Handshake, listener: usize, authority: &str) -> bool {
+        let Some(Secure { sites, .. }) = &self.tls else { return true };
+        match sites.terms(listener, self.site_index(listener, authority).0) {
+            Some(terms) => Arc::ptr_eq(terms, &handshake.site) || terms.has_same_clients(&handshake.site),
+            None => true,
+        }
     }
 
     /// The site that answers for `authority` (host and port) on a listener.
@@ -142,6 +194,13 @@ impl Engine {
         let (config, route) = (&site.config.routes[index], &site.routes[index]);
         if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
             return finish(site, index, exchange, Reply::Ready(answer::error(Status::FORBIDDEN)));
+        }
+        if config.requires_client_certificate && exchange.client().is_none() {
+            let refusal = answer::explained(
+                Status::FORBIDDEN,
+                "This address is open only to clients that show a certificate.",
+            );
+            return finish(site, index, exchange, Reply::Ready(refusal));
         }
         match route.handler.handle(exchange) {
             // Complete as it is: the hot path ends here.
@@ -328,6 +387,8 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         fields: Fields::default(),
         minor_version: 1,
         peer: asked.peer,
+        tls: None,
+        is_early: false,
         now: asked.now,
         started: asked.started,
         body: None,

@@ -456,7 +456,9 @@ impl Worker {
         for index in 0..self.listeners.len() {
             for _ in 0..listen::ACCEPTS {
                 let Some(open) = self.listeners[index].as_mut().filter(|open| open.is_ready) else { break };
-                match listen::accept(open.listener.fd.as_fd(), open.place, limit, &self.cx.stats) {
+                let (fd, place) = (open.listener.fd.as_fd(), open.place);
+                let opening = self.cx.engine.opening(place);
+                match listen::accept(fd, place, opening, limit, &self.cx.stats) {
                     Accepted::Connection(connection) => self.admit(connection),
                     Accepted::Refused => {}
                     Accepted::Nobody => {

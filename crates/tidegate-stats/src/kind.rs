@@ -55,6 +55,8 @@ kinds! {
         Write "write",
         /// A closing connection whose client did not finish sending.
         Linger "linger",
+        /// The TLS handshake, or the header of the PROXY protocol, took too long.
+        Handshake "handshake",
     }
 }
 
@@ -109,6 +111,40 @@ kinds! {
         Aborted "aborted",
         /// Any other error.
         Other "other",
+    }
+}
+
+kinds! {
+    /// How a TLS handshake came about.
+    Handshake, "kind" {
+        /// In full: the client did not come back.
+        Full "full",
+        /// Resumed: the client showed a ticket and was spared the certificate.
+        Resumed "resumed",
+        /// In full although the client showed a ticket: too old, of another site, or not ours.
+        Refused "refused",
+    }
+}
+
+kinds! {
+    /// Why a TLS connection has failed. The engine maps the errors of its sessions to these slots.
+    TlsError, "reason" {
+        /// The client does not speak TLS.
+        NotTls "not_tls",
+        /// There is no certificate for the name asked for.
+        NoCertificate "no_certificate",
+        /// No version, cipher suite, key exchange or protocol in common.
+        NothingInCommon "nothing_in_common",
+        /// The client's certificate is missing, or nobody known vouches for it.
+        ClientCertificate "client_certificate",
+        /// The client has refused us.
+        Refused "refused",
+        /// The client broke the protocol.
+        Misbehaved "misbehaved",
+        /// The client left during the handshake.
+        Left "left",
+        /// The header of the PROXY protocol is missing or malformed.
+        Proxy "proxy_header",
     }
 }
 

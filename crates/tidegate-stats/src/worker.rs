@@ -7,7 +7,7 @@
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
-use crate::kind::{AcceptError, Kinds, ParseError, Statuses, Timeout};
+use crate::kind::{AcceptError, Handshake, Kinds, ParseError, Statuses, Timeout, TlsError};
 use crate::table::metrics;
 
 metrics! {
@@ -40,6 +40,12 @@ metrics! {
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
+    }
+    "TLS" {
+        tls_handshakes: Kinds<Handshake, { Handshake::COUNT }>, Count, "TLS Handshakes",
+            "TLS handshakes that were completed, by whether an earlier session was resumed.";
+        tls_errors: Kinds<TlsError, { TlsError::COUNT }>, Count, "TLS Errors",
+            "TLS connections, and headers of the PROXY protocol, that have failed.";
     }
     "CacheInfo" {
         cache_entries: Gauge, Count, "CacheEntries", "Files in the cache.";

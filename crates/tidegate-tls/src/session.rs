@@ -172,6 +172,23 @@ impl Session {
         !self.outgoing.is_empty()
     }
 
+    /// Whether the socket has refused some of it.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Bytes of ciphertext that wait.
+    pub fn pending(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Plaintext that is sealed for one write: what is given to [`Session::send`] in such pieces is always
+    /// taken whole, unless ciphertext waits already.
+    pub fn burst(&self) -> usize {
+        self.burst.max(SMALL_RECORD)
+    }
+
     /// What has been received, where the client turned out not to speak TLS.
     pub fn take_received(&mut self) -> Vec<u8> {
         mem::take(&mut self.incoming)

@@ -74,6 +74,7 @@ pub struct Terms {
 pub struct SiteConfig {
     pub(crate) config: Arc<ServerConfig>,
     scope: Vec<u8>,
+    clients: Vec<u8>,
 }
 
 impl SiteConfig {
@@ -113,12 +114,17 @@ impl SiteConfig {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.ticketer = tickets.scoped(&scope);
         }
-        Ok(Arc::new(SiteConfig { config: Arc::new(config), scope }))
+        Ok(Arc::new(SiteConfig { config: Arc::new(config), scope, clients: terms.clients.scope() }))
     }
 
     /// For a challenge, see [`crate::Challenges`].
     pub fn of_challenge(config: Arc<ServerConfig>) -> Arc<SiteConfig> {
-        Arc::new(SiteConfig { config, scope: Vec::new() })
+        Arc::new(SiteConfig { config, scope: Vec::new(), clients: ClientPolicy::None.scope() })
+    }
+
+    /// Whether both ask the same of their clients, and believe the same authorities.
+    pub fn has_same_clients(&self, other: &SiteConfig) -> bool {
+        self.clients == other.clients
     }
 
     /// The same for two sites only where a session may go from one to the other: never, but for a site that

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::log::{self, Writer};
+use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, Command, Handle, MakeRegistry};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 
@@ -51,6 +52,7 @@ pub struct Master {
     pub(crate) sockets: Sockets,
     pub(crate) workers: Vec<Handle>,
     pub(crate) writer: Arc<Writer>,
+    pub(crate) tls: Arc<TlsStore>,
     pub(crate) source: Arc<StatusSource>,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) revision: u64,
@@ -102,8 +104,10 @@ impl Master {
 
         let source = StatusSource::new();
         source.set_writer(writer.clone());
-        let make = Registry::maker(source.clone());
+        let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
+        let make = Registry::maker(source.clone(), tls.clone());
         let settings = sockets.fit(&settings, count);
+        tls.load(&settings)?;
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let listeners = sockets.for_worker(number, count).context("cannot copy a socket")?;
@@ -119,6 +123,7 @@ impl Master {
             sockets,
             workers,
             writer,
+            tls,
             source,
             pid_file,
             revision: 0,
@@ -134,7 +139,8 @@ impl Master {
 
     /// Every address that is listened on, as a reader would type it.
     pub fn listening(&self) -> Vec<String> {
-        self.sockets.taken().map(url_of).collect()
+        let listeners = self.sockets.taken().zip(&self.settings.listeners);
+        listeners.map(|(taken, listener)| url_of(taken, listener.tls.is_some())).collect()
     }
 
     /// Serves until told to end.
@@ -342,8 +348,9 @@ fn report_failed_upgrade(why: &str, responder: Option<Responder>) {
 }
 
 /// An address as a reader would type it.
-pub fn url_of(address: &ListenAddress) -> String {
+pub fn url_of(address: &ListenAddress, is_tls: bool) -> String {
     match address {
+        ListenAddress::Tcp(address) if is_tls => format!("https://{address}"),
         ListenAddress::Tcp(address) => format!("http://{address}"),
         ListenAddress::Unix(_) => address.to_string(),
     }

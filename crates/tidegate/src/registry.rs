@@ -10,6 +10,7 @@ use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route};
 use tidegate_core::log::Sink;
 use tidegate_core::phase::{self, Decoration, Engine};
+use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
 use tidegate_io::file::Root;
@@ -24,6 +25,7 @@ use tidegate_stats::Worker as Stats;
 pub struct Registry {
     stats: Arc<Stats>,
     source: Arc<StatusSource>,
+    tls: Arc<TlsStore>,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
 }
@@ -33,13 +35,13 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>) -> Registry {
-        Registry { stats, source, files: None }
+    pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>, tls: Arc<TlsStore>) -> Registry {
+        Registry { stats, source, tls, files: None }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(source: Arc<StatusSource>) -> MakeRegistry {
-        Arc::new(move |stats| Box::new(Registry::new(stats, source.clone())))
+    pub fn maker(source: Arc<StatusSource>, tls: Arc<TlsStore>) -> MakeRegistry {
+        Arc::new(move |stats| Box::new(Registry::new(stats, source.clone(), tls.clone())))
     }
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
@@ -64,7 +66,7 @@ impl Registry {
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             sites.push(phase::Site::new(site.clone(), routes, sink));
         }
-        Ok(Engine::new(settings.clone(), sites))
+        Ok(Engine::new(settings.clone(), sites).with_tls(&self.tls)?)
     }
 
     /// What answers a route.

@@ -71,6 +71,7 @@ impl Master {
         master::open_logs(&self.writer, settings)?;
         let sockets = Sockets::open(settings, self.workers.len(), &self.sockets)?;
         let fitted = sockets.fit(settings, self.workers.len());
+        self.tls.load(&fitted)?;
         if let Err(error) = self.tell_all(&fitted, &sockets) {
             // Those that took it up go back; this cannot fail for a reason that the settings gave.
             let back = self.tell_all(&self.settings, &self.sockets);

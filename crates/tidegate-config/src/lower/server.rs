@@ -89,7 +89,7 @@ fn listeners(
             }),
             tls: item.child("tls").map(super::tls::listen),
             proxies: super::tls::proxies(checker, item),
-            redirects_to_https: item.child("redirect-to-https").map(|item| super::tls::port(item)),
+            redirects_to_https: item.child("redirect-to-https").map(super::tls::port),
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());

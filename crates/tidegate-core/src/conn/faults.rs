@@ -1,6 +1,7 @@
 //! The errors of the codec to the slots they are counted in.
 
-use tidegate_stats::ParseError;
+use tidegate_stats::{Handshake, ParseError, TlsError};
+use tidegate_tls::{Resumption, SessionError};
 use tidegate_wire::h1::{BodyError, FieldError, FramingError, RequestError};
 
 pub(super) fn kind_of(error: RequestError) -> ParseError {
@@ -44,4 +45,26 @@ fn kind_of_framing(error: FramingError) -> ParseError {
         FramingError::DuplicateLength | FramingError::InvalidLength => ParseError::ContentLength,
         _ => ParseError::TransferEncoding,
     }
+}
+
+pub(super) fn kind_of_handshake(resumption: Resumption) -> Handshake {
+    match resumption {
+        Resumption::Full => Handshake::Full,
+        Resumption::Resumed => Handshake::Resumed,
+        Resumption::Refused => Handshake::Refused,
+    }
+}
+
+/// `None` for what is no failure of TLS but of the network.
+pub(super) fn kind_of_session(error: &SessionError) -> Option<TlsError> {
+    Some(match error {
+        SessionError::NotTls => TlsError::NotTls,
+        SessionError::UnknownName | SessionError::NoCertificate => TlsError::NoCertificate,
+        SessionError::NothingInCommon(_) => TlsError::NothingInCommon,
+        SessionError::ClientCertificate(_) => TlsError::ClientCertificate,
+        SessionError::Refused(_) => TlsError::Refused,
+        SessionError::Misbehaved(_) => TlsError::Misbehaved,
+        SessionError::Left => TlsError::Left,
+        SessionError::Socket(_) => return None,
+    })
 }

@@ -8,6 +8,7 @@
 mod faults;
 mod receive;
 mod send;
+mod transport;
 
 use crate::body::RequestBodyError;
 use crate::log;
@@ -22,6 +23,8 @@ use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
 use tidegate_wire::h1::HeadScanner;
+pub(crate) use transport::Opening;
+use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
 const TURNS: usize = 16;
@@ -44,6 +47,8 @@ enum Timer {
     Off,
     /// Between requests.
     Idle,
+    /// The TLS handshake.
+    Handshake,
     /// A request head has begun.
     Head,
     /// A request body is on its way.
@@ -56,7 +61,7 @@ enum Timer {
 
 /// One client connection.
 pub struct Connection {
-    stream: Stream,
+    transport: Transport,
     peer: Peer,
     listener: u16,
     timer: Timer,
@@ -110,9 +115,9 @@ struct Request {
 
 impl Connection {
     /// A connection that has just been accepted.
-    pub fn new(stream: Stream, peer: Peer, listener: u16) -> Self {
+    pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
         Connection {
-            stream,
+            transport: Transport::new(stream, opening),
             peer,
             listener,
             timer: Timer::Off,
@@ -136,7 +141,7 @@ impl Connection {
 
     /// The socket, for registration.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.transport.as_fd()
     }
 
     /// Takes note of an edge.
@@ -160,7 +165,13 @@ impl Connection {
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.work.is_none() && self.held.is_empty()
+        self.work.is_none() && self.held.is_empty() && !self.transport.has_pending()
+    }
+
+    /// Nothing keeps the next request from being read.
+    #[inline]
+    fn is_ready_for_more(&self) -> bool {
+        self.work.is_none() && self.held.is_empty() && !self.transport.is_blocked()
     }
 
     /// Runs until it has to wait.
@@ -191,6 +202,10 @@ impl Connection {
                 cx.stats.timeouts.add(Timeout::Linger, 1);
                 Next::Close
             }
+            Timer::Handshake => {
+                cx.stats.timeouts.add(Timeout::Handshake, 1);
+                Next::Close
+            }
             Timer::Head => {
                 cx.stats.timeouts.add(Timeout::Head, 1);
                 self.give_up(key, cx)
@@ -210,7 +225,7 @@ impl Connection {
                     return Next::Wait;
                 }
                 cx.stats.timeouts.add(Timeout::Write, 1);
-                self.stream.reset_on_close(); // what is unsent leaves the kernel with it
+                self.transport.reset_on_close(); // what is unsent leaves the kernel with it
                 Next::Close
             }
         }
@@ -227,7 +242,7 @@ impl Connection {
         self.input = Vec::new();
         let has_begun = match &self.work {
             Some(work) => work.output.as_ref().is_none_or(Output::has_begun),
-            None => !self.held.is_empty(),
+            None => !self.held.is_empty() || self.transport.is_blocked(),
         };
         if has_begun {
             return Next::Close;
@@ -252,7 +267,11 @@ impl Connection {
                     Progress::Blocked | Progress::Waiting => {}
                 }
             }
-            if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
+            if !self.keep_alive
+                && !self.is_answering()
+                && self.held.is_empty()
+                && !self.transport.has_pending()
+            {
                 return self.finish(cx);
             }
             if !self.input.is_empty() && self.work_off_input(key, cx)? > 0 {
@@ -265,14 +284,14 @@ impl Connection {
                 return Ok(Next::Wait); // a flood of pipelined requests waits in the kernel
             }
             let mut buffer = std::mem::take(&mut cx.read_buffer);
-            let received = self.stream.recv(&mut buffer);
+            let received = self.receive(cx, &mut buffer);
             let result = match received {
                 Ok(Received::Bytes { count, drained }) => {
                     cx.stats.received_bytes.add(count as u64);
                     if drained && !self.peer_closed {
                         self.readable = false;
                     }
-                    self.accept_bytes(key, cx, &buffer[..count])
+                    if count > 0 { self.accept_bytes(key, cx, &buffer[..count]) } else { Ok(()) }
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
@@ -304,9 +323,9 @@ impl Connection {
     fn finish(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         let may_send = self.unread || self.readable || !self.input.is_empty() || self.is_receiving();
         if self.eof || !may_send {
-            return Ok(Next::Close);
+            return Ok(Next::Close); // `on_close` says goodbye
         }
-        self.stream.finish_sending()?;
+        self.transport.finish_sending()?;
         self.lingering = true;
         self.input = Vec::new();
         self.work = None;
@@ -315,7 +334,7 @@ impl Connection {
 
     fn linger(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
-            match self.stream.recv(&mut cx.read_buffer)? {
+            match self.transport.discard(&mut cx.read_buffer)? {
                 Received::End => return Ok(Next::Close),
                 Received::Bytes { .. } => {}
                 Received::WouldBlock => return Ok(Next::Wait),
@@ -329,6 +348,7 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let (timer, after) = match &self.work {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
+            _ if self.transport.is_handshaking() => (Timer::Handshake, limits.handshake_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
             Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
                 (Timer::Body, limits.rate_grace)
@@ -365,6 +385,7 @@ impl Connection {
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
         cx.batch.clear(); // what a failed send has left there is for nobody else
         cx.wheel.cancel(key.index());
+        self.transport.say_goodbye();
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
         }

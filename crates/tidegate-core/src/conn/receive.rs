@@ -6,6 +6,7 @@ use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
 use crate::log::{Entry, Record, Sink};
+use crate::phase::Engine;
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -13,8 +14,10 @@ use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
+use tidegate_tls::SessionError;
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
 
 /// Content of a request that is still arriving.
@@ -72,6 +75,39 @@ impl Connection {
         }
     }
 
+    /// One read, with what there is to count and to say about the transport.
+    #[inline]
+    pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let was_handshaking = self.transport.is_handshaking();
+        let received = self.transport.recv(buffer, &cx.engine, self.listener);
+        if was_handshaking && let Some(handshake) = self.transport.handshake() {
+            cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
+        }
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    #[cold]
+    fn fail_transport(&mut self, cx: &mut Ctx, error: SessionError) -> io::Result<Received> {
+        if let Some(kind) = faults::kind_of_session(&error) {
+            cx.stats.tls_errors.add(kind, 1);
+        }
+        match error {
+            SessionError::NotTls => {
+                let received = self.transport.fall_back();
+                // Methods are upper case: whoever speaks something else would not understand the answer.
+                if !received.first().is_some_and(u8::is_ascii_uppercase) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                self.unread = true;
+                let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
+                self.refuse(cx, Status::BAD_REQUEST, Some(why))?;
+                Ok(Received::Bytes { count: 0, drained: false })
+            }
+            SessionError::Socket(error) => Err(error),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
     pub(super) fn accept_bytes(&mut self, key: Key, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
         if self.input.is_empty() {
             let used = self.consume(key, cx, new)?;
@@ -89,7 +125,7 @@ impl Connection {
     pub(super) fn work_off_input(&mut self, key: Key, cx: &mut Ctx) -> io::Result<usize> {
         // A head that comes byte by byte is not read again for each of them.
         if self.input.is_empty()
-            || (self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
+            || (self.is_ready_for_more() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
         {
             return Ok(0);
         }
@@ -127,7 +163,7 @@ impl Connection {
                 }
                 continue;
             }
-            if !self.is_free() || !self.keep_alive {
+            if !self.is_ready_for_more() || !self.keep_alive {
                 break;
             }
             let mut space = FieldSpace::new();
@@ -201,6 +237,7 @@ impl Connection {
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
 
+        let is_early = self.transport.is_early();
         let mut content_sink = None;
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -211,6 +248,10 @@ impl Connection {
             (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
             (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            _ if self.is_misdirected(&engine, entry.authority) => {
+                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
+            }
+            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 Ok(path) => {
@@ -225,11 +266,13 @@ impl Connection {
                         target: head.target,
                         path,
                         query: located.query,
-                        scheme: "http",
+                        scheme: if self.transport.is_tls() { "https" } else { "http" },
                         authority: entry.authority,
                         fields,
                         minor_version: request.minor_version,
                         peer: self.peer,
+                        tls: self.transport.handshake(),
+                        is_early,
                         now: cx.now,
                         started: request.started,
                         body: content,
@@ -269,6 +312,13 @@ impl Connection {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }
+    }
+
+    /// The site asks other things of its clients than the one that this connection was made to.
+    #[inline]
+    fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
+        let handshake = self.transport.handshake();
+        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
     }
 
     /// What becomes of announced content after the handler has seen the request.
