@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
+use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings};
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
@@ -35,7 +35,22 @@ pub struct Engine {
     defaults: Vec<usize>,
     /// `None` where no listener speaks TLS.
     tls: Option<Secure>,
+    /// Plain requests may have to be sent to `https`, or be an authority's.
+    has_entrance: bool,
 }
+
+/// A plain request, as far as it decides whether its site is asked at all.
+pub(crate) struct Arrival<'a> {
+    pub listener: u16,
+    pub authority: &'a str,
+    /// As sent.
+    pub path: &'a str,
+    /// As sent.
+    pub query: Option<&'a str>,
+}
+
+/// Where authorities look for the answers to their challenges (RFC 8555 section 8.3).
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 /// What an engine needs where a listener speaks TLS.
 struct Secure {
@@ -136,15 +151,63 @@ impl Engine {
             })
             .collect();
         let sites = sites.into_iter().map(Rc::new).collect();
-        Engine { settings, sites, exact, suffixes, defaults, tls: None }
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        Engine { settings, sites, exact, suffixes, defaults, tls: None, has_entrance }
     }
 
     /// Adds what listeners with TLS need. Fails where the settings cannot be served so.
     pub fn with_tls(mut self, store: &Arc<TlsStore>) -> Result<Engine, TlsError> {
         if self.settings.listeners.iter().any(|listener| listener.tls.is_some()) {
             self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });
+            self.has_entrance = true;
         }
         Ok(self)
+    }
+
+    /// What answers a plain request before its site is asked: the challenge of an authority, and the way to
+    /// `https`.
+    #[inline]
+    pub(crate) fn entrance(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
+        if self.has_entrance { self.enter(site, arrival) } else { None }
+    }
+
+    fn enter(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
+        if let (Some(Secure { store, .. }), Some(token)) = (&self.tls, arrival.path.strip_prefix(CHALLENGES))
+            && let Some(answer) = store.token(token)
+        {
+            return Some(Response::content(Status::OK, "application/octet-stream", answer));
+        }
+        let listener = self.settings.listeners.get(usize::from(arrival.listener))?;
+        let port = match listener.redirects_to_https {
+            Some(port) => port,
+            None if site.config.is_https_only => self.https_port()?,
+            None => return None,
+        };
+        let host = host_of(arrival.authority);
+        if host.is_empty() {
+            let why = "The request names no host, so it cannot be sent to https.";
+            return Some(answer::explained(Status::BAD_REQUEST, why));
+        }
+        let mut location = format!("https://{host}");
+        if port != 443 {
+            location += &format!(":{port}");
+        }
+        location += arrival.path;
+        if let Some(query) = arrival.query {
+            location.push('?');
+            location += query;
+        }
+        Some(Response::empty(Status(308)).with("Location", &location))
+    }
+
+    /// The port of the first listener with TLS that has one.
+    fn https_port(&self) -> Option<u16> {
+        self.settings.listeners.iter().filter(|listener| listener.tls.is_some()).find_map(|listener| {
+            match &listener.address {
+                ListenAddress::Tcp(address) => Some(address.port()),
+                ListenAddress::Unix(_) => None,
+            }
+        })
     }
 
     /// How connections begin on a listener.

@@ -18,6 +18,7 @@ use crate::process::{Launch, Log, Place, Running, wait_for_exit};
 use crate::response::{Response, read, show};
 use crate::sha256::hex_digest;
 use crate::step::{Action, BodyCheck, Check, Ending, Expected, ServerAction, Source, Step};
+use crate::tls::{self, TlsOptions};
 use crate::token::{Variables, substitute, substitute_text};
 use crate::transcript::Transcript;
 
@@ -73,6 +74,7 @@ struct Player<'a> {
 struct Participant {
     listener: usize,
     receive_buffer: Option<usize>,
+    tls: Option<(Arc<rustls::ClientConfig>, TlsOptions)>,
     connection: Option<Client>,
     is_new: bool,
     last: Option<Response>,
@@ -110,21 +112,33 @@ impl<'a> Player<'a> {
         match &step.action {
             Action::Fixture(fixture) => self.fixture(fixture)?,
             Action::Config(text) => self.config(text)?,
-            Action::Client { name, listener, receive_buffer } => {
+            Action::Client { name, listener, receive_buffer, tls } => {
                 self.start()?;
                 let participant = self.clients.entry(name.clone()).or_insert(Participant {
                     listener: 1,
                     receive_buffer: None,
+                    tls: None,
                     connection: None,
                     is_new: true,
                     last: None,
                 });
                 participant.listener = listener.unwrap_or(participant.listener);
                 participant.receive_buffer = receive_buffer.or(participant.receive_buffer);
+                if let Some(options) = tls {
+                    let config = tls::config(options, &self.place.folder)?;
+                    participant.tls = Some((config, options.clone()));
+                }
                 self.current = Some(name.clone());
                 if participant.is_new {
                     self.connect()?;
                 }
+            }
+            Action::Certificate(made) => tls::make(made, &self.place.folder)?,
+            Action::Tls(check) => {
+                let folder = self.place.folder.clone();
+                let connection = self.connection()?;
+                let stream = connection.tls().ok_or("the client does not speak TLS".to_owned())?;
+                tls::check(stream, check, &folder)?;
             }
             Action::Connect => self.connect()?,
             Action::Send { bytes, times } => {
@@ -229,9 +243,20 @@ impl<'a> Player<'a> {
         let address = self.log.wait_for(WAIT, |lines| addresses(lines).get(number - 1).cloned());
         let address = address.ok_or_else(|| format!("there is no listener {number}"))?;
         let participant = self.participant()?;
-        participant.connection = Some(Client::connect(&address, participant.receive_buffer)?);
         participant.is_new = false;
-        Ok(())
+        let client = Client::connect(&address, participant.receive_buffer)?;
+        let Some((config, options)) = &participant.tls else {
+            participant.connection = Some(client);
+            return Ok(());
+        };
+        match client.secure(config, options) {
+            Ok(_) if options.must_fail => Err("the TLS handshake succeeded".to_owned()),
+            Err(_) if options.must_fail => Ok(()),
+            outcome => {
+                participant.connection = Some(outcome?);
+                Ok(())
+            }
+        }
     }
 
     fn response(&mut self, expected: &Expected) -> Result<(), Failure> {
@@ -503,7 +528,8 @@ fn addresses(lines: &[String]) -> Vec<Address> {
         if let Some(path) = place.strip_prefix("unix:") {
             return Some(Address::Unix(path.into()));
         }
-        let address = place.strip_prefix("http://")?.trim_end_matches('/');
+        let address =
+            place.strip_prefix("http://").or_else(|| place.strip_prefix("https://"))?.trim_end_matches('/');
         address.parse().ok().map(Address::Tcp)
     };
     lines.iter().filter_map(parse).collect()

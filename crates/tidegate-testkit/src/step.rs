@@ -6,6 +6,7 @@ use crate::condition::{Condition, Output};
 use crate::fixture::Fixture;
 use crate::pattern::Pattern;
 use crate::process::Signal;
+use crate::tls::{Made, TlsCheck, TlsOptions};
 
 /// One step and where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,12 @@ pub(crate) enum Action {
         name: String,
         listener: Option<usize>,
         receive_buffer: Option<usize>,
+        tls: Option<TlsOptions>,
     },
+    /// Makes a certificate.
+    Certificate(Made),
+    /// What the handshake of the current client must have been.
+    Tls(TlsCheck),
     /// A new connection for the current client.
     Connect,
     /// Bytes to send in one write, `${NAME}` filled in, so many times.

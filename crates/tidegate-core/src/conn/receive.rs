@@ -6,7 +6,7 @@ use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
 use crate::log::{Entry, Record, Sink};
-use crate::phase::Engine;
+use crate::phase::{Arrival, Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -252,6 +252,11 @@ impl Connection {
                 Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
             }
             _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
+            (Some(site), Ok(located))
+                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+            {
+                Reply::Ready(response)
+            }
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 Ok(path) => {
@@ -312,6 +317,22 @@ impl Connection {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }
+    }
+
+    /// What answers in the place of the site, on a plain connection.
+    #[inline]
+    fn entrance(
+        &self,
+        engine: &Engine,
+        site: &Site,
+        entry: &Entry<'_>,
+        located: &Located<'_>,
+    ) -> Option<Response> {
+        if self.transport.is_tls() {
+            return None;
+        }
+        let Located { path, query } = *located;
+        engine.entrance(site, &Arrival { listener: self.listener, authority: entry.authority, path, query })
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.
