@@ -3,6 +3,7 @@
 //! `cli` reads the arguments; `master` is the server's main thread, which owns the listening sockets, the
 //! settings and the workers and never touches a byte of a client; the rest are its parts.
 
+mod certificates;
 mod cli;
 mod control;
 mod descriptors;

@@ -4,6 +4,7 @@
 //! `reload` and `upgrade` are parts of it with a file each. The order of the start matters: what can fail
 //! comes first, what others can see comes last.
 
+use crate::certificates::{self, CertificateWatch};
 use crate::control::{self, ControlSocket, Draft, Reply, Request, Responder};
 use crate::descriptors;
 use crate::pid_file::PidFile;
@@ -23,8 +24,9 @@ use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::log::{self, Writer};
-use tidegate_core::tls::TlsStore;
+use tidegate_core::tls::{TlsStore, certificate_files};
 use tidegate_core::worker::{self, Command, Handle, MakeRegistry};
+use tidegate_io::clock::wall_seconds;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 
 /// How often the master looks whether a worker has ended by mistake.
@@ -53,6 +55,8 @@ pub struct Master {
     pub(crate) workers: Vec<Handle>,
     pub(crate) writer: Arc<Writer>,
     pub(crate) tls: Arc<TlsStore>,
+    pub(crate) certificates: CertificateWatch,
+    looked: Instant,
     pub(crate) source: Arc<StatusSource>,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) revision: u64,
@@ -108,6 +112,7 @@ impl Master {
         let make = Registry::maker(source.clone(), tls.clone());
         let settings = sockets.fit(&settings, count);
         tls.load(&settings)?;
+        certificates::warn(&settings, &tls, wall_seconds());
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let listeners = sockets.for_worker(number, count).context("cannot copy a socket")?;
@@ -117,12 +122,15 @@ impl Master {
         source.set_workers(&workers);
         let control = draft.map(|draft| draft.install(source.clone(), sender.clone())).transpose()?;
         let pid_file = settings.pid_file.as_deref().map(PidFile::write).transpose()?;
+        let certificates = CertificateWatch::begin(&settings);
         let mut master = Master {
             options,
             settings,
             sockets,
             workers,
             writer,
+            certificates,
+            looked: Instant::now(),
             tls,
             source,
             pid_file,
@@ -134,6 +142,7 @@ impl Master {
             upgrade: None,
         };
         master.revision = master.source.next_revision(&master.settings, master.listening());
+        master.source.set_certificates(certificates::of_settings(&master.settings, &master.tls));
         Ok(master)
     }
 
@@ -146,6 +155,10 @@ impl Master {
     /// Serves until told to end.
     pub fn run(mut self) {
         let ending = loop {
+            if self.looked.elapsed() >= WATCH {
+                self.looked = Instant::now();
+                self.look_at_certificates();
+            }
             let event = match self.events.recv_timeout(WATCH) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => {
@@ -189,6 +202,19 @@ impl Master {
             Event::Upgraded(outcome) => return self.finish_upgrade(outcome),
         }
         None
+    }
+
+    fn look_at_certificates(&mut self) {
+        let looked = self.certificates.look(&self.settings, certificates::stamp_of);
+        let files: Vec<_> = certificate_files(&self.settings).collect();
+        for place in looked.pairs {
+            if let Some(files) = files.get(place) {
+                certificates::renew(files, &self.tls);
+            }
+        }
+        if looked.authorities {
+            self.renew_terms();
+        }
     }
 
     fn reload_and_log(&mut self) -> Reply {

@@ -4,6 +4,7 @@
 //! each worker takes the settings up between two requests. A mistake in one site leaves that site as it was;
 //! any other mistake leaves everything as it was.
 
+use crate::certificates::{self, CertificateWatch};
 use crate::control::Reply;
 use crate::master::{self, Master};
 use crate::pid_file::PidFile;
@@ -15,7 +16,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_core::listen::Listener;
+use tidegate_core::log;
 use tidegate_core::worker::Command;
+use tidegate_io::clock::wall_seconds;
 
 /// How long a worker may take to take settings up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -72,6 +75,7 @@ impl Master {
         let sockets = Sockets::open(settings, self.workers.len(), &self.sockets)?;
         let fitted = sockets.fit(settings, self.workers.len());
         self.tls.load(&fitted)?;
+        certificates::warn(&fitted, &self.tls, wall_seconds());
         if let Err(error) = self.tell_all(&fitted, &sockets) {
             // Those that took it up go back; this cannot fail for a reason that the settings gave.
             let back = self.tell_all(&self.settings, &self.sockets);
@@ -90,7 +94,24 @@ impl Master {
         }
         self.settings = fitted;
         self.revision = self.source.next_revision(&self.settings, self.listening());
+        self.certificates = CertificateWatch::begin(&self.settings);
+        self.source.set_certificates(certificates::of_settings(&self.settings, &self.tls));
         Ok(())
+    }
+
+    /// The certificates of the clients' authorities have changed: the same settings, read anew.
+    pub(crate) fn renew_terms(&mut self) {
+        let settings = Arc::new(Settings::clone(&self.settings));
+        let renewed = self.tls.sites(&settings).map_err(anyhow::Error::from);
+        match renewed.and_then(|_| self.tell_all(&settings, &self.sockets)) {
+            Ok(()) => {
+                self.settings = settings;
+                log::info("the certificates of the clients' authorities have changed and are in use");
+            }
+            Err(error) => log::error(format_args!(
+                "the certificates of the clients' authorities have changed, but those before stay in use: {error:#}"
+            )),
+        }
     }
 
     /// Gives every worker the settings and its copies of the sockets, and waits until all have answered.

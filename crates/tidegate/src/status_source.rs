@@ -2,6 +2,7 @@
 //!
 //! Read by the control socket, and by the status page through the registry. Kept up to date by the master.
 
+use crate::certificates;
 use rustix::process::getpid;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -12,6 +13,7 @@ use tidegate_core::worker::{Asker, Handle};
 use tidegate_io::{LocalFuture, blocking};
 use tidegate_modules::status::{self, Format, ServerInfo};
 use tidegate_stats::{Snapshot, Worker as Stats};
+use tidegate_tls::Slot;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -27,6 +29,7 @@ pub struct StatusSource {
     members: RwLock<Vec<Member>>,
     listeners: RwLock<Vec<String>>,
     sites: RwLock<Vec<String>>,
+    certificates: RwLock<Vec<(String, Arc<Slot>)>>,
     writer: OnceLock<Arc<Writer>>,
 }
 
@@ -45,6 +48,7 @@ impl StatusSource {
             members: RwLock::default(),
             listeners: RwLock::default(),
             sites: RwLock::default(),
+            certificates: RwLock::default(),
             writer: OnceLock::new(),
         })
     }
@@ -71,6 +75,11 @@ impl StatusSource {
             settings.sites.iter().map(names).collect();
         *self.listeners.write().unwrap_or_else(PoisonError::into_inner) = listeners;
         self.revision.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The certificates of the revision in force, and where each comes from.
+    pub fn set_certificates(&self, certificates: Vec<(String, Arc<Slot>)>) {
+        *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
     /// The server accepts no more.
@@ -113,6 +122,10 @@ impl StatusSource {
             revision: self.revision.load(Relaxed),
             listeners: self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone(),
             sites: self.sites.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            certificates: {
+                let slots = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
+                slots.iter().map(|(source, slot)| certificates::info_of(source, slot)).collect()
+            },
             is_draining: self.is_draining.load(Relaxed),
             log_lines_lost: self.writer.get().map_or(0, |writer| writer.lost_lines()),
         }

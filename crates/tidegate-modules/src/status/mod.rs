@@ -67,10 +67,27 @@ pub struct ServerInfo {
     pub listeners: Vec<String>,
     /// The names of each site, joined; `(any)` or the like for the one without a name.
     pub sites: Vec<String>,
+    /// The certificates that are served.
+    pub certificates: Vec<CertificateInfo>,
     /// It accepts no more.
     pub is_draining: bool,
     /// Log lines that could not be written.
     pub log_lines_lost: u64,
+}
+
+/// A certificate that is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CertificateInfo {
+    /// The file, or that it is automatic.
+    pub source: String,
+    /// Host names that it is good for.
+    pub names: Vec<String>,
+    /// Kind and length of its key.
+    pub key: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// Good until, seconds since 1970; `None` where there is no certificate yet.
+    pub not_after: Option<i64>,
 }
 
 /// The report on the server, for whoever asks: the page, or the control socket.

@@ -22,6 +22,7 @@ impl StatusSource for Fake {
 
     fn server(&self) -> ServerInfo {
         ServerInfo {
+            certificates: Vec::new(),
             is_draining: false,
             log_lines_lost: 0,
             version: "0.1.0".into(),
