@@ -7,6 +7,8 @@ pub mod blocking;
 pub mod clock;
 pub mod file;
 pub mod notify;
+pub mod oneshot;
+pub mod passing;
 pub mod poller;
 pub mod runtime;
 pub mod slab;
