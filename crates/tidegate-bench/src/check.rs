@@ -56,8 +56,7 @@ impl Expectation {
     pub fn demand(&mut self, text: &str) -> Result<(), ExpectError> {
         let mut rest = text;
         while !rest.is_empty() {
-            let (name, value) =
-                rest.split_once('=').ok_or_else(|| ExpectError::Unknown(rest.to_owned()))?;
+            let (name, value) = rest.split_once('=').ok_or_else(|| ExpectError::Unknown(rest.to_owned()))?;
             if name == "regex" {
                 self.regex = Some(Regex::new(value)?);
                 return Ok(());
@@ -66,7 +65,8 @@ impl Expectation {
             match name {
                 "status" => {
                     for part in value.split('|') {
-                        self.statuses.push(status(part).ok_or_else(|| ExpectError::Status(value.to_owned()))?);
+                        self.statuses
+                            .push(status(part).ok_or_else(|| ExpectError::Status(value.to_owned()))?);
                     }
                 }
                 "length" => {
@@ -203,9 +203,14 @@ mod tests {
 
     #[test]
     fn content_is_compared_by_position() {
-        let expected = Expectation { content: Some(b"abcdef"[..].into()), takes_crc: true, ..Default::default() };
-        let table: [(&[&[u8]], bool); 4] =
-            [(&[b"abc", b"def"], true), (&[b"abc"], false), (&[b"abcdefg"], false), (&[b"abx", b"def"], false)];
+        let expected =
+            Expectation { content: Some(b"abcdef"[..].into()), takes_crc: true, ..Default::default() };
+        let table: [(&[&[u8]], bool); 4] = [
+            (&[b"abc", b"def"], true),
+            (&[b"abc"], false),
+            (&[b"abcdefg"], false),
+            (&[b"abx", b"def"], false),
+        ];
         for (pieces, right) in table {
             let mut check = expected.begin();
             pieces.iter().for_each(|piece| check.update(&expected, piece));

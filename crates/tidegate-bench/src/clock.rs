@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-pub(crate) use tidegate_io::clock::monotonic_ns;
+pub use tidegate_io::clock::monotonic_ns;
 
 /// Processor time of the calling thread.
 pub(crate) fn thread_cpu() -> Duration {

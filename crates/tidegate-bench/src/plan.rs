@@ -73,8 +73,29 @@ pub struct Plan {
     pub min_bitrate: Option<f64>,
     /// For whatever is drawn at random.
     pub seed: u64,
-    /// Connections send nothing; they only stay open.
+    /// Connections send one request and then only stay open.
     pub is_idle: bool,
+    /// Which part of a run over several processes this is.
+    pub part: Part,
+}
+
+/// One of several processes that generate a load together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// From 0.
+    pub index: u32,
+    /// At least 1.
+    pub of: u32,
+}
+
+impl Part {
+    /// The only one.
+    pub const WHOLE: Part = Part { index: 0, of: 1 };
+
+    /// This part's share of a number of things.
+    pub fn share(self, count: u64) -> u64 {
+        count / u64::from(self.of) + u64::from(u64::from(self.index) < count % u64::from(self.of))
+    }
 }
 
 impl Plan {
@@ -102,6 +123,7 @@ impl Plan {
             min_bitrate: None,
             seed: 1,
             is_idle: false,
+            part: Part::WHOLE,
         }
     }
 
@@ -110,6 +132,24 @@ impl Plan {
     pub fn interval(&self) -> Duration {
         let hundredth = self.time.map_or(Duration::ZERO, |time| time / 100);
         hundredth.clamp(Duration::from_millis(100), Duration::from_secs(1))
+    }
+
+    /// Takes the share of one of several processes: of connections and requests. Arrivals are dealt out by the
+    /// schedule.
+    pub fn take_part(&mut self, part: Part) {
+        self.part = part;
+        self.connections = part.share(u64::from(self.connections)) as u32;
+        self.requests = self.requests.map(|requests| part.share(requests));
+    }
+
+    /// The number of a worker among those of all processes.
+    pub(crate) fn global_number(&self, worker: u32) -> u32 {
+        self.part.index * self.threads + worker
+    }
+
+    /// Workers of all processes.
+    pub(crate) fn global_threads(&self) -> u32 {
+        self.part.of * self.threads
     }
 
     /// The share of one worker of `connections`.

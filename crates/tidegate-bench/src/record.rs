@@ -89,6 +89,11 @@ impl Times {
         if self.0.is_empty() { Duration::ZERO } else { Duration::from_nanos(self.0.stdev() as u64) }
     }
 
+    /// The number itself that a share of `percent` did not exceed, for what is not a time.
+    pub fn number_at(&self, percent: f64) -> u64 {
+        if self.0.is_empty() { 0 } else { self.0.value_at_percentile(percent).min(self.0.max()) }
+    }
+
     /// The histogram itself, for the log format.
     pub(crate) fn histogram(&self) -> &Histogram<u64> {
         &self.0
@@ -275,6 +280,8 @@ pub struct Sample {
     pub connect: Pairs,
     /// From the intended start to the moment that the generator took it up.
     pub lateness: Pairs,
+    /// Bytes per second of each answer, where readers are slow or a bit rate is demanded.
+    pub speed: Pairs,
     /// Connections open at its end.
     pub open: u32,
     /// Processor time of the worker in it, nanoseconds.
@@ -294,6 +301,7 @@ pub(crate) struct Recorder {
     wait: Times,
     connect: Times,
     lateness: Times,
+    speed: Times,
 }
 
 /// The times of one answered request, monotonic nanoseconds.
@@ -344,6 +352,11 @@ impl Recorder {
         self.connect.record(ns);
     }
 
+    /// Bytes per second of an answer.
+    pub fn speed(&mut self, bytes_per_second: u64) {
+        self.speed.record(bytes_per_second);
+    }
+
     #[inline]
     pub fn late(&mut self, ns: u64) {
         self.lateness.record(ns);
@@ -362,6 +375,7 @@ impl Recorder {
             wait: self.wait.take(),
             connect: self.connect.take(),
             lateness: self.lateness.take(),
+            speed: self.speed.take(),
             ..Sample::default()
         }
     }

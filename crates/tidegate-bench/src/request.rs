@@ -69,8 +69,6 @@ pub(crate) struct Prepared {
     pub server: u32,
     /// What the response parser must know.
     pub method: Box<str>,
-    /// For reports.
-    pub label: Box<str>,
 }
 
 /// A server of the list.
@@ -122,7 +120,6 @@ impl Mix {
                 bytes: encode(description, keep_alive)?.into(),
                 server: server as u32,
                 method: description.method.as_str().into(),
-                label: format!("{} {}", description.method, url).into(),
             });
             mix.deck.extend(std::iter::repeat_n(number as u32, description.weight as usize));
         }
@@ -159,7 +156,9 @@ fn encode(description: &Description, keep_alive: bool) -> Result<Vec<u8>, Reques
             .map_err(|fault| RequestError::Field { name: name.clone(), fault })?;
     }
     if !is_named("user-agent") {
-        lines.extend_from_slice(concat!("User-Agent: tidegate-bench/", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes());
+        lines.extend_from_slice(
+            concat!("User-Agent: tidegate-bench/", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes(),
+        );
     }
     if !is_named("accept") {
         lines.extend_from_slice(b"Accept: */*\r\n");
@@ -223,6 +222,9 @@ mod tests {
         bad.fields = vec![("X-A".into(), "1\r\nX-B: 2".into())];
         assert!(matches!(Mix::build(&[bad], true, None), Err(RequestError::Field { .. })));
         assert!(matches!(Mix::build(&[], true, None), Err(RequestError::Nothing)));
-        assert!(matches!(Mix::build(&[description("/", 2_000_000)], true, None), Err(RequestError::Weights(_))));
+        assert!(matches!(
+            Mix::build(&[description("/", 2_000_000)], true, None),
+            Err(RequestError::Weights(_))
+        ));
     }
 }

@@ -18,6 +18,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
+    /// What a signal handler sets.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+
     /// Ends the run.
     pub fn stop(&self) {
         self.0.store(true, Relaxed);
@@ -58,6 +63,8 @@ pub struct Interval {
     pub connect: Vec<(u64, u64)>,
     /// Times, as pairs.
     pub lateness: Vec<(u64, u64)>,
+    /// Bytes per second, as pairs.
+    pub speed: Vec<(u64, u64)>,
     /// Connections open at its end.
     pub open: u32,
     /// Processor time of each worker in it, nanoseconds.
@@ -280,6 +287,7 @@ fn add(interval: &mut Interval, sample: Sample, worker: u32) {
         (&mut interval.wait, sample.wait),
         (&mut interval.connect, sample.connect),
         (&mut interval.lateness, sample.lateness),
+        (&mut interval.speed, sample.speed),
     ] {
         into.extend(pairs);
     }
@@ -288,6 +296,21 @@ fn add(interval: &mut Interval, sample: Sample, worker: u32) {
         *cpu += sample.cpu;
     }
     interval.length = interval.length.max(sample.length);
+}
+
+impl Interval {
+    fn merge(&mut self, other: Interval) {
+        self.counts.add(&other.counts);
+        self.response.extend(other.response);
+        self.service.extend(other.service);
+        self.wait.extend(other.wait);
+        self.connect.extend(other.connect);
+        self.lateness.extend(other.lateness);
+        self.speed.extend(other.speed);
+        self.open += other.open;
+        self.cpu.extend(other.cpu);
+        self.length = self.length.max(other.length);
+    }
 }
 
 /// The times of a whole run.
@@ -305,6 +328,8 @@ pub struct Totals {
     pub connect: Times,
     /// Of the generator, behind its schedule.
     pub lateness: Times,
+    /// Bytes per second of each answer, not a time.
+    pub speed: Times,
 }
 
 impl Outcome {
@@ -318,8 +343,36 @@ impl Outcome {
             totals.wait.add(&interval.wait);
             totals.connect.add(&interval.connect);
             totals.lateness.add(&interval.lateness);
+            totals.speed.add(&interval.speed);
         }
         totals
+    }
+
+    /// Adds what another process did in the same run.
+    pub fn merge(&mut self, other: Outcome) {
+        let workers = (self.processes * self.threads) as usize;
+        let mut by_number: BTreeMap<u32, Interval> = std::mem::take(&mut self.intervals)
+            .into_iter()
+            .map(|interval| (interval.number, interval))
+            .collect();
+        for theirs in other.intervals {
+            let number = theirs.number;
+            let ours = by_number.entry(number).or_insert_with(|| Interval { number, ..Interval::default() });
+            ours.cpu.resize(workers, 0);
+            ours.merge(theirs);
+        }
+        self.intervals = by_number.into_values().collect();
+        self.started = self.started.min(other.started);
+        self.warmup_requests += other.warmup_requests;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        if self.ending == Ending::Done {
+            self.ending = other.ending;
+        }
+        for (crc, count) in other.digests {
+            *self.digests.entry(crc).or_default() += count;
+        }
+        self.faults.extend(other.faults);
+        self.processes += other.processes;
     }
 
     /// From the end of the warm-up to the last answer.

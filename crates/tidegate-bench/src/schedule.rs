@@ -24,8 +24,16 @@ pub struct Schedule {
 #[derive(Debug, Clone)]
 enum Kind {
     /// Arrivals `first`, `first + workers`, … of all arrivals at `rate`.
-    Constant { rate: f64, number: u64, workers: u64 },
-    Poisson { mean_gap: f64, at: f64, random: Random },
+    Constant {
+        rate: f64,
+        number: u64,
+        workers: u64,
+    },
+    Poisson {
+        mean_gap: f64,
+        at: f64,
+        random: Random,
+    },
 }
 
 impl Schedule {

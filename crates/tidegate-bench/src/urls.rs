@@ -43,7 +43,9 @@ pub enum LineFault {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// A word where a method is expected.
-    #[error("`{0}` is not POST, PUT, PATCH, DELETE, HEAD or GET; write `URL POST a=b`, and %20 for a space in a URL")]
+    #[error(
+        "`{0}` is not POST, PUT, PATCH, DELETE, HEAD or GET; write `URL POST a=b`, and %20 for a space in a URL"
+    )]
     Method(String),
     /// `$(NAME)` of which nothing was said before.
     #[error("$({0}) is not set; put a line `{0}=value` above")]
@@ -161,7 +163,8 @@ mod tests {
 
     #[test]
     fn the_format_of_siege() {
-        let text = b"# comment\nHOST=127.0.0.1:8080\n\nhttp://$(HOST)/a\nhttp://$(HOST)/form POST a=b&c=d e\n\
+        let text =
+            b"# comment\nHOST=127.0.0.1:8080\n\nhttp://$(HOST)/a\nhttp://$(HOST)/form POST a=b&c=d e\n\
             3x $(HOST)/often\nhttp://$(HOST)/j POST {\"a\": 1}\n$(HOST)/gone DELETE\n";
         let list = parse(text, "urls.txt", Path::new(".")).unwrap();
         let seen: Vec<_> = list

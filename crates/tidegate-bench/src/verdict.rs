@@ -113,8 +113,9 @@ impl Target {
     pub fn missed(&self, totals: &Totals, seconds: f64) -> Option<String> {
         let counts = &totals.counts;
         let above = |name: &str, seen: Duration, limit: Duration| {
-            (seen > limit)
-                .then(|| format!("{name} is {}, over the target of {}", show_duration(seen), show_duration(limit)))
+            (seen > limit).then(|| {
+                format!("{name} is {}, over the target of {}", show_duration(seen), show_duration(limit))
+            })
         };
         let below = |name: &str, seen: f64, limit: f64, unit: &str| {
             (seen < limit).then(|| format!("{name} is {seen:.2}{unit}, under the target of {limit}{unit}"))
@@ -126,7 +127,9 @@ impl Target {
             Target::Mean(limit) => above("the mean response time", totals.response.mean(), limit),
             Target::Max(limit) => above("the longest response time", totals.response.max(), limit),
             Target::Availability(limit) => below("availability", counts.availability(), limit, " %"),
-            Target::Rate(limit) => below("the rate", counts.succeeded as f64 / seconds.max(1e-9), limit, "/s"),
+            Target::Rate(limit) => {
+                below("the rate", counts.succeeded as f64 / seconds.max(1e-9), limit, "/s")
+            }
             Target::Errors(limit) => {
                 let failed = counts.failed();
                 (failed > limit).then(|| format!("{failed} requests failed, the target allows {limit}"))
@@ -271,10 +274,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_the_contract() {
-        assert_eq!(
-            [Verdict::Pass, Verdict::Fail, Verdict::Invalid].map(Verdict::exit_code),
-            [0, 99, 98]
-        );
+        assert_eq!([Verdict::Pass, Verdict::Fail, Verdict::Invalid].map(Verdict::exit_code), [0, 99, 98]);
     }
 
     #[test]

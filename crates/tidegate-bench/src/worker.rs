@@ -125,9 +125,13 @@ impl<'s> Worker<'s> {
         let registry = poller.registry()?;
         let schedule = match plan.load {
             Load::Closed => None,
-            Load::Open { rate, arrivals } => {
-                Some(Schedule::new(arrivals, rate, number, plan.threads, plan.seed))
-            }
+            Load::Open { rate, arrivals } => Some(Schedule::new(
+                arrivals,
+                rate,
+                plan.global_number(number),
+                plan.global_threads(),
+                plan.seed,
+            )),
         };
         let end = plan.time.map_or(u64::MAX, |time| shared.start.saturating_add(ns(time + plan.warmup)));
         Ok(Worker {
@@ -151,8 +155,8 @@ impl<'s> Worker<'s> {
             recorder: Recorder::new(),
             digests: Vec::new(),
             buffer: vec![0; BUFFER],
-            random: Random::new(plan.seed, u64::from(number) + 1_000),
-            opened: u64::from(number),
+            random: Random::new(plan.seed, u64::from(plan.global_number(number)) + 1_000),
+            opened: u64::from(plan.global_number(number)),
             interval: ns(plan.interval()),
             interval_number: 0,
             interval_began: shared.start,
@@ -216,7 +220,9 @@ impl<'s> Worker<'s> {
 
     /// All that time brings.
     fn turn(&mut self, now: u64) -> io::Result<()> {
-        if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.source.is_exhausted()) {
+        if !self.is_stopping
+            && (now >= self.end || self.shared.stop.load(Relaxed) || self.source.is_exhausted())
+        {
             self.stop(now);
         }
         self.source.count_from(now);
@@ -337,7 +343,7 @@ impl<'s> Worker<'s> {
         let server_number = mix.prepared.get(request as usize).map_or(0, |request| request.server);
         let Some(server) = mix.servers.get(server_number as usize) else { return };
         let turn = self.opened;
-        self.opened += u64::from(self.plan.threads);
+        self.opened += u64::from(self.plan.global_threads());
         let pick = |count: usize| (turn % count.max(1) as u64) as usize;
         let Some(address) = server.addresses.get(pick(server.addresses.len())) else { return };
         let source = self.plan.sources.get(pick(self.plan.sources.len())).map(|ip| SocketAddr::new(*ip, 0));

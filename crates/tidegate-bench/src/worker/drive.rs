@@ -111,7 +111,8 @@ impl Worker<'_> {
         while connection.in_flight.len() < self.plan.pipeline as usize && !is_idle_run {
             let Some(exchange) = self.source.next(now) else { break };
             self.outstanding += 1;
-            let server = self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
+            let server =
+                self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
             if server != connection.server {
                 // The next request is for another server: this connection makes room for one to it.
                 self.remove(key);
@@ -244,7 +245,8 @@ impl Worker<'_> {
             let Some(exchange) = connection.in_flight.front() else {
                 return Outcome::Failed(Failure::Malformed); // an answer to nothing
             };
-            let method = plan.mix.prepared.get(exchange.request as usize).map_or("GET", |request| &request.method);
+            let method =
+                plan.mix.prepared.get(exchange.request as usize).map_or("GET", |request| &request.method);
             if connection.reader.is_between() {
                 connection.first_byte = now;
             }
@@ -309,9 +311,12 @@ impl Worker<'_> {
                 count_digest(&mut self.digests, crc);
             }
         }
-        if let Some(bitrate) = plan.min_bitrate {
+        if plan.min_bitrate.is_some() || connection.read_budget.is_some() {
             let seconds = now.saturating_sub(exchange.sent).max(1) as f64 / 1e9;
-            self.recorder.counts.conforming += u64::from(reader.body_bytes as f64 * 8.0 / seconds >= bitrate);
+            let speed = reader.body_bytes as f64 / seconds;
+            self.recorder.speed(speed as u64);
+            let conforms = failure.is_none() && plan.min_bitrate.is_none_or(|bitrate| speed * 8.0 >= bitrate);
+            self.recorder.counts.conforming += u64::from(conforms);
         }
         match failure {
             None => self.recorder.succeed(),
@@ -407,7 +412,8 @@ impl Worker<'_> {
     /// Finds a connection for an arrival: a free one, a new one, or a place in the queue.
     fn dispatch(&mut self, intended: u64, now: u64) {
         let exchange = Exchange { intended, sent: now, request: self.source.draw() };
-        let server = self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
+        let server =
+            self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
         while let Some(key) = self.idle.pop_front() {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if !connection.in_flight.is_empty() {

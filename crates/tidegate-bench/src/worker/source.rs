@@ -16,9 +16,8 @@ pub(crate) struct Claims {
 
 impl Claims {
     pub fn new(requests: Option<u64>, threads: u32, connections: u32) -> Self {
-        let share = requests.unwrap_or(0) / (16 * u64::from(threads.max(1)));
-        // Small shares keep the workers in step to the end.
-        let chunk = share.clamp(1, 64).min(u64::from((connections / threads.max(1)).max(1)));
+        // Few at a time where there are few for each connection: none of them may be left without.
+        let chunk = (requests.unwrap_or(0) / (64 * u64::from(connections.max(threads)))).clamp(1, 64);
         Claims { left: requests.map(AtomicU64::new), chunk }
     }
 
@@ -60,7 +59,7 @@ impl<'s> Source<'s> {
         let counts_from = start.saturating_add(ns(plan.warmup));
         Source {
             deck,
-            at: deck.len() * worker as usize / plan.threads.max(1) as usize,
+            at: deck.len() * plan.global_number(worker) as usize / plan.global_threads().max(1) as usize,
             claims,
             claimed: 0,
             is_exhausted: false,
