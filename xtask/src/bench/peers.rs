@@ -110,10 +110,11 @@ impl ServerFiles<'_> {
                  listen \"127.0.0.1:{port}\"\n\
                  access-log {log}\n\
                  limits {{\n    connections {connections}\n    keep-alive-timeout \"{keep_alive}s\"\n}}\n\
-                 site {{ root \"{documents}\" }}\n",
+                 site {{\n    root \"{documents}\"\n    {directives}\n}}\n",
                 connections = setup.connections,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
+                directives = setup.site_directives,
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, &tidegate().to_string_lossy());
