@@ -25,6 +25,10 @@ pub struct Setup {
     pub keep_alive: Duration,
     /// Connections that a server must be able to hold.
     pub connections: u32,
+    /// Server processes of Tidegate.
+    pub processes: u32,
+    /// Send buffer of each connection, where the server has a setting for it.
+    pub send_buffer: Option<u32>,
     /// Further directives for Tidegate's site.
     pub site_directives: String,
 }
@@ -34,7 +38,8 @@ impl Setup {
         let folder = folder()?;
         let documents = folder.join("documents");
         fs::create_dir_all(&documents)?;
-        Ok(Self { folder, documents, keep_alive, connections, site_directives: String::new() })
+        let (processes, send_buffer, site_directives) = (1, None, String::new());
+        Ok(Self { folder, documents, keep_alive, connections, processes, send_buffer, site_directives })
     }
 
     /// Writes a file for the bench itself, out of the servers' sight.
