@@ -12,7 +12,7 @@ use crate::directives;
 use crate::disk::{Disk, RealDisk, What};
 use crate::environment::ProcessEnvironment;
 use crate::lower;
-use crate::settings::{Listener, Origin, PathPattern, Settings, Site, SiteTls};
+use crate::settings::{Listener, Origin, PathPattern, Settings, Site, SiteTls, SocketAccess};
 use crate::source::Source;
 use crate::value::{self, Value, Written};
 
@@ -89,6 +89,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         address,
         backlog: backlog.unwrap_or_default(),
         default_site: None,
+        access: SocketAccess::default(),
         tls: None,
         proxies: Vec::new(),
         redirects_to_https: None,
@@ -99,7 +100,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Action, ListenAddress};
+use crate::settings::{Action, ListenAddress};
 
     #[test]
     fn serves_a_folder_with_listings() {

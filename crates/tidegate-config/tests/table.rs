@@ -29,6 +29,7 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Acme => format!("acme {{ {text} }}\n{listen}{site}"),
         Context::Tls => format!("{listen}site {{ root \".\"; tls {{ {text} }} }}\n"),
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }

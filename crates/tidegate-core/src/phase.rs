@@ -212,11 +212,13 @@ impl Engine {
 
     /// How connections begin on a listener.
     #[inline]
-    pub(crate) fn opening(&self, listener: u16) -> Opening {
-        match self.settings.listeners.get(usize::from(listener)) {
-            Some(listener) if listener.tls.is_some() => Opening::Tls,
-            _ => Opening::Plain,
+    pub(crate) fn opening(&self, listener: u16, peer: Peer) -> Opening {
+        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else { return Opening::Plain };
+        let then_tls = listener.tls.is_some();
+        if listener.proxies.iter().any(|network| covers(*network, peer)) {
+            return Opening::Proxy { then_tls };
         }
+        if then_tls { Opening::Tls } else { Opening::Plain }
     }
 
     /// The terms for a TLS connection on a listener.

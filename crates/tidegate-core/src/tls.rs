@@ -2,11 +2,13 @@
 //! listener.
 //!
 //! One [`TlsStore`] for each process: certificates, tickets and challenges outlive every revision of the
-//! settings and are shared by all workers. One [`TlsSites`] for each revision.
+//! settings and are shared by all workers. One [`TlsSites`] for each revision. A process that serves reads no
+//! file: the master does, and hands over [`TlsUpdate`]s.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::{CertificateFiles, HostPattern, Listener, Origin, Settings, Site};
@@ -46,10 +48,67 @@ impl From<TlsError> for io::Error {
 /// The files of a pair: what a slot is known by.
 pub type PairKey = (PathBuf, PathBuf);
 
+/// The files of a revision, read and found to be good: what a server process does not read itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TlsFiles {
+    /// Certificates and their keys.
+    pub pairs: Vec<(PairKey, Pair)>,
+    /// Certificates of the clients' authorities, PEM.
+    pub authorities: Vec<(PathBuf, String)>,
+}
+
+impl TlsFiles {
+    /// Reads every file that the settings name for TLS.
+    pub fn read(settings: &Settings) -> Result<TlsFiles, TlsError> {
+        let mut read = TlsFiles::default();
+        for files in certificate_files(settings) {
+            let at_fault = |error| TlsError::Certificate { origin: files.origin.clone(), error };
+            let pair = Pair::read(&files.certificate, &files.key).map_err(at_fault)?;
+            Certificate::new(&pair).map_err(at_fault)?;
+            if !read.pairs.iter().any(|(known, _)| *known == key_of(files)) {
+                read.pairs.push((key_of(files), pair));
+            }
+        }
+        for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
+            let at_fault = |error| TlsError::Certificate { origin: clients.origin.clone(), error };
+            let path = &clients.authorities;
+            let pem = tidegate_tls::certificate::read_file(path).map_err(at_fault)?;
+            ClientAuthorities::new(&path.display().to_string(), &pem).map_err(at_fault)?;
+            if !read.authorities.iter().any(|(known, _)| known == path) {
+                read.authorities.push((path.clone(), String::from_utf8_lossy(&pem).into_owned()));
+            }
+        }
+        Ok(read)
+    }
+
+    /// Puts a pair in the place of the one before.
+    pub fn renew(&mut self, key: PairKey, pair: Pair) {
+        self.pairs.retain(|(known, _)| *known != key);
+        self.pairs.push((key, pair));
+    }
+}
+
+/// What there is to tell a process that serves: all of it at its start, then what has changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TlsUpdate {
+    /// Of the settings.
+    pub files: TlsFiles,
+    /// Of names whose certificates are automatic.
+    pub automatic: Vec<(String, Pair)>,
+    /// [`TicketKeys::to_bytes`].
+    pub tickets: Option<Vec<u8>>,
+    /// `HTTP-01`: token to answer; `None`: over.
+    pub tokens: Vec<(String, Option<String>)>,
+    /// `TLS-ALPN-01`: name to certificate; `None`: over.
+    pub challenges: Vec<(String, Option<Pair>)>,
+}
+
 /// What the TLS connections of a process share.
 pub struct TlsStore {
     /// Of files that the settings name.
     slots: Mutex<HashMap<PairKey, Arc<Slot>>>,
+    /// Of the clients' authorities.
+    authorities: Mutex<HashMap<PathBuf, Arc<ClientAuthorities>>>,
     /// Of names whose certificates are automatic.
     automatic: Mutex<HashMap<String, Arc<Slot>>>,
     tickets: Arc<TicketKeys>,
@@ -65,6 +124,7 @@ impl TlsStore {
     pub fn new() -> Result<Arc<TlsStore>, TicketKeysError> {
         Ok(Arc::new(TlsStore {
             slots: Mutex::default(),
+            authorities: Mutex::default(),
             automatic: Mutex::default(),
             tickets: Arc::new(TicketKeys::new(ROTATION)?),
             challenges: Challenges::default(),
@@ -83,34 +143,56 @@ impl TlsStore {
         &self.challenges
     }
 
-    /// Answers `/.well-known/acme-challenge/{token}` from now on; `None` ends that.
-    pub fn set_token(&self, token: &str, answer: Option<&str>) {
-        let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
-        match answer {
-            Some(answer) => drop(tokens.insert(token.to_owned(), answer.to_owned())),
-            None => drop(tokens.remove(token)),
-        }
-    }
-
     /// The answer to a token.
     pub fn token(&self, token: &str) -> Option<String> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
     }
 
-    /// Reads every file that the settings name for TLS and makes the terms of all sites. Fails without having
-    /// changed what is served; for the start and for a reload, before anything else is taken up.
-    pub fn load(&self, settings: &Arc<Settings>) -> Result<Arc<TlsSites>, TlsError> {
-        let mut read = Vec::new();
-        for files in certificate_files(settings) {
-            let at_fault = |error| TlsError::Certificate { origin: files.origin.clone(), error };
-            let pair = Pair::read(&files.certificate, &files.key).map_err(at_fault)?;
-            read.push((key_of(files), Certificate::new(&pair).map_err(at_fault)?));
+    /// Takes in what has changed. Each part stands for itself; what is wrong with any is returned.
+    pub fn apply(&self, update: &TlsUpdate) -> Vec<String> {
+        let mut wrong = self.take(&update.files);
+        for (name, pair) in &update.automatic {
+            match Certificate::new(pair) {
+                Ok(certificate) => self.automatic_slot(name).fill(certificate),
+                Err(error) => wrong.push(error.to_string()),
+            }
         }
-        let before = lock(&self.slots).clone();
-        for (key, certificate) in read {
-            self.slot(&key).fill(certificate);
+        if let Some(tickets) = &update.tickets {
+            wrong.extend(self.tickets.replace(tickets).err().map(|error| error.to_string()));
         }
-        self.sites(settings).inspect_err(|_| *lock(&self.slots) = before)
+        {
+            let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+            for (token, answer) in &update.tokens {
+                match answer {
+                    Some(answer) => drop(tokens.insert(token.clone(), answer.clone())),
+                    None => drop(tokens.remove(token)),
+                }
+            }
+        }
+        for (name, pair) in &update.challenges {
+            match pair {
+                Some(pair) => {
+                    wrong.extend(self.challenges.set(name, pair).err().map(|error| error.to_string()));
+                }
+                None => self.challenges.remove(name),
+            }
+        }
+        wrong
+    }
+
+    /// Takes in the files of a revision; what is wrong with any.
+    pub fn take(&self, files: &TlsFiles) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (key, pair) in &files.pairs {
+            wrong.extend(self.fill(key, pair).err().map(|error| error.to_string()));
+        }
+        for (path, pem) in &files.authorities {
+            match ClientAuthorities::new(&path.display().to_string(), pem.as_bytes()) {
+                Ok(known) => drop(lock(&self.authorities).insert(path.clone(), known)),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+        wrong
     }
 
     /// The terms of a revision; its certificates have been put in before.
@@ -185,20 +267,21 @@ pub struct TlsSites {
 
 impl TlsSites {
     fn new(store: &TlsStore, settings: &Settings) -> Result<TlsSites, TlsError> {
-        let mut authorities: HashMap<&Path, Arc<ClientAuthorities>> = HashMap::new();
         let mut policies = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let Some(clients) = &site.tls.clients else {
                 policies.push(ClientPolicy::None);
                 continue;
             };
-            let path = clients.authorities.as_path();
-            let known = match authorities.get(path) {
-                Some(known) => known.clone(),
-                None => ClientAuthorities::read(path)
-                    .map_err(|error| TlsError::Certificate { origin: clients.origin.clone(), error })?,
+            let known = lock(&store.authorities).get(&clients.authorities).cloned();
+            let unread = || TlsError::Certificate {
+                origin: clients.origin.clone(),
+                error: CertificateError::Unreadable {
+                    path: clients.authorities.display().to_string(),
+                    why: "it has not been read".into(),
+                },
             };
-            authorities.insert(path, known.clone());
+            let known = known.ok_or_else(unread)?;
             policies.push(if clients.is_required {
                 ClientPolicy::Required(known)
             } else {

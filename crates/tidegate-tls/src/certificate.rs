@@ -8,6 +8,7 @@ use aws_lc_rs::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -73,15 +74,17 @@ pub enum CertificateError {
 }
 
 /// A certificate chain and its private key as PEM, with the names of where they came from.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// The file of the chain, or another name for messages.
     pub certificate_name: String,
     /// The file of the key.
     pub key_name: String,
     /// PEM, the server's certificate first.
+    #[serde(with = "as_text")]
     pub certificate: Vec<u8>,
     /// PEM. Secret.
+    #[serde(with = "as_text")]
     pub key: Vec<u8>,
 }
 
@@ -101,32 +104,18 @@ impl Pair {
             key: read_file(key)?,
         })
     }
+}
 
-    /// Everything in a row, each with its length, for another process of this server. Secret.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let parts =
-            [self.certificate_name.as_bytes(), self.key_name.as_bytes(), &self.certificate, &self.key];
-        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 4).sum());
-        for part in parts {
-            bytes.extend_from_slice(&(part.len() as u32).to_be_bytes());
-            bytes.extend_from_slice(part);
-        }
-        bytes
+/// PEM is text: that is the short way to write it down.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&String::from_utf8_lossy(bytes))
     }
 
-    /// What [`Pair::to_bytes`] gave; `None` where it is not that.
-    pub fn from_bytes(mut bytes: &[u8]) -> Option<Pair> {
-        let mut part = || {
-            let (length, rest) = bytes.split_first_chunk::<4>()?;
-            let (part, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-            bytes = rest;
-            Some(part.to_vec())
-        };
-        let (names, texts) = ([part()?, part()?], [part()?, part()?]);
-        let [certificate_name, key_name] = names.map(|name| String::from_utf8(name).ok());
-        let [certificate, key] = texts;
-        let whole = bytes.is_empty();
-        whole.then_some(Pair { certificate_name: certificate_name?, key_name: key_name?, certificate, key })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        String::deserialize(from).map(String::into_bytes)
     }
 }
 

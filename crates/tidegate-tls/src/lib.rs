@@ -4,6 +4,8 @@
 //! certificates and owns the [`TicketKeys`]. The crate knows no HTTP and no settings file: what a site wants
 //! comes as [`Terms`].
 
+#[cfg(feature = "acme")]
+pub mod acme;
 pub mod certificate;
 pub mod challenge;
 pub mod client;

@@ -231,6 +231,7 @@ impl Session {
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
+        drained: bool,
         choose: Choose<'_>,
     ) -> Result<Received, SessionError> {
         let given = mem::take(&mut self.incoming);
@@ -239,7 +240,10 @@ impl Session {
             return Err(SessionError::Misbehaved("too much before the handshake".into()));
         };
         place.copy_from_slice(&given);
-        self.take(stream, buffer, end, false, choose)
+        if given.is_empty() {
+            return Ok(Received::Bytes { count: 0, drained });
+        }
+        self.take(stream, buffer, end, drained, choose)
     }
 
     /// Works on the ciphertext between `SLACK` and `end`.

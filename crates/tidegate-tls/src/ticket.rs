@@ -9,6 +9,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use rustls::server::ProducesTickets;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use thiserror::Error;
@@ -42,6 +43,8 @@ pub struct TicketKeys {
     /// Newest first, never empty.
     keys: RwLock<Arc<[Key]>>,
     rotation: Duration,
+    /// Somebody else rotates, and tells.
+    is_led: AtomicBool,
     clock: fn() -> u64,
 }
 
@@ -63,18 +66,21 @@ impl TicketKeys {
     /// New keys on a clock of the caller's: monotonic, nanoseconds.
     pub fn with_clock(rotation: Duration, clock: fn() -> u64) -> Result<TicketKeys, TicketKeysError> {
         let first: Arc<[Key]> = [Key::random(clock())?].into();
-        Ok(TicketKeys { keys: RwLock::new(first), rotation, clock })
+        Ok(TicketKeys { keys: RwLock::new(first), rotation, is_led: AtomicBool::new(false), clock })
     }
 
-    /// Makes a new key where the present one is old enough. Tickets call it; a process that only makes
-    /// handshakes now and then may call it as well.
-    pub fn rotate_if_due(&self) {
+    /// Makes a new key where the present one is old enough; whether it did. Tickets call it, and whoever leads
+    /// others must, now and then. Keys that came by [`TicketKeys::replace`] are rotated by whoever sent them.
+    pub fn rotate_if_due(&self) -> bool {
+        if self.is_led.load(Relaxed) {
+            return false;
+        }
         let now = (self.clock)();
         let is_due = |keys: &[Key]| {
             keys.first().is_none_or(|key| now.saturating_sub(key.born) >= self.rotation.as_nanos() as u64)
         };
         if !is_due(&self.present()) {
-            return;
+            return false;
         }
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if is_due(&keys)
@@ -84,7 +90,9 @@ impl TicketKeys {
             let life = (self.rotation.as_nanos() as u64).saturating_mul(KEPT as u64);
             let kept = keys.iter().filter(|key| now.saturating_sub(key.born) < life);
             *keys = std::iter::once(&fresh).chain(kept).take(KEPT).cloned().collect();
+            return true;
         }
+        false
     }
 
     /// The keys as bytes, for another process of this server on this machine. Secret.
@@ -98,8 +106,16 @@ impl TicketKeys {
         bytes
     }
 
-    /// Takes the place of all keys by those of [`TicketKeys::to_bytes`]. On an error nothing has changed.
+    /// Puts the keys of [`TicketKeys::to_bytes`] in the place of all, and rotates no more by itself. On an error
+    /// nothing has changed.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
+        self.inherit(bytes)?;
+        self.is_led.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Puts the keys of a predecessor in the place of all, and goes on rotating.
+    pub fn inherit(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
         let keys = decode(bytes).ok_or(TicketKeysError::Malformed)?;
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         Ok(())

@@ -39,6 +39,11 @@ pub struct Looked {
 }
 
 impl CertificateWatch {
+    /// Whether there is anything to look at.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
     /// Takes the files of `settings` as they are now for those that have been read.
     pub fn begin(settings: &Settings) -> CertificateWatch {
         let mut watch = CertificateWatch::default();
@@ -101,24 +106,22 @@ pub fn stamp_of(path: &Path) -> Stamp {
     Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
 }
 
-/// Reads a pair anew; the log says what came of it.
-pub fn renew(files: &CertificateFiles, tls: &TlsStore) {
-    let read = || -> Result<(), CertificateError> {
-        tls.fill(&key_of(files), &Pair::read(&files.certificate, &files.key)?)
-    };
+/// Reads a pair anew and puts it into its slot; the log says what came of it.
+pub fn renew(files: &CertificateFiles, tls: &TlsStore) -> Option<Pair> {
     let name = files.certificate.display();
-    match read() {
-        Ok(()) => {
+    let renewed = Pair::read(&files.certificate, &files.key).and_then(|pair| {
+        tls.fill(&key_of(files), &pair)?;
+        Ok(pair)
+    });
+    match renewed {
+        Ok(pair) => {
             let until = tls.slot(&key_of(files)).present().map_or(0, |present| present.about.not_after);
-            log::info(format_args!(
-                "the certificate {name} has changed and is in use, good until {}",
-                day(until)
-            ));
+            log::info(format_args!("the certificate {name} has changed and is in use, good until {}", day(until)));
+            Some(pair)
         }
         Err(error) => {
-            log::error(format_args!(
-                "the certificate {name} has changed, but the one before stays in use: {error}"
-            ));
+            log::error(format_args!("the certificate {name} has changed, but the one before stays in use: {error}"));
+            None
         }
     }
 }

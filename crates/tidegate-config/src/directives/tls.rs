@@ -5,6 +5,7 @@ use crate::directive::{
 };
 
 const LISTEN: &[Context] = &[Context::Listen];
+const ACME: &[Context] = &[Context::Acme];
 const TLS: &[Context] = &[Context::Tls];
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site];
 
@@ -80,6 +81,64 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               Sessions of such a site are kept in memory, for 4,096 clients, and each is good once.",
         example: "early-data",
         ..Directive::new("early-data", TLS)
+    },
+    Directive {
+        children: Children::Block(Context::Acme),
+        doc: "Automatic certificates (ACME), for the sites of listeners that say `tls` and no certificate. Sites need \
+              host names. Names that no public authority may vouch for (`localhost`, addresses, what lies below \
+              `localhost`, `internal`, `local` and `home.arpa`) get theirs from an authority of the server's own, \
+              which `tidegate trust` makes this system trust. Using it means agreeing to the authority's terms.",
+        example: "acme { email \"admin@example.com\" }",
+        ..Directive::new("acme", &[Context::Top])
+    },
+    Directive {
+        arguments: &[one("address", Kind::Text { most: 254 })],
+        doc: "Whom the authority may write to, such as when a certificate was not renewed.",
+        example: "email \"admin@example.com\"",
+        ..Directive::new("email", ACME)
+    },
+    Directive {
+        arguments: &[one("url", Kind::Text { most: 2048 })],
+        properties: &[
+            Property { name: "roots", kind: Kind::File, default: None,
+                doc: "A PEM file that the authority's own server is verified with, in place of what the system trusts." },
+            Property { name: "eab-id", kind: Kind::Text { most: 1024 }, default: None,
+                doc: "External account binding: the identifier that the authority has given you." },
+            Property { name: "eab-key", kind: Kind::Text { most: 1024 }, default: None,
+                doc: "External account binding: the key that the authority has given you, in base64url." },
+            Property { name: "profile", kind: Kind::Token, default: None,
+                doc: "The kind of certificate asked for, where the authority has several, such as `shortlived`." },
+        ],
+        repeats: true,
+        default: Some("authority \"https://acme-v02.api.letsencrypt.org/directory\""),
+        doc: "The URL of an authority's directory. Where several stand, the next one is asked when one fails.",
+        example: "authority \"https://acme-v02.api.letsencrypt.org/directory\" profile=\"shortlived\"",
+        ..Directive::new("authority", ACME)
+    },
+    Directive {
+        arguments: &[some("kind", Kind::Choice(&["http-01", "tls-alpn-01", "dns-01"]))],
+        default: Some("challenge \"tls-alpn-01\" \"http-01\""),
+        doc: "How it is shown that a name is yours, best first: `tls-alpn-01` on port 443, `http-01` on port 80, \
+              `dns-01` by a record, which a wildcard needs and `dns-hook` sets.",
+        example: "challenge \"dns-01\"",
+        ..Directive::new("challenge", ACME)
+    },
+    Directive {
+        arguments: &[one("command", Kind::File)],
+        properties: &[Property { name: "settle", kind: Kind::Duration { least: 0, most: 3_600_000 }, default: Some("10s"),
+            doc: "How long a record needs until every server of the zone has it." }],
+        doc: "A command that sets records for `dns-01`. It gets `present` or `cleanup`, the full name of the record, and \
+              its value.",
+        example: "dns-hook \"dns-hook\" settle=\"30s\"",
+        ..Directive::new("dns-hook", ACME)
+    },
+    Directive {
+        arguments: &[one("folder", Kind::File)],
+        doc: "The folder that keeps certificates, keys and accounts. Several nodes may share it: one of them gets a \
+              certificate, and all serve it. Without it, `/var/lib/tidegate/acme`, or \
+              `~/.local/share/tidegate/acme` for who is not root.",
+        example: "storage \"acme\"",
+        ..Directive::new("storage", ACME)
     },
     Directive {
         arguments: &[

@@ -2,9 +2,14 @@
 
 use super::inherit::Inherited;
 use crate::check::{Checker, Item};
-use crate::settings::{CertificateFiles, ClientCertificates, ListenTls, Network, SiteTls};
+use super::written_or_default;
+use crate::directive::Context;
+use crate::settings::{
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, ListenTls, Network, SiteTls,
+};
 use crate::value::Value;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `tls` of a listener.
 pub(super) fn listen(item: &Item) -> ListenTls {
@@ -66,6 +71,75 @@ pub(super) fn port(item: &Item) -> u16 {
         Some(Value::Number(port)) => u16::try_from(port).unwrap_or(443),
         _ => 443,
     }
+}
+
+/// `acme`.
+pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
+    let block = items.iter().find(|item| item.directive.name == "acme");
+    let children = block.map_or(&[][..], |item| &item.children);
+    let find = |name: &str| written_or_default(children, Context::Acme, name);
+    let written: Vec<&Item> = children.iter().filter(|item| item.directive.name == "authority").collect();
+    let authorities = match written.as_slice() {
+        [] => find("authority").iter().filter_map(|item| authority(checker, item)).collect(),
+        written => written.iter().filter_map(|item| authority(checker, item)).collect(),
+    };
+    let challenges = find("challenge").map(|item| challenges(&item)).unwrap_or_default();
+    let hook = find("dns-hook");
+    if challenges.contains(&AcmeChallenge::Dns01)
+        && hook.is_none()
+        && let Some(item) = children.iter().find(|item| item.directive.name == "challenge")
+    {
+        let message = "`dns-01` is wanted, and nothing says how records are set";
+        checker.diagnostics.push(item.error(message).help("add `dns-hook \"/path/of/a/command\"`"));
+    }
+    Acme {
+        storage: find("storage").and_then(|item| path(item.first().cloned())),
+        email: find("email").and_then(|item| item.texts().pop()),
+        authorities,
+        challenges,
+        dns_hook: hook.and_then(|item| {
+            let settle = match item.property("settle") {
+                Some(Value::Duration(settle)) => settle,
+                _ => Duration::ZERO,
+            };
+            path(item.first().cloned()).map(|command| DnsHook { command, settle })
+        }),
+    }
+}
+
+fn authority(checker: &mut Checker<'_>, item: &Item) -> Option<AcmeAuthority> {
+    let directory = item.texts().pop()?;
+    if !directory.starts_with("https://") {
+        let message = "an authority is reached with https alone";
+        let help = "write the URL of its directory: `\"https://acme-v02.api.letsencrypt.org/directory\"`";
+        checker.diagnostics.push(item.error_at(0, message).help(help));
+        return None;
+    }
+    let text = |name: &str| match item.property(name) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    };
+    let external_account = match (text("eab-id"), text("eab-key")) {
+        (Some(id), Some(key)) => Some((id, key)),
+        (None, None) => None,
+        _ => {
+            let message = "`eab-id` and `eab-key` go together";
+            checker.diagnostics.push(item.error(message).help("add the other of the two"));
+            None
+        }
+    };
+    let profile = text("profile");
+    Some(AcmeAuthority { directory, roots: path(item.property("roots")), external_account, profile })
+}
+
+fn challenges(item: &Item) -> Vec<AcmeChallenge> {
+    let kind = |value: &Value| match value {
+        Value::Word("http-01") => Some(AcmeChallenge::Http01),
+        Value::Word("tls-alpn-01") => Some(AcmeChallenge::TlsAlpn01),
+        Value::Word("dns-01") => Some(AcmeChallenge::Dns01),
+        _ => None,
+    };
+    item.arguments.iter().filter_map(|placed| kind(&placed.value)).collect()
 }
 
 /// `tls` of a site.

@@ -1,5 +1,6 @@
 //! The errors of the codec to the slots they are counted in.
 
+use super::transport::TransportError;
 use tidegate_stats::{Handshake, ParseError, TlsError};
 use tidegate_tls::{Resumption, SessionError};
 use tidegate_wire::h1::{BodyError, FieldError, FramingError, RequestError};
@@ -56,7 +57,12 @@ pub(super) fn kind_of_handshake(resumption: Resumption) -> Handshake {
 }
 
 /// `None` for what is no failure of TLS but of the network.
-pub(super) fn kind_of_session(error: &SessionError) -> Option<TlsError> {
+pub(super) fn kind_of_transport(error: &TransportError) -> Option<TlsError> {
+    let error = match error {
+        TransportError::Tls(error) => error,
+        TransportError::Proxy(_) => return Some(TlsError::Proxy),
+        TransportError::Socket(_) => return None,
+    };
     Some(match error {
         SessionError::NotTls => TlsError::NotTls,
         SessionError::UnknownName | SessionError::NoCertificate => TlsError::NoCertificate,

@@ -348,7 +348,7 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let (timer, after) = match &self.work {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
-            _ if self.transport.is_handshaking() => (Timer::Handshake, limits.handshake_timeout),
+            _ if self.transport.is_opening() => (Timer::Handshake, limits.handshake_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
             Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
                 (Timer::Body, limits.rate_grace)

@@ -1,6 +1,7 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::send::{Output, count};
+use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
@@ -78,21 +79,21 @@ impl Connection {
     /// One read, with what there is to count and to say about the transport.
     #[inline]
     pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let was_handshaking = self.transport.is_handshaking();
-        let received = self.transport.recv(buffer, &cx.engine, self.listener);
-        if was_handshaking && let Some(handshake) = self.transport.handshake() {
+        let was_opening = self.transport.is_opening();
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if was_opening && let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
         }
         received.or_else(|error| self.fail_transport(cx, error))
     }
 
     #[cold]
-    fn fail_transport(&mut self, cx: &mut Ctx, error: SessionError) -> io::Result<Received> {
-        if let Some(kind) = faults::kind_of_session(&error) {
+    fn fail_transport(&mut self, cx: &mut Ctx, error: TransportError) -> io::Result<Received> {
+        if let Some(kind) = faults::kind_of_transport(&error) {
             cx.stats.tls_errors.add(kind, 1);
         }
         match error {
-            SessionError::NotTls => {
+            TransportError::Tls(SessionError::NotTls) => {
                 let received = self.transport.fall_back();
                 // Methods are upper case: whoever speaks something else would not understand the answer.
                 if !received.first().is_some_and(u8::is_ascii_uppercase) {
@@ -103,7 +104,7 @@ impl Connection {
                 self.refuse(cx, Status::BAD_REQUEST, Some(why))?;
                 Ok(Received::Bytes { count: 0, drained: false })
             }
-            SessionError::Socket(error) => Err(error),
+            TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -219,6 +220,7 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
+        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let mut entry = Entry {
             peer: self.peer,
             method: head.method,
@@ -227,6 +229,7 @@ impl Connection {
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
+            tls: None,
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
@@ -235,6 +238,7 @@ impl Connection {
         if sink.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+            entry.tls = made.as_ref();
         }
 
         let is_early = self.transport.is_early();
@@ -490,6 +494,7 @@ impl Connection {
             minor_version: 1,
             referer: &[],
             user_agent: &[],
+            tls: None,
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
