@@ -10,7 +10,8 @@
 pub mod tls;
 
 pub use tls::{
-    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, ListenTls, SiteTls,
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate,
+    ListenTls, SiteTls,
 };
 
 use serde::{Deserialize, Serialize};

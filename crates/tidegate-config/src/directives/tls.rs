@@ -133,6 +133,22 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("dns-hook", ACME)
     },
     Directive {
+        arguments: &[one("zone", Kind::Host)],
+        properties: &[
+            Property { name: "server", kind: Kind::Address, default: None,
+                doc: "The primary name server of the zone, with its port, which is usually 53." },
+            Property { name: "key-name", kind: Kind::Text { most: 253 }, default: None, doc: "The name of the key." },
+            Property { name: "key", kind: Kind::Text { most: 1024 }, default: None, doc: "The key, in base64." },
+            Property { name: "settle", kind: Kind::Duration { least: 0, most: 3_600_000 }, default: Some("10s"),
+                doc: "How long a record needs until every server of the zone has it." },
+        ],
+        repeats: true,
+        doc: "Sets records for `dns-01` by dynamic updates of a zone (RFC 2136), signed with HMAC-SHA256 (TSIG). Where \
+              several stand, the narrowest zone that a record belongs to is changed. Takes the place of `dns-hook`.",
+        example: "dns-update \"example.com\" server=\"127.0.0.1:53\" key-name=\"acme\" key=\"bm90IGEgcmVhbCBrZXk=\"",
+        ..Directive::new("dns-update", ACME)
+    },
+    Directive {
         arguments: &[one("folder", Kind::File)],
         doc: "The folder that keeps certificates, keys and accounts. Several nodes may share it: one of them gets a \
               certificate, and all serve it. Without it, `/var/lib/tidegate/acme`, or \

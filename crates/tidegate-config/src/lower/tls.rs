@@ -5,7 +5,7 @@ use crate::check::{Checker, Item};
 use super::written_or_default;
 use crate::directive::Context;
 use crate::settings::{
-    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, ListenTls, Network, SiteTls,
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, HostPattern, ListenAddress, ListenTls, Network, SiteTls,
 };
 use crate::value::Value;
 use std::path::PathBuf;
@@ -87,12 +87,16 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
     let hook = find("dns-hook");
     if challenges.contains(&AcmeChallenge::Dns01)
         && hook.is_none()
+        && !children.iter().any(|item| item.directive.name == "dns-update")
         && let Some(item) = children.iter().find(|item| item.directive.name == "challenge")
     {
         let message = "`dns-01` is wanted, and nothing says how records are set";
-        checker.diagnostics.push(item.error(message).help("add `dns-hook \"/path/of/a/command\"`"));
+        checker.diagnostics.push(item.error(message).help("add `dns-hook \"/path/of/a/command\"`, or `dns-update`"));
     }
+    let updates = children.iter().filter(|item| item.directive.name == "dns-update");
+    let dns_updates = updates.filter_map(|item| dns_update(checker, item)).collect();
     Acme {
+        dns_updates,
         storage: find("storage").and_then(|item| path(item.first().cloned())),
         email: find("email").and_then(|item| item.texts().pop()),
         authorities,
@@ -104,6 +108,28 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
             };
             path(item.first().cloned()).map(|command| DnsHook { command, settle })
         }),
+    }
+}
+
+fn dns_update(checker: &mut Checker<'_>, item: &Item) -> Option<DnsUpdate> {
+    let text = |name: &str| match item.property(name) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    };
+    let Some(Value::Host(HostPattern::Exact(zone))) = item.first() else { return None };
+    let settle = match item.property("settle") {
+        Some(Value::Duration(settle)) => settle,
+        _ => Duration::ZERO,
+    };
+    match (item.property("server"), text("key-name"), text("key")) {
+        (Some(Value::Address(ListenAddress::Tcp(server))), Some(key_name), Some(key)) => {
+            Some(DnsUpdate { zone: zone.clone(), server, key_name, key, settle })
+        }
+        _ => {
+            let message = "`dns-update` needs a server, and a key with its name";
+            checker.diagnostics.push(item.error(message).help(format!("for example `{}`", item.directive.example)));
+            None
+        }
     }
 }
 

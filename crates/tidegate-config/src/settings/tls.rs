@@ -2,6 +2,7 @@
 
 use super::Origin;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -62,6 +63,8 @@ pub struct Acme {
     pub challenges: Vec<AcmeChallenge>,
     /// What sets records for `dns-01`.
     pub dns_hook: Option<DnsHook>,
+    /// Zones whose records are set by dynamic updates.
+    pub dns_updates: Vec<DnsUpdate>,
 }
 
 /// An ACME server.
@@ -93,6 +96,21 @@ pub enum AcmeChallenge {
 pub struct DnsHook {
     /// Absolute.
     pub command: PathBuf,
+    /// How long a record needs to be seen everywhere.
+    pub settle: Duration,
+}
+
+/// A zone that may be changed by dynamic updates (RFC 2136), signed with HMAC-SHA256.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DnsUpdate {
+    /// The zone.
+    pub zone: String,
+    /// Its primary name server.
+    pub server: SocketAddr,
+    /// The name of the key.
+    pub key_name: String,
+    /// The key, base64. Secret.
+    pub key: String,
     /// How long a record needs to be seen everywhere.
     pub settle: Duration,
 }

@@ -1,6 +1,6 @@
 //! An ACME server (RFC 8555), through `instant-acme`: accounts, orders, challenges, renewal windows.
 
-use super::dns::{DnsHook, record_name};
+use super::dns::{Dns, record_name};
 use super::local::is_local;
 use super::manager::{Issue, IssueError, Local};
 use super::schedule::Window;
@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+use tidegate_io::clock::wall_seconds;
 
 /// How long an authority may take to look at challenges, and to issue.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -56,7 +57,7 @@ pub struct AcmeOptions {
     /// Which challenges may be used, best first.
     pub challenges: Vec<ChallengeKind>,
     /// How records are set, for [`ChallengeKind::Dns01`].
-    pub dns: Option<DnsHook>,
+    pub dns: Option<Dns>,
 }
 
 /// What lets an authority see the answers.
@@ -127,7 +128,7 @@ impl AcmeAuthority {
 
     fn external_account(&self) -> Result<Option<ExternalAccountKey>, IssueError> {
         let Some((id, key)) = &self.options.external_account else { return Ok(None) };
-        let key = base64url(key).ok_or_else(|| IssueError::new("the key of `eab` is not base64url"))?;
+        let key = base64(key).ok_or_else(|| IssueError::new("the key of `eab` is not base64url"))?;
         Ok(Some(ExternalAccountKey::new(id.clone(), &key)))
     }
 
@@ -239,7 +240,7 @@ impl AcmeAuthority {
                 let (record, value) = (record_name(name), proof.dns_value());
                 let dns = self.options.dns.as_ref().ok_or_else(|| IssueError::new("no DNS is set up"))?;
                 answers.push(Answer::Record(record.clone(), value.clone()));
-                dns.present(&record, &value).await?;
+                dns.present(&record, &value, wall_seconds()).await?;
             }
         }
         Ok(())
@@ -254,7 +255,7 @@ impl AcmeAuthority {
             Answer::Challenge(name) => self.solver.set_challenge(&name, None).await,
             Answer::Record(record, value) => {
                 if let Some(dns) = &self.options.dns {
-                    let _ = dns.clean_up(&record, &value).await; // an old record does no harm
+                    let _ = dns.clean_up(&record, &value, wall_seconds()).await; // an old record does no harm
                 }
             }
         }
@@ -366,8 +367,8 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(600).collect()
 }
 
-/// RFC 4648 section 5; padding may be there or not.
-fn base64url(text: &str) -> Option<Vec<u8>> {
+/// RFC 4648 sections 4 and 5; padding may be there or not.
+pub fn base64(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let (mut bits, mut held) = (0u32, 0u32);
     for character in text.trim_end_matches('=').bytes() {

@@ -1,9 +1,10 @@
-//! Records for the DNS-01 challenge (RFC 8555 section 8.4): by a command of the operator's, which knows the
-//! provider.
+//! Records for the DNS-01 challenge (RFC 8555 section 8.4): by a dynamic update of the zone, or by a command of
+//! the operator's, which knows the provider.
 //!
 //! The command gets three arguments: `present` or `cleanup`, the full name of the record
 //! (`_acme-challenge.example.com`), and its value.
 
+use super::dns_update::{Change, DnsUpdate};
 use super::manager::IssueError;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,6 +15,40 @@ use tokio::process::Command;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How records are set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dns {
+    /// By a command.
+    Hook(DnsHook),
+    /// By a dynamic update, of whichever zone the record belongs to.
+    Update(Vec<DnsUpdate>),
+}
+
+impl Dns {
+    /// Sets the record, and waits until it is to be seen.
+    pub async fn present(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
+        match self {
+            Dns::Hook(hook) => hook.present(name, value).await,
+            Dns::Update(zones) => zone_of(zones, name)?.change(Change::Add, name, value, now).await,
+        }
+    }
+
+    /// Takes the record away.
+    pub async fn clean_up(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
+        match self {
+            Dns::Hook(hook) => hook.clean_up(name, value).await,
+            Dns::Update(zones) => zone_of(zones, name)?.change(Change::Remove, name, value, now).await,
+        }
+    }
+}
+
+/// The narrowest zone.
+fn zone_of<'a>(zones: &'a [DnsUpdate], name: &str) -> Result<&'a DnsUpdate, IssueError> {
+    let covering = zones.iter().filter(|zone| zone.covers(name));
+    let none = || IssueError::new(format!("no `dns-update` names a zone that {name} belongs to"));
+    covering.max_by_key(|zone| zone.zone.len()).ok_or_else(none)
+}
+
+/// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
     /// The command.

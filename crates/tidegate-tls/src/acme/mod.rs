@@ -8,6 +8,7 @@
 
 pub mod authority;
 pub mod dns;
+pub mod dns_update;
 pub mod local;
 pub mod manager;
 pub mod schedule;

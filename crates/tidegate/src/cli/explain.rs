@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
 use tidegate_core::Exchange;
-use tidegate_core::tls::TlsStore;
+use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_http::field::is_token;
 use tidegate_http::path::normalise;
 use tidegate_http::{Authority, Field, Fields, Method, Target};
@@ -124,7 +124,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Handlers belong to a worker; this thread is one that never serves.
     let poller = Poller::new().context("cannot open a poller")?;
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
-    let engine = Registry::new(Arc::default(), StatusView::default(), TlsStore::new()?)
+    let tls = TlsStore::new()?;
+    tls.take(&TlsFiles::read(&settings)?);
+    let engine = Registry::new(Arc::default(), StatusView::default(), tls)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
     let mut exchange = Exchange {

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tidegate_config::Settings;
-use tidegate_config::settings::{Acme as AcmeSettings, AcmeChallenge};
+use tidegate_config::settings::{self, Acme as AcmeSettings, AcmeChallenge};
 use tidegate_core::log;
 use tidegate_core::tls::{TlsUpdate, automatic_names};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::Pair;
-use tidegate_tls::acme::dns::DnsHook;
+use tidegate_tls::acme::authority::base64;
+use tidegate_tls::acme::dns::{Dns, DnsHook};
+use tidegate_tls::acme::dns_update::DnsUpdate;
 use tidegate_tls::acme::local::is_local;
 use tidegate_tls::acme::manager::Local;
 use tidegate_tls::acme::{
@@ -211,14 +213,32 @@ fn issuers(wanted: &Wanted, storage: &Rc<Storage>, solver: &Rc<ToWorkers>) -> Ve
             external_account: authority.external_account.clone(),
             profile: authority.profile.clone(),
             challenges: settings.challenges.iter().map(kind).collect(),
-            dns: settings
-                .dns_hook
-                .as_ref()
-                .map(|hook| DnsHook { command: hook.command.clone(), settle: hook.settle }),
+            dns: dns_of(settings),
         };
         issuers.push(Rc::new(AcmeAuthority::new(options, storage.clone(), solver.clone())));
     }
     issuers
+}
+
+fn dns_of(settings: &AcmeSettings) -> Option<Dns> {
+    if settings.dns_updates.is_empty() {
+        let hook = settings.dns_hook.as_ref()?;
+        return Some(Dns::Hook(DnsHook { command: hook.command.clone(), settle: hook.settle }));
+    }
+    let zone = |update: &settings::DnsUpdate| {
+        let Some(key) = base64(&update.key) else {
+            log::error(format_args!("automatic certificates: the key of `dns-update` {} is not base64", update.zone));
+            return None;
+        };
+        Some(DnsUpdate {
+            server: update.server,
+            zone: update.zone.clone(),
+            key_name: update.key_name.clone(),
+            key,
+            settle: update.settle,
+        })
+    };
+    Some(Dns::Update(settings.dns_updates.iter().filter_map(zone).collect()))
 }
 
 /// Answers to challenges, by way of the master.
