@@ -11,6 +11,7 @@
 mod queue;
 
 use queue::{Entry, Queue, Woken};
+use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -173,7 +174,7 @@ impl Places {
 }
 
 /// What those who wait ask of a pool: since the last such report where not said otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// Requests that wait now.
     pub waiting: usize,
