@@ -1,7 +1,9 @@
 //! Answers in HTTP/1: the head, once it is whole. Bodies are read with
 //! [`BodyDecoder`](tidegate_wire::h1::BodyDecoder).
 
-use tidegate_wire::h1::{FieldSpace, HeadLimits, HeadScanner, ResponseError, ResponseHead, ResponseKind, parse_response};
+use tidegate_wire::h1::{
+    FieldSpace, HeadLimits, HeadScanner, ResponseError, ResponseHead, ResponseKind, parse_response,
+};
 
 /// Collects the bytes of an answer until its head is there.
 #[derive(Default)]
@@ -74,7 +76,13 @@ mod tests {
                     continue;
                 }
                 status = reader
-                    .push(piece, &HeadLimits::default(), "GET", |head| interim.push(head.status), |head| head.status)
+                    .push(
+                        piece,
+                        &HeadLimits::default(),
+                        "GET",
+                        |head| interim.push(head.status),
+                        |head| head.status,
+                    )
                     .unwrap();
             }
             assert_eq!((interim, status), (vec![103, 100], Some(200)), "{at}");

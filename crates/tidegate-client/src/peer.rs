@@ -105,7 +105,9 @@ impl Peer {
         }
         let keepers = lock(&self.keepers);
         let spare = |keeper: &Keeper| keeper.idle.load(Relaxed).saturating_sub(keeper.wanted.load(Relaxed));
-        if let Some(keeper) = keepers.iter().max_by_key(|keeper| spare(keeper)).filter(|keeper| spare(keeper) > 0) {
+        if let Some(keeper) =
+            keepers.iter().max_by_key(|keeper| spare(keeper)).filter(|keeper| spare(keeper) > 0)
+        {
             keeper.wanted.fetch_add(1, Relaxed);
             keeper.wake();
         }
