@@ -40,7 +40,7 @@ impl Connection {
         // Most often it is done at once, and then there is no deadline to arm.
         let first = begin(peer.address());
         let stream = match first {
-            Ok((stream, Connecting::Done)) => Watched::duplex(stream.into())?,
+            Ok((stream, Connecting::Done)) => Watched::new(stream.into())?,
             first => timer::within(timeout, finish(peer.address(), first))
                 .await
                 .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?,
@@ -135,7 +135,7 @@ async fn finish(address: &Address, mut begun: Begun) -> io::Result<Watched> {
     let (mut pause, longest) = BUSY_PAUSES;
     loop {
         match begun {
-            Ok((stream, Connecting::Done)) => return Watched::duplex(stream.into()),
+            Ok((stream, Connecting::Done)) => return Watched::new(stream.into()),
             Ok((stream, Connecting::Pending)) => {
                 let watched = Watched::duplex(stream.into())?;
                 std::future::poll_fn(|cx| {

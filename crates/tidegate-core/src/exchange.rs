@@ -3,6 +3,7 @@
 use crate::body::RequestBody;
 use crate::phase::Site;
 use crate::response::Response;
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -53,19 +54,22 @@ pub struct ExchangeContext<'a> {
     pub(crate) hops: u8,
 }
 
+/// Where a connection remembers its own address, once somebody has asked. Most never do.
+pub(crate) type LocalAddress = OnceCell<Box<Option<SocketAddr>>>;
+
 /// The address that the client connected to.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Local<'a> {
     #[default]
     None,
-    /// Asked of the kernel when somebody wants to know.
-    Stream(&'a Stream),
+    /// Asked of the kernel when somebody wants to know, once for a connection.
+    Stream(&'a Stream, &'a LocalAddress),
     Known(SocketAddr),
 }
 
 impl<'a> ExchangeContext<'a> {
-    pub(crate) fn new(stream: &'a Stream, site: &'a Rc<Site>) -> Self {
-        ExchangeContext { local: Local::Stream(stream), site: Some(site), hops: 0 }
+    pub(crate) fn new(stream: &'a Stream, local: &'a LocalAddress, site: &'a Rc<Site>) -> Self {
+        ExchangeContext { local: Local::Stream(stream, local), site: Some(site), hops: 0 }
     }
 
     /// The address that the client connected to; `None` for a unix socket.
@@ -73,10 +77,12 @@ impl<'a> ExchangeContext<'a> {
         match self.local {
             Local::None => None,
             Local::Known(address) => Some(address),
-            Local::Stream(stream) => match socket::local_address(stream.as_fd()) {
-                Ok(Peer::Tcp(address)) => Some(address),
-                _ => None,
-            },
+            Local::Stream(stream, known) => **known.get_or_init(|| {
+                Box::new(match socket::local_address(stream.as_fd()) {
+                    Ok(Peer::Tcp(address)) => Some(address),
+                    _ => None,
+                })
+            }),
         }
     }
 }

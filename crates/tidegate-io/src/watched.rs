@@ -45,27 +45,32 @@ pub struct Watched {
     fd: OwnedFd,
     key: Key,
     state: Rc<State>,
+    /// Watched for writing too.
+    is_duplex: Cell<bool>,
 }
 
 impl Watched {
-    /// Registers `fd`, which must be non-blocking, for reading.
+    /// Registers `fd`, which must be non-blocking, for reading. It is watched for writing from the first
+    /// write on that has to wait: most never do, and a unix socket would raise an edge for every message that
+    /// its peer takes.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Watched::register(fd, Registry::add_readable)
+        Watched::register(fd, false, Registry::add_readable)
     }
 
     /// Registers `fd`, which must be non-blocking, for reading and writing.
     pub fn duplex(fd: OwnedFd) -> io::Result<Self> {
-        Watched::register(fd, Registry::add)
+        Watched::register(fd, true, Registry::add)
     }
 
     fn register(
         fd: OwnedFd,
+        is_duplex: bool,
         add: impl FnOnce(&Registry, BorrowedFd<'_>, Kind, Key) -> io::Result<()>,
     ) -> io::Result<Self> {
         runtime::with(|runtime| {
             let state = Rc::new(State::default());
             let key = runtime.watched.borrow_mut().insert(state.clone());
-            let watched = Watched { fd, key, state };
+            let watched = Watched { fd, key, state, is_duplex: Cell::new(is_duplex) };
             add(runtime.registry(), watched.fd.as_fd(), Kind::Io, key)?;
             Ok(watched)
         })
@@ -99,6 +104,11 @@ impl Watched {
             match call(self.fd.as_fd()) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.state.writable.set(false),
                 result => return Poll::Ready(result),
+            }
+            if !self.is_duplex.replace(true) {
+                runtime::with(|runtime| {
+                    runtime.registry().add_writable(self.fd.as_fd(), Kind::Io, self.key)
+                })?;
             }
         }
         self.state.writer.set(Some(cx.waker().clone()));

@@ -71,7 +71,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Idle connections to the application that each worker keeps. They are let go of early when the application \
          needs them for others. `off` opens one for each request.",
         "keep off"),
-    bound("keep-timeout", KEPT, &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })], "keep-timeout \"30s\"",
+    bound("keep-timeout", &[Context::Fastcgi], &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })],
+        "keep-timeout \"2s\"",
+        "How long an idle connection is kept. Most FastCGI applications serve one connection at a time: an idle one \
+         holds a process that other programs of this machine may be waiting for. Within this server nobody waits: \
+         what one worker keeps is let go of when another needs it.",
+        "keep-timeout \"10s\""),
+    bound("keep-timeout", PROXY, &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })],
+        "keep-timeout \"30s\"",
         "How long an idle connection is kept. Less than what the application itself keeps them for.",
         "keep-timeout \"4s\""),
     bound("connections", ALL, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["unlimited"])],

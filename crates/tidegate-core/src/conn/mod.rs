@@ -10,6 +10,7 @@ mod receive;
 mod send;
 
 use crate::body::RequestBodyError;
+use crate::exchange::LocalAddress;
 use crate::log;
 use crate::worker::Ctx;
 use receive::Incoming;
@@ -58,6 +59,7 @@ enum Timer {
 pub struct Connection {
     stream: Stream,
     peer: Peer,
+    local: LocalAddress,
     listener: u16,
     timer: Timer,
     /// Bytes may be there to read.
@@ -114,6 +116,7 @@ impl Connection {
         Connection {
             stream,
             peer,
+            local: LocalAddress::new(),
             listener,
             timer: Timer::Off,
             readable: true, // read once right after accepting

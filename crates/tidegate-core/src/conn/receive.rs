@@ -243,7 +243,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, site),
+                        context: ExchangeContext::new(&self.stream, &self.local, site),
                     };
                     engine.handle(site, &mut exchange)
                 }

@@ -44,6 +44,8 @@ pub(super) struct Call {
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
     pub(super) wants_trailers: bool,
+    /// Of the file that the application may have sent in its place.
+    pub(super) range: Option<Vec<u8>>,
     pub(super) about: About,
 }
 
@@ -167,14 +169,14 @@ impl Call {
             }
             drop(line.pick);
             if sendfile::is_asked(&head) {
-                return Ok(sendfile::respond(&self.link.sendfile, head, &self.about).await);
+                return Ok(self.sendfile(head).await);
             }
             let body = if has_body { Body::Bytes(early) } else { announced(head.len) };
             return Ok(Response { status: head.status, head: Head::Fields(head.lines), body });
         }
         if sendfile::is_asked(&head) {
             drop(line);
-            return Ok(sendfile::respond(&self.link.sendfile, head, &self.about).await);
+            return Ok(self.sendfile(head).await);
         }
         if !has_body {
             drop(line); // what it still sends is for nobody
@@ -193,6 +195,10 @@ impl Call {
             head: Head::Fields(head.lines),
             body: Body::Stream { len, stream: Box::new(relay) },
         })
+    }
+
+    async fn sendfile(&self, head: AnswerHead) -> Response {
+        sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await
     }
 
     fn refused(&self, refused: &Refused) -> Response {

@@ -181,6 +181,7 @@ impl Handler for Proxy {
                 .fields
                 .elements("te")
                 .any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            range: self.link.sendfile.range_of(exchange),
             about: About::new(&self.link, exchange.target),
         };
         Reply::Later(Box::pin(call.run()))

@@ -81,6 +81,14 @@ impl Scripted {
     }
 }
 
+/// What a call has to know of its request.
+struct What {
+    is_idempotent: bool,
+    head_only: bool,
+    range: Option<Vec<u8>>,
+    about: About,
+}
+
 impl Handler for Scripted {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
         match self.inner.scripts.resolve(exchange.path) {
@@ -157,16 +165,20 @@ impl Inner {
         body: Option<RequestBody>,
     ) -> Reply {
         let about = About::new(&self.link, exchange.target);
-        let is_idempotent = exchange.method.is_idempotent();
-        let head_only = exchange.method == Method::Head;
+        let what = What {
+            is_idempotent: exchange.method.is_idempotent(),
+            head_only: exchange.method == Method::Head,
+            range: self.link.sendfile.range_of(exchange),
+            about: about.clone(),
+        };
         let Some(mut body) = body else {
             let upload = Upload::whole(self.encode(script, exchange, None, true));
-            return Reply::Later(Box::pin(self.made(upload, is_idempotent, head_only, about).run()));
+            return Reply::Later(Box::pin(self.made(upload, what).run()));
         };
         if let Some(len) = body.len {
             let framing = self.framing();
             let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
-            return Reply::Later(Box::pin(self.made(upload, is_idempotent, head_only, about).run()));
+            return Reply::Later(Box::pin(self.made(upload, what).run()));
         }
         // The length has to be told first, so all of the content has to be here first.
         let (inner, kept, script) = (self.clone(), exchange.keep(), script.clone());
@@ -197,11 +209,11 @@ impl Inner {
                 }
             };
             drop(body);
-            inner.made(upload, is_idempotent, head_only, about).run().await
+            inner.made(upload, what).run().await
         }))
     }
 
-    fn made(self: &Rc<Self>, upload: Upload, is_idempotent: bool, head_only: bool, about: About) -> Call {
+    fn made(&self, upload: Upload, what: What) -> Call {
         let dialect = match self.protocol {
             Protocol::FastCgi => Dialect::FastCgi,
             Protocol::Scgi => Dialect::Scgi,
@@ -210,10 +222,11 @@ impl Inner {
             link: self.link.clone(),
             upload,
             dialect,
-            is_idempotent,
-            head_only,
+            is_idempotent: what.is_idempotent,
+            head_only: what.head_only,
             wants_trailers: false,
-            about,
+            range: what.range,
+            about: what.about,
         }
     }
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::SendfileRoot;
 use tidegate_core::response::FilePiece;
 use tidegate_core::response::Head;
-use tidegate_core::{Body, Response, answer, log};
+use tidegate_core::{Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
-use tidegate_http::{FieldLines, HttpDate, Status, media_type};
+use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
 use tidegate_io::file::{FileKind, Opened, Patience, Root};
 
@@ -39,6 +39,18 @@ impl Sendfile {
             }
         };
         Ok(Sendfile { roots: settings.iter().map(open).collect::<io::Result<_>>()? })
+    }
+
+    /// Whether any file may be sent.
+    pub fn is_allowed(&self) -> bool {
+        !self.roots.is_empty()
+    }
+
+    /// The range that a request asks for of a file that may come. One with `If-Range` gets it whole: whether
+    /// the condition holds, only the application knows.
+    pub(super) fn range_of(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
+        let is_asked = self.is_allowed() && !exchange.fields.contains("if-range");
+        exchange.fields.single("range").filter(|_| is_asked).map(<[u8]>::to_vec)
     }
 
     /// The file that an answer names: its folder and its path below that. `None` where it names none, or
@@ -71,7 +83,12 @@ pub(super) fn is_asked(head: &AnswerHead) -> bool {
 }
 
 /// The response that sends the file. `name` is the application in messages.
-pub(super) async fn respond(sendfile: &Sendfile, head: AnswerHead, name: &About) -> Response {
+pub(super) async fn respond(
+    sendfile: &Sendfile,
+    head: AnswerHead,
+    range: Option<&[u8]>,
+    name: &About,
+) -> Response {
     let Some((root, relative)) = sendfile.target(&head) else {
         let path =
             head.accel_redirect.as_ref().or(head.sendfile.as_ref()).map(Vec::as_slice).unwrap_or_default();
@@ -92,7 +109,7 @@ pub(super) async fn respond(sendfile: &Sendfile, head: AnswerHead, name: &About)
         opened => opened,
     };
     match opened {
-        Ok(opened) if opened.meta.kind == FileKind::Regular => with_file(head, &relative, opened),
+        Ok(opened) if opened.meta.kind == FileKind::Regular => with_file(head, range, &relative, opened),
         Ok(_) => answer::error(Status::NOT_FOUND),
         Err(error) => {
             let path = String::from_utf8_lossy(&relative);
@@ -104,7 +121,8 @@ pub(super) async fn respond(sendfile: &Sendfile, head: AnswerHead, name: &About)
 }
 
 /// The application's fields with the file as content. What it says of type and validators stays.
-fn with_file(head: AnswerHead, relative: &[u8], opened: Opened) -> Response {
+/// One range of it, where the client asks for one.
+fn with_file(head: AnswerHead, range: Option<&[u8]>, relative: &[u8], opened: Opened) -> Response {
     let mut lines: FieldLines = head.lines;
     let is_default =
         lines.first("Content-Type").is_none_or(|media_type| media_type.starts_with(b"text/html"));
@@ -114,6 +132,27 @@ fn with_file(head: AnswerHead, relative: &[u8], opened: Opened) -> Response {
     if !lines.contains("Last-Modified") {
         lines.push("Last-Modified", HttpDate(opened.meta.mtime).format());
     }
-    let piece = FilePiece { file: Rc::new(opened.fd), offset: 0, end: opened.meta.len };
-    Response { status: head.status, head: Head::Fields(lines), body: Body::File(piece) }
+    let len = opened.meta.len;
+    let mut piece = FilePiece { file: Rc::new(opened.fd), offset: 0, end: len };
+    let mut status = head.status;
+    if status == Status::OK {
+        lines.set("Accept-Ranges", "bytes");
+        let mut value = Vec::new();
+        match range.map(|range| range::select(range, len, 1)) {
+            Some(Selection::Ranges(ranges)) => {
+                if let Some(range) = ranges.single() {
+                    range::push_content_range(&mut value, range, len);
+                    lines.set("Content-Range", &value);
+                    (piece.offset, piece.end) = (range.start, range.end);
+                    status = Status::PARTIAL_CONTENT;
+                }
+            }
+            Some(Selection::Unsatisfiable) => {
+                range::push_unsatisfied_range(&mut value, len);
+                return answer::error(Status::RANGE_NOT_SATISFIABLE).with("Content-Range", &value);
+            }
+            Some(Selection::Whole) | None => {}
+        }
+    }
+    Response { status, head: Head::Fields(lines), body: Body::File(piece) }
 }
