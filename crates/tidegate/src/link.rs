@@ -153,8 +153,7 @@ impl Link {
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
         let (queue, messages) = sync_channel::<(Vec<u8>, Vec<OwnedFd>)>(QUEUE);
-        let link =
-            Arc::new(Link { queue, asked: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(0) });
+        let link = Arc::new(Link { queue, asked: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(0) });
         let writes = socket.try_clone()?;
         std::thread::Builder::new().name("tidegate-tell".into()).spawn(move || {
             for (bytes, descriptors) in messages {

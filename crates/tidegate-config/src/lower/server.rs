@@ -8,7 +8,9 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
-use crate::settings::{ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Settings, SocketAccess, User};
+use crate::settings::{
+    ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Settings, SocketAccess, User,
+};
 use crate::value::Value;
 
 /// The top level lowered; the sites are added to `settings` one by one.
@@ -116,7 +118,9 @@ fn socket_access(checker: &mut Checker<'_>, item: &Item, is_unix: bool) -> Socke
                 Ok(mode) if mode <= 0o777 => access.mode = Some(mode),
                 _ => {
                     let message = format!("`{text}` is no permission bits");
-                    checker.diagnostics.push(child.error_at(0, message).help("write them in octal: \"0660\""));
+                    checker
+                        .diagnostics
+                        .push(child.error_at(0, message).help("write them in octal: \"0660\""));
                 }
             },
         }

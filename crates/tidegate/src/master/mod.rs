@@ -19,7 +19,7 @@ mod users;
 
 use crate::descriptors;
 use crate::link::ToMaster;
-use crate::revision::{self, ServeOptions};
+use crate::revision::{self, ServeOptions, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
@@ -124,7 +124,8 @@ impl Master {
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
         use_error_log(&writer, &logs, &settings)?;
-        warnings.extend(warning);
+        // A folder that somebody serves for a moment needs no such advice.
+        warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
         let roster = Roster::new();
         let servers = Servers::new(roster.clone(), sender.clone(), &options.executable);
         let current = Revision { number: 1, settings: Arc::new(settings), sockets, logs, layout };
@@ -311,7 +312,8 @@ impl Master {
         let mut failures = self.current.logs.reopen();
         let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
         failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
-        let is_done = |servers: &Servers| servers.list.iter().all(|server| server.is_done || server.has_ended);
+        let is_done =
+            |servers: &Servers| servers.list.iter().all(|server| server.is_done || server.has_ended);
         if !self.wait_until(PATIENCE, is_done) {
             failures.push("a server process does not react, and may still write to the old logs".into());
         }

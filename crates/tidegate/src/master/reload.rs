@@ -35,7 +35,10 @@ impl Master {
         match self.take_up(settings, &mut notes) {
             Err(error) => {
                 said.push_str(&format!("{error:#}\n"));
-                said.push_str(&format!("nothing has changed: revision {} stays in force\n", self.current.number));
+                said.push_str(&format!(
+                    "nothing has changed: revision {} stays in force\n",
+                    self.current.number
+                ));
                 Reply::failed(said)
             }
             Ok(()) => {
@@ -79,7 +82,9 @@ impl Master {
         if replaced {
             self.servers.set_places(self.current.layout.processes);
             let count = self.current.layout.processes;
-            notes.push(format!("{count} new server processes took over; the previous ones finish what is open"));
+            notes.push(format!(
+                "{count} new server processes took over; the previous ones finish what is open"
+            ));
         }
         let settings = self.current.settings.clone();
         if let Err(error) = use_error_log(&self.writer, &self.current.logs, &settings) {
@@ -123,7 +128,8 @@ impl Master {
         }
         // One that ended meanwhile may have a successor with the old settings by now.
         let old = self.servers.list.iter().filter(|server| !fresh.contains(&server.id));
-        let old: Vec<u64> = old.filter(|server| server.state != State::Draining).map(|server| server.id).collect();
+        let old: Vec<u64> =
+            old.filter(|server| server.state != State::Draining).map(|server| server.id).collect();
         old.iter().for_each(|id| self.servers.drain(*id, false, self.current.settings.drain_timeout));
         Ok(true)
     }

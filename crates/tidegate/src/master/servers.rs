@@ -167,19 +167,30 @@ impl Servers {
         // The program that runs now, also when another lies in its place by the time it is needed.
         let own = Path::new("/proc/self/exe");
         let executable = if own.exists() { own } else { executable }.to_owned();
-        Servers { list: Vec::new(), places: Vec::new(), last_id: 0, roster, events, executable, is_ending: false }
+        Servers {
+            list: Vec::new(),
+            places: Vec::new(),
+            last_id: 0,
+            roster,
+            events,
+            executable,
+            is_ending: false,
+        }
     }
 
     /// Starts a process and has it prepare.
     pub fn start(&mut self, place: usize, revision: &Revision) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
         let layout = revision.layout.clone();
-        let readable = layout.readable.as_ref().map(|paths| paths.iter().map(|(path, _)| path.clone()).collect());
+        let readable =
+            layout.readable.as_ref().map(|paths| paths.iter().map(|(path, _)| path.clone()).collect());
         let begin = serde_json::to_vec(&Begin { identity: layout.identity.clone(), readable })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
-        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
+        for name in
+            ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"]
+        {
             command.env_remove(name);
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;
@@ -187,7 +198,8 @@ impl Servers {
         let pid = child.id();
         self.last_id += 1;
         let id = self.last_id;
-        let handle = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let handle =
+            Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let (roster, heard, lost) = (self.roster.clone(), self.events.clone(), self.events.clone());
         let link = Link::start(
             ours,
@@ -360,9 +372,14 @@ impl Servers {
             }
             // Another of this place may have come up meanwhile, by a reload.
             let own = self.list.get(index).map(|server| server.id);
-            let twins: Vec<u64> = self.list.iter().filter(|other| {
-                other.place == place && other.state == State::Serving && Some(other.id) != own
-            }).map(|other| other.id).collect();
+            let twins: Vec<u64> = self
+                .list
+                .iter()
+                .filter(|other| {
+                    other.place == place && other.state == State::Serving && Some(other.id) != own
+                })
+                .map(|other| other.id)
+                .collect();
             for twin in twins {
                 self.drain(twin, false, revision.settings.drain_timeout);
             }
@@ -402,7 +419,8 @@ impl Servers {
             let mut said = format!("server process {} has ended ({how})", server.pid);
             if let Some(place) = self.places.get(server.place).filter(|place| place.failures > 1) {
                 let wait = pause(place.failures).as_secs_f32();
-                said += &format!(", the {} in a row that served for less than a second", ordinal(place.failures));
+                said +=
+                    &format!(", the {} in a row that served for less than a second", ordinal(place.failures));
                 said += &format!("; the next one waits {wait:.1} s");
             }
             log::error(said);

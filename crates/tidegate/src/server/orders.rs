@@ -84,7 +84,9 @@ impl Server {
                 }
                 Ok(Event::WorkerEnded(number)) => {
                     self.ended += 1;
-                    log::error(format_args!("worker {number} has ended by mistake: another process takes over"));
+                    log::error(format_args!(
+                        "worker {number} has ended by mistake: another process takes over"
+                    ));
                     self.leave();
                 }
                 Ok(Event::Terminate) => self.leave(),
@@ -235,7 +237,8 @@ impl Server {
         if let End::Drain { close_idle, is_orphan } = end {
             if is_orphan {
                 // Nobody else would set an end to it.
-                let patience = self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.drain_timeout);
+                let patience =
+                    self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.drain_timeout);
                 log::error(format_args!(
                     "the master has ended: process {} accepts no more, finishes what is open within {} s and ends",
                     std::process::id(),
@@ -247,7 +250,11 @@ impl Server {
             self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
             self.wait_for_workers(deadline);
         }
-        let cut = if self.ended < self.workers.len() { self.members.figures().counted.connections.current } else { 0 };
+        let cut = if self.ended < self.workers.len() {
+            self.members.figures().counted.connections.current
+        } else {
+            0
+        };
         self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
         self.writer.flush();

@@ -56,15 +56,15 @@ fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
         .and_then(|ruleset| ruleset.add_rules(rules))
         .and_then(landlock::RulesetCreated::restrict_self);
     match confined {
-        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
-            Ok(Some("this kernel has no landlock, or it is switched off: server processes are confined by the \
+        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => Ok(Some(
+            "this kernel has no landlock, or it is switched off: server processes are confined by the \
                      permissions of their user alone; `sandbox off` says that this is meant"
-                .into()))
-        }
+                .into(),
+        )),
         Ok(_) => Ok(None),
-        Err(error) => {
-            Ok(Some(format!("server processes could not be confined by landlock, and go on without: {error}")))
-        }
+        Err(error) => Ok(Some(format!(
+            "server processes could not be confined by landlock, and go on without: {error}"
+        ))),
     }
 }
 
@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn a_root_may_be_read_with_the_folder_it_lies_in_but_never_all() {
         let text = "listen \":1\"\nsite { root \"/usr/share\"; route \"/x/*\" { root \"/tmp\" } }\n";
-        let loaded = tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let loaded =
+            tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
         let paths = readable(&loaded.settings.unwrap());
         for path in ["/usr/share", "/usr", "/tmp", "/proc"] {
             assert!(paths.contains(&PathBuf::from(path)), "{path}");
