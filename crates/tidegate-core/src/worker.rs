@@ -396,7 +396,9 @@ impl Worker {
                     self.drive(key);
                 }
             }
-            let tick = (monotonic_ns() - self.began) / TICK.as_nanos() as u64;
+            let now = monotonic_ns();
+            self.runtime.expire(now);
+            let tick = (now - self.began) / TICK.as_nanos() as u64;
             self.cx.wheel.advance(tick as u32, &mut expired);
             for index in expired.drain(..) {
                 if let Some(key) = self.connections.key_of(index) {
@@ -421,7 +423,12 @@ impl Worker {
         let timers = self.cx.wheel.next().map(|ticks| TICK * ticks);
         let log = self.cx.log.is_waiting().then_some(LOG_DELAY);
         let accept = (may_accept && self.accept_after > 0).then_some(listen::PAUSE);
-        timers.into_iter().chain(log).chain(accept).min()
+        // Rounded up to the millisecond that epoll counts in: a deadline is never early.
+        let deadline = self
+            .runtime
+            .next_deadline()
+            .map(|at| Duration::from_millis(at.saturating_sub(monotonic_ns()).div_ceil(1_000_000)));
+        timers.into_iter().chain(log).chain(accept).chain(deadline).min()
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 
 pub mod blocking;
 pub mod clock;
+pub mod connect;
 pub mod file;
 pub mod notify;
 pub mod oneshot;
@@ -13,6 +14,7 @@ pub mod poller;
 pub mod runtime;
 pub mod slab;
 pub mod socket;
+pub mod timer;
 pub mod watched;
 pub mod wheel;
 
