@@ -89,8 +89,8 @@ pub enum ToMaster {
     Failed(u64, String),
     /// What was prepared is in force.
     Committed,
-    /// The logs that were sent are in use.
-    Reopened,
+    /// What it was told is done: the logs that were sent are in use, or it accepts no more.
+    Done,
     /// It has to end: start another in its place, then tell it to drain.
     Leaving,
     /// Its last words.

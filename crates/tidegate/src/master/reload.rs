@@ -131,6 +131,11 @@ impl Master {
         let old: Vec<u64> =
             old.filter(|server| server.state != State::Draining).map(|server| server.id).collect();
         old.iter().for_each(|id| self.servers.drain(*id, false, self.current.settings.drain_timeout));
+        // Who connects from now on sees the new settings.
+        self.wait_until(PATIENCE, |servers| {
+            let draining = servers.list.iter().filter(|server| old.contains(&server.id));
+            draining.into_iter().all(|server| server.is_done || server.has_ended)
+        });
         Ok(true)
     }
 

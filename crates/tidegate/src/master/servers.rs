@@ -286,6 +286,7 @@ impl Servers {
     pub fn drain(&mut self, id: u64, close_idle: bool, patience: Duration) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         server.state = State::Draining;
+        server.is_done = false;
         server.deadline = Some(Instant::now() + patience);
         server.link.send(&ToServer::Drain { close_idle }, Vec::new());
         self.publish();
@@ -337,7 +338,7 @@ impl Servers {
                 server.reply = Some(Err(why));
             }
             ToMaster::Committed => self.committed(index, revision),
-            ToMaster::Reopened => server.is_done = true,
+            ToMaster::Done => server.is_done = true,
             ToMaster::Leaving => {
                 let place = server.place;
                 if server.state == State::Serving && !self.is_ending {

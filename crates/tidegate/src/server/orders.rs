@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
-use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_config::settings::{Action, ListenAddress, LogTarget};
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
 use tidegate_core::worker::{self, Command, Handle};
@@ -133,7 +133,7 @@ impl Server {
                         log::error(format_args!("cannot change the log {target}: {error}"));
                     }
                 }
-                self.tell(&ToMaster::Reopened);
+                self.tell(&ToMaster::Done);
             }
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
@@ -150,6 +150,7 @@ impl Server {
         listeners: &[Vec<ListenAddress>],
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
+        may_enter_roots(settings)?;
         let mut descriptors = descriptors.into_iter();
         for (target, file) in logs.iter().zip(descriptors.by_ref()) {
             self.writer.provide(target, File::from(file))?;
@@ -248,6 +249,10 @@ impl Server {
             }
             self.waiting.clear();
             self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
+            // Nothing is prepared: this waits until the workers have come past the order to drain. One that
+            // has ended by it does not answer.
+            let _ = self.tell_workers(Command::Commit);
+            self.tell(&ToMaster::Done);
             self.wait_for_workers(deadline);
         }
         let cut = if self.ended < self.workers.len() {
@@ -291,4 +296,23 @@ impl Server {
             }
         }
     }
+}
+
+/// A root that this user may not look into would answer 403 to everything: the master was allowed to, and so
+/// the settings looked right.
+fn may_enter_roots(settings: &Settings) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        let Action::Files(files) = &route.action else { continue };
+        if let Err(error) = accessat(CWD, &files.root, Access::EXEC_OK, AtFlags::EACCESS) {
+            let (root, user) = (files.root.display(), rustix::process::geteuid().as_raw());
+            let said = format!(
+                "cannot open the root {root} ({}): {error}; let user {user}, whom the server processes run as, look \
+                 into it",
+                route.origin
+            );
+            return Err(io::Error::new(error.kind(), said));
+        }
+    }
+    Ok(())
 }

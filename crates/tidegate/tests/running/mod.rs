@@ -84,9 +84,15 @@ pub struct Server<'a> {
 impl<'a> Server<'a> {
     /// `serve` with a settings file and a control socket of its own.
     pub fn with_config(folder: &'a Folder, text: &str) -> Server<'a> {
+        Server::through(folder, text, |command| command)
+    }
+
+    /// The same, with the command changed on the way.
+    pub fn through(folder: &'a Folder, text: &str, change: impl FnOnce(Command) -> Command) -> Server<'a> {
         let config = folder.write("tidegate.kdl", text);
         let control = folder.path("control").display().to_string();
-        let mut server = Server::start(folder, &["--config", &config, "--control", &control]);
+        let arguments = ["serve", "--config", &config, "--control", &control];
+        let mut server = Server::spawn(folder, change(command(folder, &arguments)));
         server.control = Some(control);
         server
     }
@@ -94,7 +100,11 @@ impl<'a> Server<'a> {
     /// `serve` with these arguments, until it says where it listens.
     pub fn start(folder: &'a Folder, arguments: &[&str]) -> Server<'a> {
         let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
-        let mut child = command(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+        Server::spawn(folder, command(folder, &arguments))
+    }
+
+    fn spawn(folder: &'a Folder, mut command: Command) -> Server<'a> {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -106,7 +116,7 @@ impl<'a> Server<'a> {
         });
         let mut server =
             Server { folder, child, lines, seen: Vec::new(), control: None, address: String::new() };
-        let line = server.line("listening on ");
+        let line = server.line("listening on http://");
         server.address = line.rsplit("http://").next().unwrap().to_owned();
         server
     }
@@ -245,12 +255,16 @@ pub struct Load {
 
 impl Load {
     pub fn on(address: &str) -> Load {
+        Load::on_path(address, "/")
+    }
+
+    pub fn on_path(address: &str, path: &str) -> Load {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, address) = (is_over.clone(), address.to_owned());
+        let (over, address, path) = (is_over.clone(), address.to_owned(), path.to_owned());
         let thread = std::thread::spawn(move || {
             let (mut answers, mut failures) = (0, Vec::new());
             while !over.load(SeqCst) {
-                match get(&address, "/") {
+                match get(&address, &path) {
                     Ok(_) => answers += 1,
                     Err(error) => failures.push(error.to_string()),
                 }
