@@ -96,7 +96,7 @@ pub enum ToMaster {
     /// Its last words.
     Ended {
         /// What it has counted.
-        figures: Figures,
+        figures: Box<Figures>,
         /// Connections that were cut.
         cut: u64,
     },
@@ -128,9 +128,9 @@ pub struct Figures {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Of one server process.
-    Figures(Figures),
+    Figures(Box<Figures>),
     /// Of all of them.
-    Report(ServerInfo, Snapshot),
+    Report(Box<(ServerInfo, Snapshot)>),
     /// One for each worker.
     Workers(Vec<String>),
 }

@@ -10,13 +10,14 @@
 use super::control::Reply;
 use super::logs::Logs;
 use super::pid_file::PidFile;
-use super::servers::{Layout, Revision, START_PATIENCE, Servers, State};
+use super::servers::{Layout, Revision, START_PATIENCE, State};
 use super::sockets::Sockets;
 use super::{Master, PATIENCE, use_error_log, users};
 use crate::link::ToServer;
 use crate::revision::{self, keep_rejected};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_core::log;
 
@@ -108,7 +109,7 @@ impl Master {
             for id in &present {
                 self.servers.prepare(*id, next)?;
             }
-            if let Err(error) = self.take_up_in_all(&present) {
+            if let Err(error) = self.take_up_in_all(&present, PATIENCE) {
                 present.iter().for_each(|id| self.servers.tell(*id, &ToServer::Discard));
                 return Err(error);
             }
@@ -122,7 +123,7 @@ impl Master {
                 Err(error) => outcome = Err(error),
             }
         }
-        if let Err(error) = outcome.and_then(|()| self.take_up_in_all(&fresh)) {
+        if let Err(error) = outcome.and_then(|()| self.take_up_in_all(&fresh, START_PATIENCE)) {
             fresh.iter().for_each(|id| self.servers.kill(*id));
             return Err(error);
         }
@@ -132,30 +133,33 @@ impl Master {
             old.filter(|server| server.state != State::Draining).map(|server| server.id).collect();
         old.iter().for_each(|id| self.servers.drain(*id, false, self.current.settings.drain_timeout));
         // Who connects from now on sees the new settings.
-        self.wait_until(PATIENCE, |servers| {
-            let draining = servers.list.iter().filter(|server| old.contains(&server.id));
-            draining.into_iter().all(|server| server.is_done || server.has_ended)
-        });
+        self.wait_until(PATIENCE, |servers| servers.have_done(&old));
         Ok(true)
     }
 
     /// Waits until these processes have prepared, and has them commit; an error when one of them cannot.
-    pub(super) fn take_up_in_all(&mut self, ids: &[u64]) -> Result<()> {
-        let have = |servers: &Servers, is_so: fn(&super::servers::Server) -> bool| {
-            servers.list.iter().filter(|server| ids.contains(&server.id)).all(is_so)
-        };
-        self.wait_until(START_PATIENCE, |servers| have(servers, |server| server.reply.is_some()));
+    pub(super) fn take_up_in_all(&mut self, ids: &[u64], patience: Duration) -> Result<()> {
+        self.wait_until(patience, |servers| {
+            let mut asked = servers.list.iter().filter(|server| ids.contains(&server.id));
+            asked.all(|server| server.reply.is_some())
+        });
         for server in self.servers.list.iter().filter(|server| ids.contains(&server.id)) {
             match &server.reply {
                 Some(Ok(())) => {}
                 // What serves and ends is replaced, by one that begins with what is in force by then.
                 Some(Err(_)) if server.has_ended && server.was_serving() => {}
                 Some(Err(why)) => return Err(anyhow!("{why}")),
-                None => return Err(anyhow!("server process {} does not answer", server.pid)),
+                None => {
+                    return Err(anyhow!(
+                        "server process {0} does not answer; when it hangs, end it with \"kill -9 {0}\": another takes \
+                         its place",
+                        server.pid
+                    ));
+                }
             }
         }
         ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit));
-        if !self.wait_until(PATIENCE, |servers| have(servers, |server| server.is_done || server.has_ended)) {
+        if !self.wait_until(PATIENCE, |servers| servers.have_done(ids)) {
             // It has prepared, so it will; until then it serves as before.
             log::error("a server process takes long to take up settings");
         }

@@ -9,7 +9,8 @@ use super::Event;
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
-use crate::link::{Begin, Identity, Link, ToMaster, ToServer};
+use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
+use crate::server::privileges;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -46,9 +47,13 @@ pub struct Layout {
     pub processes: usize,
     /// Whom they become.
     pub identity: Option<Identity>,
-    /// What they may read, with device and inode at the time; `None`: everything.
-    pub readable: Option<Vec<(PathBuf, Option<(u64, u64)>)>>,
+    /// What they may read beside files of the system, with device and inode at the time: a folder that was
+    /// replaced is another one. `None`: everything.
+    pub readable: Option<Vec<Seen>>,
 }
+
+/// A path, and device and inode of what lay there.
+type Seen = (PathBuf, Option<(u64, u64)>);
 
 impl Layout {
     /// As the settings ask for.
@@ -57,7 +62,7 @@ impl Layout {
             let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
             (path, there)
         };
-        let readable = || crate::server::privileges::readable(settings).into_iter().map(seen).collect();
+        let readable = || privileges::readable(settings).into_iter().map(seen).collect();
         Layout {
             workers,
             processes: usize::from(settings.processes),
@@ -182,8 +187,10 @@ impl Servers {
     pub fn start(&mut self, place: usize, revision: &Revision) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
         let layout = revision.layout.clone();
-        let readable =
-            layout.readable.as_ref().map(|paths| paths.iter().map(|(path, _)| path.clone()).collect());
+        let readable = layout.readable.as_ref().map(|paths| {
+            let system = privileges::SYSTEM.iter().map(PathBuf::from);
+            paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
+        });
         let begin = serde_json::to_vec(&Begin { identity: layout.identity.clone(), readable })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
         let mut command = Command::new(&self.executable);
@@ -307,6 +314,12 @@ impl Servers {
         self.list.iter().filter(|server| server.state == state).map(|server| server.id).collect()
     }
 
+    /// Whether these have done what they were told last, those that have ended aside.
+    pub fn have_done(&self, ids: &[u64]) -> bool {
+        let mut told = self.list.iter().filter(|server| ids.contains(&server.id));
+        told.all(|server| server.is_done || server.has_ended)
+    }
+
     /// How many places there are; those beyond lose their wait for a process.
     pub fn set_places(&mut self, count: usize) {
         self.places.truncate(count);
@@ -349,7 +362,7 @@ impl Servers {
                 server.has_ended = true;
                 server.cut = cut;
                 server.link.send(&ToServer::Stop, Vec::new());
-                self.roster.has_ended(id, Some(figures));
+                self.roster.has_ended(id, Some(*figures));
             }
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }
@@ -401,12 +414,14 @@ impl Servers {
         server.state = State::Draining;
         self.roster.has_ended(id, None);
         let is_missed = state == State::Serving || (state == State::Starting && is_own_start);
-        if is_mistake && is_missed && !self.is_ending {
-            if let Some(place) = self.places.get_mut(place) {
-                place.restarts += 1;
-                place.failures = if was_sound { 0 } else { place.failures + 1 };
-                place.next_try = Some(Instant::now() + pause(place.failures));
-            }
+        if is_mistake
+            && is_missed
+            && !self.is_ending
+            && let Some(place) = self.places.get_mut(place)
+        {
+            place.restarts += 1;
+            place.failures = if was_sound { 0 } else { place.failures + 1 };
+            place.next_try = Some(Instant::now() + pause(place.failures));
         }
         self.publish();
     }
@@ -509,13 +524,13 @@ impl Servers {
                     restarts: self.places.get(server.place).map_or(0, |place| place.restarts),
                 },
                 link: Some(server.link.clone()),
-                last: crate::link::Figures::default(),
+                last: Figures::default(),
             });
         }
         for place in self.places.iter().filter(|place| place.next_try.is_some()) {
             let (state, restarts) = ("waiting".to_owned(), place.restarts);
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
-            members.push(Member { id: 0, info, link: None, last: crate::link::Figures::default() });
+            members.push(Member { id: 0, info, link: None, last: Figures::default() });
         }
         self.roster.set_members(members);
     }
