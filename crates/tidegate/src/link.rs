@@ -10,7 +10,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -172,6 +172,12 @@ impl Link {
                         Err(error) => break Err(error.into()),
                     },
                     Ok(None) => break Ok(()),
+                    // It went with something of ours unread, or in the middle of a message: it was killed.
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) =>
+                    {
+                        break Ok(());
+                    }
                     Err(error) => break Err(error),
                 }
             };
