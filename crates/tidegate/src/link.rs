@@ -56,6 +56,9 @@ pub enum ToServer {
         revision: u64,
         /// The settings, fitted to the process.
         settings: Arc<Settings>,
+        /// One process takes the place of one that has ended: what has gone wrong with the file system since
+        /// the settings were taken up costs the routes it is needed for, not the whole server.
+        is_recovery: bool,
         /// The logs that are files.
         logs: Vec<LogTarget>,
         /// What each worker listens on.

@@ -180,6 +180,27 @@ fn a_crash_loop_is_slowed_down_said_and_survived() {
 }
 
 #[test]
+fn a_root_that_has_gone_costs_its_route_alone_when_a_process_is_replaced() {
+    let folder = Folder::new("gone");
+    fs::create_dir(folder.path("www")).unwrap();
+    folder.write("www/f", "file");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\n\
+                site { respond 200 \"x\"; route \"/f\" { root \"www\" } }\n";
+    let mut server = Server::with_config(&folder, text);
+    assert_eq!(server.body("/f"), "file");
+    fs::rename(folder.path("www"), folder.path("away")).unwrap();
+    let pid = server.processes()[0];
+    kill_process(pid, Signal::KILL).unwrap();
+    serving(&server, 1, &[pid]);
+    assert_eq!(server.body("/"), "x");
+    assert!(running::get(&server.address, "/f").unwrap_err().to_string().contains("503"));
+    server.line("answers 503 until the next reload");
+    fs::rename(folder.path("away"), folder.path("www")).unwrap();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!(server.body("/f"), "file");
+}
+
+#[test]
 fn a_server_process_that_is_told_to_end_is_replaced_first() {
     let folder = Folder::new("term");
     let server = Server::with_config(&folder, &site("workers 1", "x"));

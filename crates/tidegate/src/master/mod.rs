@@ -168,7 +168,7 @@ impl Master {
         self.servers.set_places(self.current.layout.processes);
         let mut outcome = Ok(());
         for place in 0..self.current.layout.processes {
-            outcome = outcome.and_then(|()| self.servers.start(place, &self.current).map(drop));
+            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
         }
         outcome = outcome
             .and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting), START_PATIENCE));

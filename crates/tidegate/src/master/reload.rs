@@ -118,7 +118,7 @@ impl Master {
         let mut fresh = Vec::with_capacity(next.layout.processes);
         let mut outcome = Ok(());
         for place in 0..next.layout.processes {
-            match self.servers.start(place, next) {
+            match self.servers.start(place, next, false) {
                 Ok(id) => fresh.push(id),
                 Err(error) => outcome = Err(error),
             }

@@ -55,13 +55,14 @@ pub struct Layout {
 /// A path, and device and inode of what lay there.
 type Seen = (PathBuf, Option<(u64, u64)>);
 
+fn seen(path: PathBuf) -> Seen {
+    let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
+    (path, there)
+}
+
 impl Layout {
     /// As the settings ask for.
     pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
-        let seen = |path: PathBuf| {
-            let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
-            (path, there)
-        };
         let readable = || privileges::readable(settings).into_iter().map(seen).collect();
         Layout {
             workers,
@@ -69,6 +70,13 @@ impl Layout {
             identity,
             readable: settings.sandbox.then(readable),
         }
+    }
+
+    /// The same with what lies at the paths now, as a process that starts now may read it.
+    fn seen_now(&self) -> Layout {
+        let readable = self.readable.as_ref();
+        let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
+        Layout { readable, ..self.clone() }
     }
 
     /// All workers of all processes.
@@ -184,9 +192,9 @@ impl Servers {
     }
 
     /// Starts a process and has it prepare.
-    pub fn start(&mut self, place: usize, revision: &Revision) -> Result<u64> {
+    pub fn start(&mut self, place: usize, revision: &Revision, is_recovery: bool) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
-        let layout = revision.layout.clone();
+        let layout = revision.layout.seen_now();
         let readable = layout.readable.as_ref().map(|paths| {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
             paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
@@ -237,13 +245,17 @@ impl Servers {
             is_told: false,
         };
         self.list.push(server);
-        let prepared = self.prepare(id, revision);
+        let prepared = self.send_settings(id, revision, is_recovery);
         self.publish();
         prepared.map(|()| id)
     }
 
     /// Sends settings with all that goes with them.
     pub fn prepare(&mut self, id: u64, revision: &Revision) -> Result<()> {
+        self.send_settings(id, revision, false)
+    }
+
+    fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
         server.reply = None;
         server.is_done = false;
@@ -257,7 +269,8 @@ impl Servers {
             descriptors.extend(open.into_iter().map(|listener| listener.fd));
         }
         let settings = revision.fitted();
-        let message = ToServer::Prepare { revision: revision.number, settings, logs, listeners };
+        let revision = revision.number;
+        let message = ToServer::Prepare { revision, settings, is_recovery, logs, listeners };
         if !server.link.send(&message, descriptors) {
             server.reply = Some(Err(format!("server process {} takes no orders", server.pid)));
         }
@@ -492,7 +505,7 @@ impl Servers {
     }
 
     fn start_again(&mut self, place: usize, replaces: Option<u64>, revision: &Revision) {
-        match self.start(place, revision) {
+        match self.start(place, revision, true) {
             Ok(id) => self.commit_when_ready(id, replaces),
             Err(error) => {
                 log::error(format_args!("{error:#}; trying again shortly"));

@@ -112,8 +112,12 @@ impl Server {
 
     fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
         match order {
-            ToServer::Prepare { revision, settings, logs, listeners } => {
-                let told = match self.prepare(&settings, &logs, &listeners, descriptors) {
+            ToServer::Prepare { revision, settings, is_recovery, logs, listeners } => {
+                // Looked at first, since it is told best here.
+                let roots = if is_recovery { Ok(()) } else { may_enter_roots(&settings) };
+                let prepared = roots
+                    .and_then(|()| self.prepare(&settings, is_recovery, (&logs, &listeners), descriptors));
+                let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
                         ToMaster::Prepared(revision)
@@ -146,11 +150,10 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        logs: &[LogTarget],
-        listeners: &[Vec<ListenAddress>],
+        is_recovery: bool,
+        (logs, listeners): (&[LogTarget], &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
-        may_enter_roots(settings)?;
         let mut descriptors = descriptors.into_iter();
         for (target, file) in logs.iter().zip(descriptors.by_ref()) {
             self.writer.provide(target, File::from(file))?;
@@ -161,7 +164,7 @@ impl Server {
             of_workers.push(given.map(|(address, fd)| Listener { fd, address: address.clone() }).collect());
         }
         if self.settings.is_none() {
-            return self.start_workers(settings, of_workers);
+            return self.start_workers(settings, is_recovery, of_workers);
         }
         let mut of_workers = of_workers.into_iter();
         self.tell_workers(|reply| {
@@ -170,8 +173,13 @@ impl Server {
     }
 
     /// The first settings: workers that listen to nobody yet show that the settings can be served.
-    fn start_workers(&mut self, settings: &Arc<Settings>, listeners: Vec<Vec<Listener>>) -> io::Result<()> {
-        let make = Registry::maker(StatusView::new(self.link.clone()));
+    fn start_workers(
+        &mut self,
+        settings: &Arc<Settings>,
+        is_recovery: bool,
+        listeners: Vec<Vec<Listener>>,
+    ) -> io::Result<()> {
+        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery);
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -306,11 +314,10 @@ fn may_enter_roots(settings: &Settings) -> io::Result<()> {
         let Action::Files(files) = &route.action else { continue };
         if let Err(error) = accessat(CWD, &files.root, Access::EXEC_OK, AtFlags::EACCESS) {
             let (root, user) = (files.root.display(), rustix::process::geteuid().as_raw());
-            let said = format!(
-                "cannot open the root {root} ({}): {error}; let user {user}, whom the server processes run as, look \
-                 into it",
-                route.origin
-            );
+            let mut said = format!("cannot open the root {root} ({}): {error}", route.origin);
+            if error == rustix::io::Errno::ACCESS {
+                said += &format!("; let user {user}, whom the server processes run as, look into it");
+            }
             return Err(io::Error::new(error.kind(), said));
         }
     }
