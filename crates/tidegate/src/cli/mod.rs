@@ -2,6 +2,7 @@
 //!
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
+mod bench;
 mod check;
 mod completions;
 mod control_client;
@@ -54,6 +55,7 @@ enum Command {
     Reload(control_client::ReloadArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
     /// A server process; `serve` starts it.
@@ -79,6 +81,7 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
         Command::Reference => print(&tidegate_config::reference()),
