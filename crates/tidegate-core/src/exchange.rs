@@ -100,6 +100,21 @@ impl Exchange<'_> {
         }
     }
 
+    /// What it takes to answer with another path of the same site later on.
+    pub fn elsewhere(&self) -> Option<Elsewhere> {
+        let site = self.context.site?.clone();
+        let (peer, now, started, hops) = (self.peer, self.now, self.started, self.context.hops);
+        Some(Elsewhere {
+            site,
+            head_only: self.method == Method::Head,
+            scheme: self.scheme,
+            peer,
+            now,
+            started,
+            hops,
+        })
+    }
+
     /// Whether a program of the same site answers `path`.
     pub fn runs(&self, path: &[u8]) -> bool {
         self.context.site.is_some_and(|site| site.runs(path))
@@ -114,6 +129,29 @@ impl Exchange<'_> {
     #[inline]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.first(name)
+    }
+}
+
+/// The way to another path of the same site, for an answer that says where the answer is (RFC 3875 section
+/// 6.2.2).
+pub struct Elsewhere {
+    pub(crate) site: Rc<Site>,
+    pub(crate) head_only: bool,
+    pub(crate) scheme: &'static str,
+    pub(crate) peer: Peer,
+    pub(crate) now: i64,
+    pub(crate) started: u64,
+    pub(crate) hops: u8,
+}
+
+impl Elsewhere {
+    /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
+    /// where it leads on and on.
+    pub async fn answer(&self, target: &str) -> Response {
+        match self.site.answer_elsewhere(self, target) {
+            Reply::Ready(response) => response,
+            Reply::Later(future) => future.await,
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::answer;
 use crate::body::RequestBody;
-use crate::exchange::{Exchange, ExchangeContext, Filter, Handler, Reply};
+use crate::exchange::{Elsewhere, Exchange, ExchangeContext, Filter, Handler, Reply};
 use crate::log::Sink;
 use crate::response::{Head, Response};
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
+use tidegate_http::path::normalise;
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 
@@ -105,6 +106,44 @@ impl Site {
     /// Whether any route has a program answer.
     pub(crate) fn has_programs(&self) -> bool {
         self.has_programs
+    }
+
+    /// See [`Elsewhere::answer`].
+    pub(crate) fn answer_elsewhere(self: &Rc<Self>, asked: &Elsewhere, target: &str) -> Reply {
+        if asked.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        let (raw_path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let mut scratch = Vec::new();
+        let path = match normalise(raw_path, &mut scratch) {
+            Ok(path) => path,
+            Err(error) => return Reply::Ready(answer::error(error.status())),
+        };
+        let found = self
+            .route_for(path)
+            .and_then(|index| Some((self.config.routes.get(index)?, self.routes.get(index)?)));
+        let Some((config, route)) = found else { return Reply::Ready(answer::error(Status::NOT_FOUND)) };
+        if !config.access.is_empty() && !admits(&config.access, asked.peer) {
+            return Reply::Ready(answer::error(Status::FORBIDDEN));
+        }
+        let mut inner = Exchange {
+            method: if asked.head_only { Method::Head } else { Method::Get },
+            method_token: if asked.head_only { "HEAD" } else { "GET" },
+            target,
+            path,
+            query,
+            scheme: asked.scheme,
+            authority: "",
+            fields: Fields::default(),
+            minor_version: 1,
+            peer: asked.peer,
+            now: asked.now,
+            started: asked.started,
+            body: None,
+            context: ExchangeContext { site: Some(self), hops: asked.hops + 1, ..ExchangeContext::default() },
+        };
+        route.handler.handle(&mut inner)
     }
 
     /// See [`Exchange::runs`].

@@ -164,22 +164,35 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
     let mut backend = Process(backend.stdout(fs::File::create(folder.join("backend.log"))?).spawn()?);
     match workload {
         Workload::FastCgi => {
-            wait_until_listening(&mut backend.0, || std::os::unix::net::UnixStream::connect(&socket).is_ok())?;
+            wait_until_listening(&mut backend.0, || {
+                std::os::unix::net::UnixStream::connect(&socket).is_ok()
+            })?;
         }
         _ => wait_until_listening(&mut backend.0, || connects(backend_port))?,
     }
     let mut servers = Vec::new();
     for peer in [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied()) {
         let port = free_port()?;
-        let files = Files { folder: folder.join(format!("{}-{port}", peer.name())), port, workload, backend_port, socket: &socket };
+        let files = Files {
+            folder: folder.join(format!("{}-{port}", peer.name())),
+            port,
+            workload,
+            backend_port,
+            socket: &socket,
+        };
         fs::create_dir_all(&files.folder)?;
         let output = fs::File::create(files.folder.join("output.log"))?;
         let mut command = files.command(peer)?;
         command.stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {}", peer.name()))?;
         let mut process = Process(child);
-        wait_until_listening(&mut process.0, || connects(port))
-            .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(files.folder.join("output.log")).unwrap_or_default()))?;
+        wait_until_listening(&mut process.0, || connects(port)).with_context(|| {
+            format!(
+                "{}:\n{}",
+                peer.name(),
+                fs::read_to_string(files.folder.join("output.log")).unwrap_or_default()
+            )
+        })?;
         check(peer, port, workload)?;
         servers.push(Running { peer, port, process });
     }
@@ -192,7 +205,8 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
             samples.push(load(server, arguments.connections, arguments.seconds)?);
         }
     }
-    let mut table = Table::new(["server", "CPU µs/request", "requests/s", "tidegate / it", "budget", "errors"]);
+    let mut table =
+        Table::new(["server", "CPU µs/request", "requests/s", "tidegate / it", "budget", "errors"]);
     for (server, theirs) in servers.iter().zip(&samples) {
         let ours = samples.first().context("Tidegate comes first")?;
         let ratio = Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours.cost / theirs.cost));

@@ -37,7 +37,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// The records of an answer.
 fn answer(size: usize) -> Vec<u8> {
-    let mut content = format!("Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+    let mut content =
+        format!("Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\r\n").into_bytes();
     content.resize(content.len() + size, b'x');
     let mut answer = Vec::new();
     for piece in content.chunks(32 << 10) {

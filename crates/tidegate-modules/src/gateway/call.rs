@@ -21,7 +21,7 @@ use std::time::Duration;
 use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::response::Head;
-use tidegate_core::{Body, BodyStream, Response, answer, log};
+use tidegate_core::{Body, BodyStream, Elsewhere, Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
@@ -46,6 +46,8 @@ pub(super) struct Call {
     pub(super) wants_trailers: bool,
     /// Of the file that the application may have sent in its place.
     pub(super) range: Option<Vec<u8>>,
+    /// For a path of this server in place of an answer.
+    pub(super) elsewhere: Option<Elsewhere>,
     pub(super) about: About,
 }
 
@@ -168,6 +170,9 @@ impl Call {
                 line.pool.put(line.connection);
             }
             drop(line.pick);
+            if let (Some(path), Some(elsewhere)) = (&head.local_redirect, &self.elsewhere) {
+                return Ok(elsewhere.answer(&String::from_utf8_lossy(path)).await);
+            }
             if sendfile::is_asked(&head) {
                 return Ok(self.sendfile(head).await);
             }
@@ -231,7 +236,10 @@ impl Call {
                 log::error(format_args!("{about}: {name}: {error}"));
             }
         }
-        answer::error(status)
+        match status {
+            Status::SERVICE_UNAVAILABLE => answer::error(status).with("Retry-After", "1"),
+            status => answer::error(status),
+        }
     }
 }
 

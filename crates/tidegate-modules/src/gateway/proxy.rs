@@ -182,6 +182,7 @@ impl Handler for Proxy {
                 .elements("te")
                 .any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             range: self.link.sendfile.range_of(exchange),
+            elsewhere: None,
             about: About::new(&self.link, exchange.target),
         };
         Reply::Later(Box::pin(call.run()))

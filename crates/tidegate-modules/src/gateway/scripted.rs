@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
-use tidegate_core::{Exchange, Handler, Reply, Response, answer, log};
+use tidegate_core::{Elsewhere, Exchange, Handler, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, Root};
@@ -86,6 +86,7 @@ struct What {
     is_idempotent: bool,
     head_only: bool,
     range: Option<Vec<u8>>,
+    elsewhere: Option<Elsewhere>,
     about: About,
 }
 
@@ -169,6 +170,7 @@ impl Inner {
             is_idempotent: exchange.method.is_idempotent(),
             head_only: exchange.method == Method::Head,
             range: self.link.sendfile.range_of(exchange),
+            elsewhere: exchange.elsewhere(),
             about: about.clone(),
         };
         let Some(mut body) = body else {
@@ -226,6 +228,7 @@ impl Inner {
             head_only: what.head_only,
             wants_trailers: false,
             range: what.range,
+            elsewhere: what.elsewhere,
             about: what.about,
         }
     }
