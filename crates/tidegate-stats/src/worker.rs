@@ -7,7 +7,9 @@
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
-use crate::kind::{AcceptError, ConnectionRefusal, Flush, Kinds, ParseError, QueueRefusal, Statuses, Timeout};
+use crate::kind::{
+    AcceptError, ConnectionRefusal, Flush, Kinds, ParseError, QueueRefusal, Statuses, Timeout,
+};
 use crate::table::metrics;
 
 metrics! {
