@@ -1,7 +1,7 @@
 //! One connection driven by hand, without listener and without a thread of its own: for tests and benches
 //! that count what a request costs. Nothing of a server in use may need it.
 
-use crate::admission::Shared;
+use crate::admission::{Admission, Shared};
 use crate::conn::{Connection, Next};
 use crate::log::{AccessBuffers, Writer};
 use crate::worker::{Ctx, LogSet, MakeRegistry, Registry};
@@ -57,6 +57,11 @@ impl Solo {
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.cx.stats
+    }
+
+    /// Who is let in, who waits, who is turned away.
+    pub fn admission(&mut self) -> &mut Admission {
+        &mut self.cx.admission
     }
 
     /// The client has sent something, or taken something: one turn of the worker. `Close` has closed it.

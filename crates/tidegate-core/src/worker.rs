@@ -135,8 +135,20 @@ impl Asker {
     }
 }
 
-/// Starts a worker and waits until it serves.
+/// Starts a worker and waits until it serves. It shares its limits with the others of this process.
 pub fn start(
+    number: usize,
+    settings: Arc<Settings>,
+    listeners: Vec<Listener>,
+    make: MakeRegistry,
+    writer: Arc<Writer>,
+) -> io::Result<Handle> {
+    start_sharing(Shared::of_process(), number, settings, listeners, make, writer)
+}
+
+/// The same, with limits shared with those alone that are given the same `shared`.
+pub fn start_sharing(
+    shared: Arc<Shared>,
     number: usize,
     settings: Arc<Settings>,
     listeners: Vec<Listener>,
@@ -148,7 +160,7 @@ pub fn start(
     let (started, outcome) = channel();
     let counted = stats.clone();
     let thread = std::thread::Builder::new().name(format!("tidegate-{number}")).spawn(move || {
-        match Worker::new(number, inbox, &make, counted, writer, &settings, listeners) {
+        match Worker::new(shared, number, inbox, &make, counted, writer, &settings, listeners) {
             Err(error) => drop(started.send(Err(error))),
             Ok(mut worker) => {
                 let _ = started.send(Ok(worker.runtime.remote()));
@@ -277,7 +289,9 @@ struct OpenListener {
 }
 
 impl Worker {
+    #[expect(clippy::too_many_arguments, reason = "what a worker is made of")]
     fn new(
+        shared: Arc<Shared>,
         number: usize,
         inbox: Receiver<Command>,
         make: &MakeRegistry,
@@ -292,7 +306,7 @@ impl Worker {
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
         let log = AccessBuffers::new(writer.clone());
-        let cx = Ctx::new(number, engine, stats, log, Shared::of_process());
+        let cx = Ctx::new(number, engine, stats, log, shared);
         let now = monotonic_ns();
         let mut worker = Worker {
             number,
@@ -448,7 +462,8 @@ impl Worker {
             .runtime
             .next_deadline()
             .map(|at| Duration::from_millis(at.saturating_sub(monotonic_ns()).div_ceil(1_000_000)));
-        timers.into_iter().chain(log).chain(accept).chain(deadline).min()
+        let relief = self.wants_relief().then_some(relief::PAUSE);
+        timers.into_iter().chain(relief).chain(log).chain(accept).chain(deadline).min()
     }
 
     #[inline]

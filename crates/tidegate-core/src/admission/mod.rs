@@ -229,6 +229,12 @@ impl Admission {
         self.waits.on_request(at);
     }
 
+    /// Whether requests are turned away at all at present.
+    #[inline]
+    pub fn may_shed_request(&self) -> bool {
+        self.overload.may_shed_request()
+    }
+
     /// Whether a request that has come is turned away because of overload. Not to be asked for the status
     /// page, which is always served.
     #[inline]

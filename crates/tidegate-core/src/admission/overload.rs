@@ -41,6 +41,8 @@ pub struct Overload {
     /// The least wait since severity was raised last.
     lowest: u64,
     severity: u32,
+    /// Intervals in which hardly anybody waited.
+    calm: u32,
     /// The queue that has grown is being worked off.
     is_draining: bool,
     /// New connections in this interval.
@@ -80,6 +82,7 @@ impl Overload {
             last: 0,
             lowest: 0,
             severity: 0,
+            calm: 0,
             is_draining: false,
             offered: 0,
             owed_connections: 0,
@@ -148,13 +151,18 @@ impl Overload {
             self.is_draining = false;
         }
         self.lowest = self.lowest.min(least);
+        if least > self.target / 8 {
+            self.calm = 0;
+        }
         if self.is_draining {
             if !is_falling {
                 self.raise(STEP);
             }
             self.lowest = least;
         } else if least <= self.target / 8 {
-            self.severity -= self.severity / 16 + 1;
+            // The longer it lasts that hardly anybody waits, the faster.
+            self.calm = self.calm.saturating_add(1);
+            self.severity -= (self.severity >> 4_u32.saturating_sub(self.calm / 8)).max(1);
         } else if least <= self.target {
             self.severity -= self.severity / 64 + 1;
         } else if least - self.lowest > self.target / 4 {
@@ -185,10 +193,16 @@ impl Overload {
         self.severity > 0 && owes(&mut self.owed_connections, self.severity.min(ALL))
     }
 
+    /// Whether requests are turned away at all at present.
+    #[inline]
+    pub fn may_shed_request(&self) -> bool {
+        self.severity > ALL
+    }
+
     /// A request has come on an open connection: whether to turn it away.
     #[inline]
     pub fn sheds_request(&mut self) -> bool {
-        self.severity > ALL && owes(&mut self.owed_requests, self.severity - ALL)
+        self.may_shed_request() && owes(&mut self.owed_requests, self.severity - ALL)
     }
 }
 
@@ -353,10 +367,10 @@ mod tests {
         assert!(!model.refused.is_empty());
         model.refused.clear();
         model.queue.clear();
-        model.offer(500, 25 * SECOND);
+        model.offer(500, 13 * SECOND);
         assert!(!model.overload.is_shedding());
         model.refused.clear();
-        model.offer(500, 30 * SECOND);
+        model.offer(500, 15 * SECOND);
         assert!(model.refused.is_empty());
     }
 

@@ -297,16 +297,16 @@ impl Connection {
     #[inline]
     fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
         let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
-        if (why.is_none() && !cx.admission.sheds_request()) || engine.always_answers(site, path) {
+        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
             return false;
         }
-        match why {
-            None => cx.stats.requests_shed.add(1),
-            Some(why) => {
-                cx.stats.connections_refused.add(1);
-                cx.stats.connection_refusals.add(why, 1);
-            }
-        }
+        let Some(why) = why else {
+            let is_shed = cx.admission.sheds_request();
+            cx.stats.requests_shed.add(is_shed.into());
+            return is_shed;
+        };
+        cx.stats.connections_refused.add(1);
+        cx.stats.connection_refusals.add(why, 1);
         true
     }
 

@@ -5,6 +5,7 @@
 
 use super::Worker;
 use std::cmp::Reverse;
+use std::time::Duration;
 use tidegate_io::Key;
 use tidegate_stats::Flush;
 
@@ -12,10 +13,15 @@ use tidegate_stats::Flush;
 const SHED: u64 = 8;
 /// A connection that is stuck for less may be about to go on, seconds.
 const STUCK: u32 = 1;
-/// Stuck connections are looked through no more often, nanoseconds.
-const PAUSE: u64 = 100_000_000;
+/// Stuck connections are looked through no more often.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 impl Worker {
+    /// Whether there is something to do soon even when nothing happens.
+    pub(super) fn wants_relief(&self) -> bool {
+        self.cx.admission.is_short_of_memory()
+    }
+
     #[inline]
     pub(super) fn relieve(&mut self) {
         if let Some(change) = self.cx.admission.tick(self.now)
@@ -27,7 +33,7 @@ impl Worker {
             self.flush_idle(self.cx.admission.idle_batch(), Flush::Maximum);
         }
         if self.cx.admission.is_short_of_memory() && self.now >= self.relieve_after {
-            self.relieve_after = self.now + PAUSE;
+            self.relieve_after = self.now + PAUSE.as_nanos() as u64;
             self.free_memory();
         }
     }

@@ -87,8 +87,18 @@ impl Server {
         let (make, gate, told) = registry();
         let number = NUMBER.fetch_add(1, Relaxed);
         let writer = Writer::start().unwrap();
-        let handle = worker::start(number, settings, listeners, make, writer.clone()).unwrap();
+        let handle =
+            worker::start_sharing(Arc::default(), number, settings, listeners, make, writer.clone()).unwrap();
         Server { handle, address: tcp, gate, writer, told }
+    }
+
+    /// Waits until something holds of what the worker has counted.
+    pub fn until(&self, what: &str, holds: impl Fn(&tidegate_stats::Snapshot) -> bool) {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while !holds(&self.handle.stats.snapshot()) {
+            assert!(std::time::Instant::now() < deadline, "{what}: {:?}", self.handle.stats.snapshot());
+            std::thread::yield_now();
+        }
     }
 
     /// What a handler tells next.
