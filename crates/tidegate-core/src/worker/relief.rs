@@ -11,8 +11,9 @@ use tidegate_stats::Flush;
 
 /// Of the idle connections, the share that goes in each tenth of a second of overload.
 const SHED: u64 = 8;
-/// A connection that is stuck for less may be about to go on, seconds.
-const STUCK: u32 = 1;
+/// A connection that is stuck for less may be about to go on: seconds of a clock without fractions, so it has
+/// been stuck for more than one.
+const STUCK: u32 = 2;
 /// Stuck connections are looked through no more often.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
