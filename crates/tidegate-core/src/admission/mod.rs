@@ -227,6 +227,22 @@ impl Admission {
     #[inline]
     pub fn on_request(&mut self, at: u64) {
         self.waits.on_request(at);
+        if self.waits.is_late(at) {
+            self.on_late_request(at);
+        }
+    }
+
+    /// A turn takes so long that waiting for its end would be deciding on what was long ago.
+    #[cold]
+    fn on_late_request(&mut self, at: u64) {
+        self.waits.on_late_request(at, &mut self.overload);
+        self.tick(at);
+    }
+
+    /// How far the present turn has come, as far as is known without a clock: nanoseconds.
+    #[inline]
+    pub fn progress(&self) -> u64 {
+        self.waits.progress()
     }
 
     /// Whether requests are turned away at all at present.

@@ -7,7 +7,7 @@
 //! long that takes is the wait. The queue of a listening socket is measured alike: its length is read once,
 //! and the time until as many connections have been accepted is what the last of them has waited.
 
-use super::overload::{Overload, Queue};
+use super::overload::{INTERVAL, Overload, Queue};
 
 /// The measurements under way on one worker. Times are monotonic nanoseconds.
 #[derive(Debug, Default)]
@@ -35,6 +35,23 @@ impl Waits {
     #[inline]
     pub fn on_request(&mut self, at: u64) {
         self.request = at;
+    }
+
+    /// Whether the turn has lasted for more than a whole interval.
+    #[inline]
+    pub fn is_late(&self, at: u64) -> bool {
+        at.saturating_sub(self.turn) > INTERVAL && self.turn > 0
+    }
+
+    /// What is served in such a turn has waited at least since it began.
+    pub fn on_late_request(&mut self, at: u64, overload: &mut Overload) {
+        overload.observe(Queue::Ready, at.saturating_sub(self.turn));
+    }
+
+    /// Nanoseconds from the beginning of the turn to its last request.
+    #[inline]
+    pub fn progress(&self) -> u64 {
+        self.request.saturating_sub(self.turn)
     }
 
     /// The poller has returned. `is_full`: with as much as it can hold. `true` asks the caller to wake the
@@ -137,6 +154,18 @@ mod tests {
         // A turn without requests says nothing.
         waits.begin_turn(30, false, &mut overload);
         assert_eq!(overload.tick(2 * INTERVAL).unwrap().least, 0);
+    }
+
+    #[test]
+    fn a_long_turn_is_not_waited_for() {
+        let (mut waits, mut overload) = (Waits::default(), overload());
+        waits.begin_turn(10, false, &mut overload);
+        assert!(!waits.is_late(INTERVAL));
+        let at = 10 + 2 * INTERVAL;
+        assert!(waits.is_late(at));
+        waits.on_request(at);
+        waits.on_late_request(at, &mut overload);
+        assert_eq!((waits.progress(), overload.tick(at).unwrap().least), (2 * INTERVAL, 2 * INTERVAL));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use tidegate_io::Kind;
 use tidegate_io::socket::{self, Peer, Received, Stream};
 use tidegate_stats::ConnectionRefusal;
 
+/// Accepting goes on for no longer in one turn, nanoseconds.
+const ACCEPT_TIME: u64 = 20_000_000;
 /// Bytes of a request that are looked at, and taken off the socket, before a connection is turned away.
 const GLANCE: usize = 4 << 10;
 
@@ -25,6 +27,7 @@ impl Worker {
             }
             self.accept_after = 0;
         }
+        let began = self.cx.admission.progress();
         for index in 0..self.listeners.len() {
             for turn in 1.. {
                 let Some(open) = self.listeners[index].as_mut().filter(|open| open.is_ready) else { break };
@@ -43,7 +46,8 @@ impl Worker {
                     }
                     Accepted::Exhausted => return self.rest(),
                 }
-                if turn == ACCEPTS {
+                // Those who are in must not wait for the first requests of too many others.
+                if turn == ACCEPTS || self.cx.admission.progress() > began + ACCEPT_TIME {
                     let fd = self.listeners[index].as_ref().map(|open| open.listener.fd.as_fd());
                     self.cx.admission.on_more(index, || fd.and_then(socket::accept_queue));
                     break;
