@@ -161,6 +161,9 @@ fn networks(item: &Item) -> Vec<Network> {
     networks.collect()
 }
 
+/// Bytes of a busy answer.
+const BUSY_MOST: usize = 64 << 10;
+
 fn busy(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Busy {
     let nothing = Busy {
         status: 503,
@@ -178,6 +181,11 @@ fn busy(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Busy {
         }
         media_type = "text/html; charset=utf-8".to_owned();
         match disk.read(&path) {
+            Ok(read) if read.len() > BUSY_MOST => {
+                let message = format!("the file {} is longer than {BUSY_MOST} bytes", path.display());
+                let help = "name a shorter one: it is sent when there is least to spare";
+                checker.diagnostics.push(item.error(message).help(help));
+            }
             Ok(read) => text = Some(read),
             Err(error) => {
                 let problem = item.error(format!("the file {} cannot be read: {error}", path.display()));

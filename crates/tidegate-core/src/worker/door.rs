@@ -16,6 +16,8 @@ use tidegate_stats::ConnectionRefusal;
 
 /// Accepting goes on for no longer in one turn, nanoseconds.
 const ACCEPT_TIME: u64 = 20_000_000;
+/// Unsent bytes without a crowd: so many times those with one, where there is memory for it.
+const WIDE: u32 = 16;
 /// Bytes of a request that are looked at, and taken off the socket, before a connection is turned away.
 const GLANCE: usize = 4 << 10;
 
@@ -137,8 +139,8 @@ impl Worker {
         }
     }
 
-    /// A bound on unsent bytes costs processor time, and only a crowd needs it: it is set on the listening
-    /// sockets, whose connections inherit it, and taken off when the crowd has gone.
+    /// A tight bound on unsent bytes costs processor time, and only a crowd needs it: it is set on the
+    /// listening sockets, whose connections inherit it, and made wide again when the crowd has gone.
     fn mind_the_crowd(&mut self) {
         let most = if self.is_crowded { listen::CROWD / 2 } else { listen::CROWD };
         if self.is_crowded != (self.connections.len() > most) {
@@ -148,7 +150,11 @@ impl Worker {
     }
 
     pub(super) fn bound_unsent(&self) {
-        let bytes = if self.is_crowded { self.cx.engine.settings.limits.unsent_size } else { 0 };
+        let tight = self.cx.engine.settings.limits.unsent_size;
+        // Left to itself the kernel gives a few slow readers megabytes each, which count against the cgroup.
+        let share = u32::try_from(self.cx.admission.memory() / listen::CROWD as u64).unwrap_or(u32::MAX);
+        let wide = share.clamp(tight, tight.saturating_mul(WIDE));
+        let bytes = if self.is_crowded { tight } else { wide };
         for open in self.listeners.iter().flatten() {
             socket::bound_unsent(open.listener.fd.as_fd(), bytes);
         }
