@@ -164,7 +164,7 @@ impl Admission {
         self.per_address = limits.connections_per_address;
         self.exempt = limits.exempt_addresses.clone();
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
-        self.memory = share(limits.memory.unwrap_or_else(|| Bound::of_process().for_connections())).max(1);
+        self.memory = share(limits.memory.unwrap_or_else(default_memory)).max(1);
         // Each worker states its share, so that the sum over the workers is what the settings say.
         let stats = &ledger.stats;
         stats.connections.set_limit(share(limits.connections.into()));
@@ -376,6 +376,11 @@ impl Admission {
     pub fn on_second(&mut self) {
         self.is_pressed = Bound::of_process().is_pressed();
     }
+}
+
+/// What all connections of the server may own when the settings leave it open (`memory auto`), bytes.
+pub fn default_memory() -> u64 {
+    Bound::of_process().for_connections()
 }
 
 /// The share of worker `number` in what all workers have together.
