@@ -52,8 +52,8 @@ pub struct Identity {
 pub enum ToServer {
     /// Get ready for settings. Descriptors: of `logs`, then of `listeners`, worker by worker.
     Prepare {
-        /// Number of the settings.
-        revision: u64,
+        /// Comes back with the answer.
+        number: u64,
         /// The settings, fitted to the process.
         settings: Arc<Settings>,
         /// One process takes the place of one that has ended: what has gone wrong with the file system since

@@ -144,7 +144,9 @@ pub struct Server {
     pub place: usize,
     pub pid: u32,
     pub state: State,
-    /// What it has said to the last `Prepare`.
+    /// The number of the last `Prepare`.
+    asked: u64,
+    /// What it has said to that.
     pub reply: Option<Result<(), String>>,
     /// It has done what it was told last: taken up settings, or logs.
     pub is_done: bool,
@@ -178,6 +180,8 @@ pub struct Servers {
     pub list: Vec<Server>,
     places: Vec<Place>,
     last_id: u64,
+    /// Times that a process was told to prepare.
+    prepared: u64,
     roster: Arc<Roster>,
     events: Sender<Event>,
     executable: PathBuf,
@@ -194,6 +198,7 @@ impl Servers {
             list: Vec::new(),
             places: Vec::new(),
             last_id: 0,
+            prepared: 0,
             roster,
             events,
             executable,
@@ -241,6 +246,7 @@ impl Servers {
             place,
             pid,
             state: State::Starting,
+            asked: 0,
             reply: None,
             is_done: false,
             layout,
@@ -267,8 +273,11 @@ impl Servers {
 
     fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
+        self.prepared += 1;
+        server.asked = self.prepared;
         server.reply = None;
         server.is_done = false;
+        let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
@@ -279,8 +288,7 @@ impl Servers {
             descriptors.extend(open.into_iter().map(|listener| listener.fd));
         }
         let settings = revision.fitted();
-        let revision = revision.number;
-        let message = ToServer::Prepare { revision, settings, is_recovery, logs, listeners };
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
         if !server.link.send(&message, descriptors) {
             server.reply = Some(Err(format!("server process {} takes no orders", server.pid)));
         }
@@ -359,6 +367,8 @@ impl Servers {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let Some(server) = self.list.get_mut(index) else { return };
         match message {
+            // To an earlier one, which was given up.
+            ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
                 server.reply = Some(Ok(()));
                 if server.replaces.is_some() {
@@ -369,6 +379,7 @@ impl Servers {
                 let is_own_start = server.replaces.is_some();
                 if is_own_start {
                     log::error(format_args!("server process {} cannot serve: {why}", server.pid));
+                    server.is_told = true;
                     server.kill();
                 }
                 server.reply = Some(Err(why));
@@ -435,8 +446,11 @@ impl Servers {
         let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
         let is_own_start = server.replaces.is_some();
         server.state = State::Draining;
-        self.roster.has_ended(id, None);
         let is_missed = state == State::Serving || (state == State::Starting && is_own_start);
+        if is_mistake && is_missed && !server.is_told {
+            server.deadline = None; // so that its end is told
+        }
+        self.roster.has_ended(id, None);
         if is_mistake
             && is_missed
             && !self.is_ending

@@ -112,7 +112,7 @@ impl Server {
 
     fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
         match order {
-            ToServer::Prepare { revision, settings, is_recovery, logs, listeners } => {
+            ToServer::Prepare { number, settings, is_recovery, logs, listeners } => {
                 // Looked at first, since it is told best here.
                 let roots = if is_recovery { Ok(()) } else { may_enter_roots(&settings) };
                 let prepared = roots
@@ -120,9 +120,9 @@ impl Server {
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
-                        ToMaster::Prepared(revision)
+                        ToMaster::Prepared(number)
                     }
-                    Err(error) => ToMaster::Failed(revision, error.to_string()),
+                    Err(error) => ToMaster::Failed(number, error.to_string()),
                 };
                 self.tell(&told);
             }
