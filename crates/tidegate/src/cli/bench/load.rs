@@ -138,6 +138,19 @@ pub enum ArrivalsName {
 }
 
 impl Subject {
+    /// One URL and nothing special.
+    pub fn of_url(url: &str, seed: u64) -> Subject {
+        Subject {
+            urls: vec![url.to_owned()],
+            file: None,
+            in_order: false,
+            seed,
+            method: None,
+            fields: Vec::new(),
+            data: None,
+        }
+    }
+
     /// The requests, and what to call them.
     pub fn descriptions(&self) -> Result<(String, Vec<Description>)> {
         let mut list = match &self.file {
@@ -213,7 +226,7 @@ impl Manner {
         }
     }
 
-    fn apply(&self, plan: &mut Plan) {
+    pub fn apply(&self, plan: &mut Plan) {
         plan.keep_alive = !self.no_keepalive;
         plan.pipeline = self.pipeline;
         plan.ramp = self.ramp;
