@@ -28,6 +28,8 @@ pub mod schedule;
 pub mod statistics;
 pub mod sweep;
 pub mod target;
+#[cfg(test)]
+mod truth;
 pub mod urls;
 pub mod verdict;
 mod worker;

@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn blocks(factor: f64, noise: f64, count: usize) -> Vec<Block> {
-        let mut random = Random::new(12, 0);
+        let mut random = Random::new(2, 0);
         let mut draw = |scale: f64| scale * (1.0 + noise * (random.unit() - 0.5));
         (0..count)
             .map(|_| Block { a: vec![draw(100.0), draw(100.0)], b: vec![draw(factor), draw(factor)] })

@@ -22,20 +22,26 @@ pub struct Chart {
     pub y: String,
     /// The lines.
     pub series: Vec<Series>,
+    /// Single points, not lines.
+    pub is_scatter: bool,
     /// Vertical axis in powers of ten.
     pub is_logarithmic: bool,
-    /// Horizontal positions are those of percentiles: see [`percentile_position`].
+    /// Horizontal positions are those of percentiles: see [`percent_at`].
     pub is_percentile: bool,
     /// The lowest vertical extent, so that a flat line at nothing does not fill the chart.
     pub at_least: f64,
 }
 
-/// Where a percentile stands on an axis that gives each further nine the same room.
-pub fn percentile_position(percent: f64) -> f64 {
-    -(1.0 - percent / 100.0).max(1e-6).log10()
+/// The percentile at a position of an axis that gives each further nine the same room.
+pub fn percent_at(position: f64) -> f64 {
+    100.0 - 100.0 * 10f64.powf(-position)
 }
 
 const SIZE: (u32, u32) = (760, 300);
+
+/// Room on the right for the names of the lines.
+const LEGEND: u32 = 170;
+
 const COLORS: [RGBColor; 6] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 95, 14),
@@ -61,9 +67,11 @@ impl Chart {
         let x_high = points().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
         let x_high = if x_high > x_low { x_high } else { x_low + 1.0 };
         let y_high = points().map(|point| point.1).fold(self.at_least, f64::max) * 1.08;
+        // Nothing but zeros: the axis needs some length, and a logarithmic one would never end.
+        let y_high = if y_high > 1e-9 { y_high } else { 1.0 };
         let mut svg = String::new();
         let drawn = if self.is_logarithmic {
-            let positive = points().map(|point| point.1).filter(|y| *y > 0.0);
+            let positive = points().map(|point| point.1).filter(|y| *y > 1e-9);
             let y_low = positive.fold(f64::INFINITY, f64::min);
             let y_low = if y_low.is_finite() && y_low < y_high { y_low * 0.9 } else { y_high / 10.0 };
             self.draw(&mut svg, x_low..x_high, (y_low..y_high).log_scale())
@@ -89,11 +97,12 @@ impl Chart {
         let mut chart = ChartBuilder::on(&root)
             .caption(&self.title, text(16))
             .margin(8)
+            .margin_right(LEGEND)
             .x_label_area_size(36)
             .y_label_area_size(64)
             .build_cartesian_2d(x, y)?;
         let percentile = |position: &f64| {
-            let percent = 100.0 - 100.0 * 10f64.powf(-position);
+            let percent = percent_at(*position);
             let digits = position.round().max(2.0) as usize - 2;
             format!("{percent:.digits$}%")
         };
@@ -113,22 +122,18 @@ impl Chart {
             .x_label_formatter(x_format)
             .y_label_formatter(&plain)
             .draw()?;
-        for (series, color) in self.series.iter().zip(COLORS.iter().cycle()) {
+        for (number, (series, color)) in self.series.iter().zip(COLORS.iter().cycle()).enumerate() {
             let points = series.points.iter().copied().filter(|(_, y)| !self.is_logarithmic || *y > 0.0);
-            let style = color.stroke_width(2);
-            let color = *color;
-            chart
-                .draw_series(LineSeries::new(points, style))?
-                .label(&series.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
-        }
-        if self.series.len() > 1 {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperLeft)
-                .background_style(WHITE.mix(0.85))
-                .label_font(text(12).pos(Pos::new(HPos::Left, VPos::Center)))
-                .draw()?;
+            if self.is_scatter {
+                chart.draw_series(points.map(|point| Circle::new(point, 3, color.filled())))?;
+            } else {
+                chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
+            }
+            // Beside the lines, where it hides none of them.
+            let (x, y) = ((SIZE.0 - LEGEND) as i32 + 14, 40 + 20 * number as i32);
+            root.draw(&PathElement::new([(x, y), (x + 14, y)], color.stroke_width(3)))?;
+            let label = text(12).pos(Pos::new(HPos::Left, VPos::Center));
+            root.draw(&Text::new(series.name.clone(), (x + 20, y), label))?;
         }
         root.present()
     }
@@ -161,6 +166,7 @@ mod tests {
             x: "x".into(),
             y: "y".into(),
             series,
+            is_scatter: is_logarithmic,
             is_logarithmic,
             is_percentile: is_logarithmic,
             at_least: 0.0,
@@ -181,6 +187,6 @@ mod tests {
     #[test]
     fn numbers_on_axes_are_short() {
         assert_eq!([1_500.0, 20.0, 0.25, 2e6].map(short), ["1.5k", "20", "0.25", "2M"]);
-        assert_eq!(percentile_position(99.0).round(), 2.0);
+        assert_eq!(percent_at(2.0), 99.0);
     }
 }

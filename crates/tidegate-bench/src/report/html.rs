@@ -1,7 +1,7 @@
 //! The report as one HTML page that needs nothing else: verdict on top, figures, charts. Looks the same in ten
 //! years, from a file, without a network.
 
-use super::chart::{Chart, Series, percentile_position};
+use super::chart::{Chart, Series, percent_at};
 use super::{PERCENTILES, Report};
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
@@ -103,6 +103,7 @@ pub fn rate_chart(steps: &[Step]) -> Chart {
             line("sent", &Step::sent),
             line("demanded", &|step| step.demanded),
         ],
+        is_scatter: false,
         is_logarithmic: false,
         is_percentile: false,
         at_least: 1.0,
@@ -119,6 +120,7 @@ fn response_chart(steps: &[Step]) -> Chart {
         x: "demanded requests per second".into(),
         y: "ms".into(),
         series: vec![line("p50", 50.0), line("p99", 99.0), line("longest", 100.0)],
+        is_scatter: false,
         is_logarithmic: true,
         is_percentile: false,
         at_least: 0.0,
@@ -133,6 +135,7 @@ fn error_chart(steps: &[Step]) -> Chart {
         x: "demanded requests per second".into(),
         y: "% of requests".into(),
         series: vec![Series { name: "errors".into(), points }],
+        is_scatter: false,
         is_logarithmic: false,
         is_percentile: false,
         at_least: 1.0,
@@ -147,8 +150,14 @@ fn over_time(report: &Report, of: impl Fn(&Interval) -> f64) -> Vec<(f64, f64)> 
         .outcome
         .intervals
         .iter()
+        .filter(|interval| is_whole(report, interval))
         .map(|interval| (f64::from(interval.number) * length, of(interval)))
         .collect()
+}
+
+/// The last interval is cut short: it would show nothing but that.
+fn is_whole(report: &Report, interval: &Interval) -> bool {
+    interval.length * 2 > report.outcome.interval
 }
 
 fn times_of(interval: &Interval) -> Times {
@@ -171,6 +180,7 @@ fn latency_over_time(report: &Report) -> Chart {
         x: "seconds".into(),
         y: "ms".into(),
         series: vec![line("p50", 50.0), line("p99", 99.0), line("longest", 100.0)],
+        is_scatter: false,
         is_logarithmic: true,
         is_percentile: false,
         at_least: 0.0,
@@ -179,18 +189,17 @@ fn latency_over_time(report: &Report) -> Chart {
 
 /// Each interval is a point of its own rate: how the response time rose with the load that there was.
 fn latency_over_load(report: &Report) -> Chart {
-    let mut points: Vec<(f64, f64, f64)> = report
+    let points: Vec<(f64, f64, f64)> = report
         .outcome
         .intervals
         .iter()
-        .filter(|interval| interval.counts.answered > 0)
+        .filter(|interval| interval.counts.answered > 0 && is_whole(report, interval))
         .map(|interval| {
             let times = times_of(interval);
             let rate = interval.counts.answered as f64 / (interval.length.max(1) as f64 / 1e9);
             (rate, ms(&times, 50.0), ms(&times, 99.0))
         })
         .collect();
-    points.sort_by(|one, other| one.0.total_cmp(&other.0));
     let p50 = points.iter().map(|point| (point.0, point.1)).collect();
     let p99 = points.iter().map(|point| (point.0, point.2)).collect();
     Chart {
@@ -198,6 +207,7 @@ fn latency_over_load(report: &Report) -> Chart {
         x: "answers per second of an interval".into(),
         y: "ms".into(),
         series: vec![Series { name: "p50".into(), points: p50 }, Series { name: "p99".into(), points: p99 }],
+        is_scatter: true,
         is_logarithmic: true,
         is_percentile: false,
         at_least: 0.0,
@@ -210,16 +220,16 @@ fn percentile_curve(lines: &[(&str, &Times)]) -> Chart {
         let steps = 200;
         let points = (0..=steps)
             .map(|step| most * f64::from(step) / f64::from(steps))
-            .map(|position| (position, ms(times, 100.0 - 100.0 * 10f64.powf(-position))))
+            .map(|position| (position, ms(times, percent_at(position))))
             .collect();
         Series { name: (*name).to_owned(), points }
     });
-    debug_assert!(percentile_position(90.0) > percentile_position(50.0));
     Chart {
         title: "Percentiles".into(),
         x: "share of requests".into(),
         y: "ms".into(),
         series: series.collect(),
+        is_scatter: false,
         is_logarithmic: true,
         is_percentile: true,
         at_least: 0.0,
@@ -242,6 +252,7 @@ fn errors_over_time(report: &Report) -> Chart {
                 points: over_time(report, |interval| per_second(interval.counts.failed(), interval)),
             },
         ],
+        is_scatter: false,
         is_logarithmic: false,
         is_percentile: false,
         at_least: 1.0,
@@ -277,6 +288,7 @@ fn processors(host: &Host) -> Chart {
         x: "seconds".into(),
         y: "% busy".into(),
         series,
+        is_scatter: false,
         is_logarithmic: false,
         is_percentile: false,
         at_least: 100.0,
@@ -286,9 +298,9 @@ fn processors(host: &Host) -> Chart {
 fn pressure(host: &Host) -> Chart {
     type Of = fn(&crate::host::Sample) -> Option<f64>;
     let lines: [(&str, Of); 4] = [
-        ("waited for a processor, %", |sample| sample.cpu_pressure.map(|share| share * 100.0)),
-        ("waited for disks, %", |sample| sample.io_pressure.map(|share| share * 100.0)),
-        ("waited for memory, %", |sample| sample.memory_pressure.map(|share| share * 100.0)),
+        ("processor wait, %", |sample| sample.cpu_pressure.map(|share| share * 100.0)),
+        ("disk wait, %", |sample| sample.io_pressure.map(|share| share * 100.0)),
+        ("memory wait, %", |sample| sample.memory_pressure.map(|share| share * 100.0)),
         ("run queue, tasks", |sample| Some(sample.run_queue as f64)),
     ];
     let series = lines.iter().map(|(name, of)| Series {
@@ -300,6 +312,7 @@ fn pressure(host: &Host) -> Chart {
         x: "seconds".into(),
         y: "% of the time, tasks".into(),
         series: series.collect(),
+        is_scatter: false,
         is_logarithmic: false,
         is_percentile: false,
         at_least: 10.0,
