@@ -71,6 +71,9 @@ pub struct Generator {
     /// A request fails when no byte has come for so long; so does a connect
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     pub timeout: Duration,
+    /// End when nothing was answered for so long and connects failed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
+    pub give_up: Duration,
     #[arg(long, hide = true, value_parser = part)]
     pub part: Option<PartStart>,
 }
@@ -279,6 +282,7 @@ impl Generator {
             );
         }
         plan.timeout = self.timeout;
+        plan.give_up = self.give_up;
         plan.sources = if self.sources.is_empty() && plan.mix.is_loopback() {
             preflight::loopback_sources(plan.connections)
         } else {
