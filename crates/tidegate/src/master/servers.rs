@@ -113,9 +113,19 @@ impl Revision {
     /// The settings as one process gets them.
     pub fn fitted(&self) -> Arc<Settings> {
         let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        let connections = fitted.limits.connections.div_ceil(u32::from(self.settings.processes.max(1)));
-        if connections != fitted.limits.connections {
-            Arc::make_mut(&mut fitted).limits.connections = connections;
+        let processes = u32::from(self.settings.processes.max(1));
+        if processes > 1 {
+            let limits = &mut Arc::make_mut(&mut fitted).limits;
+            for part in [
+                &mut limits.connections,
+                &mut limits.keep_alive_connections,
+                &mut limits.in_flight,
+                &mut limits.queue_length,
+            ] {
+                *part = part.div_ceil(processes);
+            }
+            let memory = limits.memory.unwrap_or_else(tidegate_core::admission::default_memory);
+            limits.memory = Some(memory.div_ceil(processes.into()));
         }
         fitted
     }
