@@ -6,3 +6,4 @@
 
 pub mod board;
 pub mod places;
+pub mod supervise;
