@@ -8,6 +8,7 @@ mod control;
 mod descriptors;
 mod master;
 mod pid_file;
+mod pools;
 mod registry;
 mod reload;
 mod revision;

@@ -7,6 +7,7 @@
 use crate::control::{self, ControlSocket, Draft, Reply, Request, Responder};
 use crate::descriptors;
 use crate::pid_file::PidFile;
+use crate::pools::Pools;
 use crate::registry::Registry;
 use crate::revision::{self, ServeOptions};
 use crate::sockets::Sockets;
@@ -53,6 +54,7 @@ pub struct Master {
     pub(crate) writer: Arc<Writer>,
     pub(crate) source: Arc<StatusSource>,
     pub(crate) pid_file: Option<PidFile>,
+    pub(crate) pools: Arc<Pools>,
     pub(crate) revision: u64,
     make: MakeRegistry,
     control: Option<ControlSocket>,
@@ -102,8 +104,12 @@ impl Master {
 
         let source = StatusSource::new();
         source.set_writer(writer.clone());
+        let pools =
+            Arc::new(Pools::start(source.board().clone()).context("cannot start the supervisor of pools")?);
+        source.set_pools(pools.clone());
         let make = Registry::maker(source.clone());
         let settings = sockets.fit(&settings, count);
+        pools.adopt(&settings);
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let listeners = sockets.for_worker(number, count).context("cannot copy a socket")?;
@@ -121,6 +127,7 @@ impl Master {
             writer,
             source,
             pid_file,
+            pools,
             revision: 0,
             make,
             control,
@@ -281,6 +288,7 @@ impl Master {
             1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
+        self.pools.end();
         log::info(&said);
         self.writer.flush();
         if let Some(control) = &self.control {

@@ -88,6 +88,7 @@ impl Master {
             notes.push(format!("{error:#}"));
         }
         self.settings = fitted;
+        self.pools.adopt(&self.settings);
         self.revision = self.source.next_revision(&self.settings, self.listening());
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! Read by the control socket, and by the status page through the registry. Kept up to date by the master.
 
+use crate::pools::Pools;
 use rustix::process::getpid;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -10,6 +11,7 @@ use tidegate_config::settings::{Settings, Site};
 use tidegate_core::log::Writer;
 use tidegate_core::worker::{Asker, Handle};
 use tidegate_io::{LocalFuture, blocking};
+use tidegate_modules::gateway::board::Board;
 use tidegate_modules::status::{self, Format, ServerInfo};
 use tidegate_stats::{Snapshot, Worker as Stats};
 
@@ -28,6 +30,8 @@ pub struct StatusSource {
     listeners: RwLock<Vec<String>>,
     sites: RwLock<Vec<String>>,
     writer: OnceLock<Arc<Writer>>,
+    board: Arc<Board>,
+    pools: OnceLock<Arc<Pools>>,
 }
 
 struct Member {
@@ -46,12 +50,24 @@ impl StatusSource {
             listeners: RwLock::default(),
             sites: RwLock::default(),
             writer: OnceLock::new(),
+            board: Board::new(),
+            pools: OnceLock::new(),
         })
     }
 
     /// Names the writer, whose losses are part of the report.
     pub fn set_writer(&self, writer: Arc<Writer>) {
         let _ = self.writer.set(writer);
+    }
+
+    /// The pools as workers see them.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Names the pools, which are part of the report.
+    pub fn set_pools(&self, pools: Arc<Pools>) {
+        let _ = self.pools.set(pools);
     }
 
     /// The workers, after one has been started.

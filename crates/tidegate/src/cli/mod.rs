@@ -7,8 +7,10 @@ mod completions;
 mod control_client;
 mod explain;
 mod fmt;
+mod launch;
 mod man;
 mod serve;
+mod spawn;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -54,8 +56,12 @@ enum Command {
     Reload(control_client::ReloadArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
+    Spawn(spawn::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// Becomes an application of a pool.
+    #[command(hide = true)]
+    Launch(launch::Arguments),
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
@@ -75,6 +81,8 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Spawn(arguments) => spawn::run(&arguments),
+        Command::Launch(arguments) => launch::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
         Command::Reference => print(&tidegate_config::reference()),

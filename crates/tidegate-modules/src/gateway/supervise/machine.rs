@@ -193,6 +193,13 @@ impl Machine {
         self.advance(now, out);
     }
 
+    /// It is wanted again.
+    pub(super) fn resume(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.is_stopping = false;
+        self.is_changed = true;
+        self.advance(now, out);
+    }
+
     /// Whether all have ended that were to.
     pub(super) fn has_ended(&self) -> bool {
         self.is_stopping && self.processes.is_empty()

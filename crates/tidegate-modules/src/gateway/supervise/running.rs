@@ -3,7 +3,7 @@
 use super::child::{self, Child, Start};
 use super::hook::Watch;
 use super::machine::{Action, Machine, Rules, Slot, Usage};
-use super::sockets::{Folder, Listening};
+use super::sockets::{BACKLOG, Folder, Listening};
 use super::status::{PoolStatus, ProcessStatus};
 use crate::gateway::board::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
 use std::collections::BTreeMap;
@@ -109,6 +109,12 @@ impl Running {
     /// Ends the processes at once.
     pub(super) fn stop_now(&mut self, hands: &Hands<'_>) {
         self.with_machine(hands, |machine, now, actions| machine.stop_now(now, actions));
+    }
+
+    /// It is wanted again before it has ended.
+    pub(super) fn resume(&mut self, pool: Arc<Pool>, hands: &Hands<'_>) {
+        self.with_machine(hands, |machine, now, actions| machine.resume(now, actions));
+        self.redefine(pool, hands);
     }
 
     /// Whether nothing of it runs any more, having been told to end.
@@ -318,7 +324,7 @@ fn slot_socket(
             std::collections::btree_map::Entry::Occupied(open) => Ok(open.get().clone()),
             std::collections::btree_map::Entry::Vacant(free) => {
                 let path = folder.path(&pool.name, slot, ".sock");
-                Ok(free.insert(Arc::new(Listening::open(PoolAddress::Unix(path))?)).clone())
+                Ok(free.insert(Arc::new(Listening::open(PoolAddress::Unix(path), BACKLOG)?)).clone())
             }
         };
     };
@@ -326,7 +332,7 @@ fn slot_socket(
     match shared {
         Some(open) if open.address == address => Ok(open.clone()),
         _ => {
-            let open = Arc::new(Listening::open(address.clone()).map_err(|error| {
+            let open = Arc::new(Listening::open(address.clone(), BACKLOG).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             })?);
             Ok(shared.insert(open).clone())

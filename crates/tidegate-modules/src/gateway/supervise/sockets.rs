@@ -15,18 +15,25 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Connections that wait at most: more than ever should, since requests wait before the pool.
-const BACKLOG: i32 = 1024;
+pub const BACKLOG: i32 = 1024;
 
 /// A socket that processes accept connections on.
 #[derive(Debug)]
-pub(super) struct Listening {
-    pub(super) fd: OwnedFd,
-    pub(super) address: PoolAddress,
+pub struct Listening {
+    /// The socket; blocking.
+    pub fd: OwnedFd,
+    /// Where it listens.
+    pub address: PoolAddress,
+    /// The file of a unix socket: somebody else may have put another in its place since.
+    file: Option<(u64, u64)>,
 }
 
 impl Listening {
     /// Binds and listens. A unix socket that is there already is replaced.
-    pub(super) fn open(address: PoolAddress) -> io::Result<Listening> {
+    ///
+    /// # Errors
+    /// The address is taken, or not ours to take.
+    pub fn open(address: PoolAddress, backlog: i32) -> io::Result<Listening> {
         let flags = SocketFlags::CLOEXEC;
         let (fd, address) = match address {
             PoolAddress::Tcp(socket) => {
@@ -45,17 +52,26 @@ impl Listening {
                 (fd, PoolAddress::Unix(path))
             }
         };
-        listen(&fd, BACKLOG)?;
-        Ok(Listening { fd, address })
+        listen(&fd, backlog)?;
+        let file = file_of(&address);
+        Ok(Listening { fd, address, file })
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let PoolAddress::Unix(path) = &self.address {
+        if let PoolAddress::Unix(path) = &self.address
+            && file_of(&self.address) == self.file
+        {
             remove_socket(path);
         }
     }
+}
+
+fn file_of(address: &PoolAddress) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let PoolAddress::Unix(path) = address else { return None };
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Removes a socket, and nothing else that might lie there.
@@ -143,15 +159,16 @@ mod tests {
     fn sockets_are_made_anew_and_removed_with_their_folder() {
         let folder = Folder::make().expect("a folder can be made");
         let path = folder.path("app", 0, ".sock");
-        let first = Listening::open(PoolAddress::Unix(path.clone())).expect("can be bound");
-        let second = Listening::open(PoolAddress::Unix(path.clone())).expect("replaces the first");
+        let first = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("can be bound");
+        let second = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("replaces the first");
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(first);
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
         assert!(!path.exists());
-        drop(first);
         // A file of somebody's is left alone.
         std::fs::write(&path, "precious").expect("can be written");
-        assert!(Listening::open(PoolAddress::Unix(path.clone())).is_err());
+        assert!(Listening::open(PoolAddress::Unix(path.clone()), 9).is_err());
         assert!(path.exists());
         let base = folder.0.clone();
         drop(folder);
@@ -161,7 +178,7 @@ mod tests {
     #[test]
     fn tcp_sockets_take_connections_before_anybody_accepts() {
         let address = free_port().expect("one is free");
-        let listening = Listening::open(PoolAddress::Tcp(address)).expect("can be bound");
+        let listening = Listening::open(PoolAddress::Tcp(address), 9).expect("can be bound");
         assert!(TcpStream::connect(address).is_ok());
         drop(listening);
         assert!(TcpStream::connect(address).is_err());
