@@ -170,14 +170,15 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                 (vec![program.into()], pass(&mut stdin)?)
             }
             Found::Fpm(program) => {
-                let socket = own_path(".sock")?;
+                let socket = folder.path(&pool.name, *slot, &format!("-{number}.sock"));
                 let settings = folder.path(&pool.name, *slot, ".conf");
-                let is_root = rustix::process::geteuid().is_root() && processes.user.is_none();
-                let fallback = is_root.then(|| {
-                    let names = ["www-data", "http", "nobody"];
-                    names.into_iter().find(|name| find_user(name).is_ok()).unwrap_or("root")
+                let user = rustix::process::geteuid().is_root().then(|| {
+                    (launch.user, launch.group) = (None, None);
+                    let usual = ["www-data", "http", "nobody"];
+                    let usual = || usual.into_iter().find(|name| find_user(name).is_ok());
+                    processes.user.as_deref().or_else(usual).unwrap_or("nobody")
                 });
-                php::write_fpm_settings(&settings, &socket, processes, fallback).map_err(text)?;
+                php::write_fpm_settings(&settings, &socket, processes, user).map_err(text)?;
                 let argv = vec![
                     program.into(),
                     "--nodaemonize".into(),

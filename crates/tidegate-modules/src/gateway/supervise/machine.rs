@@ -122,6 +122,8 @@ pub(super) struct Machine {
     processes: BTreeMap<Slot, Process>,
     /// How many current processes there should be.
     target: usize,
+    /// A process of the newest definition has proved itself.
+    works: bool,
     /// Ended early, one after the other.
     failures: u32,
     /// No start before this, after failures.
@@ -148,6 +150,7 @@ impl Machine {
             target: rules.min,
             rules,
             processes: BTreeMap::new(),
+            works: false,
             failures: 0,
             next_start: now,
             start_due: None,
@@ -167,6 +170,7 @@ impl Machine {
     pub(super) fn replace(&mut self, rules: Rules, now: Duration, out: &mut Vec<Action>) {
         self.target = self.target.clamp(rules.min, rules.max.max(rules.min));
         self.rules = rules;
+        self.works = false;
         self.failures = 0;
         self.next_start = now;
         for process in self.processes.values_mut() {
@@ -360,6 +364,7 @@ impl Machine {
             let Some(process) = self.processes.get_mut(&slot) else { continue };
             if !process.is_proved && now.saturating_sub(process.started) >= PROOF {
                 process.is_proved = true;
+                self.works |= !process.is_worn;
                 self.failures = 0;
             }
             match process.stage {
@@ -427,9 +432,11 @@ impl Machine {
     }
 
     fn drain_surplus(&mut self, now: Duration, out: &mut Vec<Action>) {
-        // Worn ones first, as soon as enough others serve.
+        // Worn ones first, as soon as enough others serve: others that work, where the definition is new.
         loop {
-            let serving = self.count(|process| process.is_serving());
+            let works = self.works;
+            let serving =
+                self.count(|process| process.is_serving() && (works || process.is_worn || process.is_proved));
             let worn = self.slots(|process| process.is_worn && process.is_serving());
             let oldest = worn.into_iter().min_by_key(|slot| self.processes[slot].started);
             let Some(slot) = oldest.filter(|_| serving > self.target) else { break };
