@@ -23,13 +23,19 @@ pub enum Context {
     Listing,
     /// Inside `compress { … }`.
     Compress,
+    /// Inside `fastcgi { … }`.
+    Fastcgi,
+    /// Inside `scgi { … }`.
+    Scgi,
+    /// Inside `proxy { … }`.
+    Proxy,
     /// Inside `pool { … }`.
     Pool,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -38,6 +44,9 @@ impl Context {
         Self::Route,
         Self::Listing,
         Self::Compress,
+        Self::Fastcgi,
+        Self::Scgi,
+        Self::Proxy,
         Self::Pool,
     ];
 
@@ -52,6 +61,9 @@ impl Context {
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
             Self::Compress => "in `compress`",
+            Self::Fastcgi => "in `fastcgi`",
+            Self::Scgi => "in `scgi`",
+            Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
         }
     }
@@ -67,6 +79,9 @@ impl Context {
             Self::Route => "route",
             Self::Listing => "listing",
             Self::Compress => "compress",
+            Self::Fastcgi => "fastcgi",
+            Self::Scgi => "scgi",
+            Self::Proxy => "proxy",
             Self::Pool => "pool",
         }
     }
@@ -140,6 +155,16 @@ pub enum Kind {
     Token,
     /// The extension of a file name, without its dot.
     Extension,
+    /// The name of a pool, or the address of an application.
+    Destination,
+    /// The same for applications that speak HTTP, as a URL.
+    Url,
+    /// The name of a variable for an application.
+    Variable,
+    /// A field name that a request may be given.
+    RequestField,
+    /// How the names of scripts end.
+    Suffix,
 }
 
 /// How often an argument may stand.

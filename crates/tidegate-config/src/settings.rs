@@ -5,6 +5,8 @@
 //! so that no consumer ever has to look upwards. `Origin` says where a thing was written, for `explain`
 //! and for messages.
 
+pub mod gateway;
+
 pub mod pool;
 
 use pool::Pool;
@@ -38,6 +40,8 @@ pub struct Settings {
     pub pid_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     pub control: Option<PathBuf>,
+    /// Where request bodies wait that have to be complete.
+    pub spill: gateway::Spill,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
@@ -154,6 +158,12 @@ pub enum Action {
     },
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// `fastcgi`
+    Fastcgi(Box<gateway::Application>),
+    /// `scgi`
+    Scgi(Box<gateway::Application>),
+    /// `proxy`
+    Proxy(Box<gateway::Proxy>),
 }
 
 /// Static files.

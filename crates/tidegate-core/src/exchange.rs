@@ -1,10 +1,14 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
 use crate::body::RequestBody;
+use crate::phase::Site;
 use crate::response::Response;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
-use tidegate_io::socket::Peer;
+use tidegate_io::socket::{self, Peer, Stream};
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -35,6 +39,46 @@ pub struct Exchange<'a> {
     pub started: u64,
     /// Content of the request, until a handler takes it.
     pub body: Option<RequestBody>,
+    /// What the engine knows beside the request.
+    pub context: ExchangeContext<'a>,
+}
+
+/// What the engine knows beside the request. The default knows nothing: for requests that came from no
+/// client.
+#[derive(Clone, Copy, Default)]
+pub struct ExchangeContext<'a> {
+    pub(crate) local: Local<'a>,
+    pub(crate) site: Option<&'a Rc<Site>>,
+    /// How often the request was handed on to another route already.
+    pub(crate) hops: u8,
+}
+
+/// The address that the client connected to.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Local<'a> {
+    #[default]
+    None,
+    /// Asked of the kernel when somebody wants to know.
+    Stream(&'a Stream),
+    Known(SocketAddr),
+}
+
+impl<'a> ExchangeContext<'a> {
+    pub(crate) fn new(stream: &'a Stream, site: &'a Rc<Site>) -> Self {
+        ExchangeContext { local: Local::Stream(stream), site: Some(site), hops: 0 }
+    }
+
+    /// The address that the client connected to; `None` for a unix socket.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self.local {
+            Local::None => None,
+            Local::Known(address) => Some(address),
+            Local::Stream(stream) => match socket::local_address(stream.as_fd()) {
+                Ok(Peer::Tcp(address)) => Some(address),
+                _ => None,
+            },
+        }
+    }
 }
 
 impl Exchange<'_> {
@@ -62,6 +106,9 @@ impl Exchange<'_> {
             peer: self.peer,
             now: self.now,
             started: self.started,
+            local: self.context.local(),
+            site: self.context.site.cloned(),
+            hops: self.context.hops,
         }
     }
 }
@@ -80,6 +127,9 @@ pub struct Kept {
     peer: Peer,
     now: i64,
     started: u64,
+    local: Option<SocketAddr>,
+    site: Option<Rc<Site>>,
+    hops: u8,
 }
 
 impl Kept {
@@ -100,6 +150,11 @@ impl Kept {
             now: self.now,
             started: self.started,
             body: None,
+            context: ExchangeContext {
+                local: self.local.map_or(Local::None, Local::Known),
+                site: self.site.as_ref(),
+                hops: self.hops,
+            },
         })
     }
 }

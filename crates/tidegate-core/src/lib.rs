@@ -15,5 +15,5 @@ pub mod response;
 pub mod solo;
 pub mod worker;
 
-pub use exchange::{Exchange, Filter, Handler, Reply};
+pub use exchange::{Exchange, ExchangeContext, Filter, Handler, Reply};
 pub use response::{Body, BodyStream, Head, Message, Part, Response};

@@ -6,7 +6,7 @@
 //! tells what was tried.
 
 use crate::answer;
-use crate::exchange::{Exchange, Filter, Handler, Reply};
+use crate::exchange::{Exchange, ExchangeContext, Filter, Handler, Reply};
 use crate::log::Sink;
 use crate::response::{Head, Response};
 use std::collections::HashMap;
@@ -331,6 +331,7 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         now: asked.now,
         started: asked.started,
         body: None,
+        context: ExchangeContext::default(),
     };
     let page = route.handler.handle(&mut inner);
     page.map(move |page| if page.status.is_success() { standing_in(page, status) } else { response })

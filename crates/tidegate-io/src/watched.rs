@@ -13,12 +13,17 @@ use std::task::{Context, Poll, Waker};
 pub(crate) struct State {
     readable: Cell<bool>,
     writable: Cell<bool>,
+    /// The other end has been seen: there is always something to read, if only the end.
+    closed: Cell<bool>,
     reader: Cell<Option<Waker>>,
     writer: Cell<Option<Waker>>,
 }
 
 impl State {
     pub(crate) fn on_event(&self, event: &Ready) {
+        if event.read_closed || event.dead {
+            self.closed.set(true);
+        }
         if event.readable || event.read_closed || event.dead {
             self.readable.set(true);
             if let Some(waker) = self.reader.take() {
@@ -98,6 +103,34 @@ impl Watched {
         }
         self.state.writer.set(Some(cx.waker().clone()));
         Poll::Pending
+    }
+}
+
+impl Watched {
+    /// Says that the last read of a stream socket came up short: the next byte raises a new edge, so the
+    /// next [`Watched::poll_read`] waits for it without a call that could only fail.
+    #[inline]
+    pub fn drained(&self) {
+        self.state.readable.set(self.state.closed.get());
+    }
+
+    /// Says that the descriptor may be writable, though no edge has said so: a socket that is connected.
+    #[inline]
+    pub fn assume_writable(&self) {
+        self.state.writable.set(true);
+    }
+
+    /// Whether an edge has come since the descriptor was drained: there is something to read, the end
+    /// perhaps. As true as the last look of the poller.
+    #[inline]
+    pub fn is_readable(&self) -> bool {
+        self.state.readable.get()
+    }
+
+    /// Names who is woken when there is something to read, without trying to.
+    #[inline]
+    pub fn wake_reader(&self, waker: &Waker) {
+        self.state.reader.set(Some(waker.clone()));
     }
 }
 

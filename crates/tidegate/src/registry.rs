@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route};
+use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::log::Sink;
 use tidegate_core::phase::{self, Decoration, Engine};
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
@@ -16,6 +16,9 @@ use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
+use tidegate_modules::gateway::board::Board;
+use tidegate_modules::gateway::link;
+use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
@@ -26,6 +29,8 @@ pub struct Registry {
     source: Arc<StatusSource>,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
+    board: Arc<Board>,
+    applications: Option<Rc<link::Shared>>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -33,13 +38,14 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>) -> Registry {
-        Registry { stats, source, files: None }
+    pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>, board: Arc<Board>) -> Registry {
+        Registry { stats, source, files: None, board, applications: None }
     }
 
     /// What makes a registry on a worker's thread.
     pub fn maker(source: Arc<StatusSource>) -> MakeRegistry {
-        Arc::new(move |stats| Box::new(Registry::new(stats, source.clone())))
+        let board = Board::new();
+        Arc::new(move |stats| Box::new(Registry::new(stats, source.clone(), board.clone())))
     }
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
@@ -53,11 +59,19 @@ impl Registry {
             None => runtime::with(|runtime| files::Shared::new(cache, self.stats.clone(), runtime)),
         };
         self.files = Some(files.clone());
+        let applications = match &self.applications {
+            Some(applications) => {
+                applications.adopt(&settings.spill);
+                applications.clone()
+            }
+            None => link::Shared::new(self.board.clone(), &settings.spill),
+        };
+        self.applications = Some(applications.clone());
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let handler = self.handler_for(settings, &files, route)?;
+                let handler = self.handler_for(settings, &files, &applications, site, route)?;
                 routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
@@ -72,6 +86,8 @@ impl Registry {
         &self,
         settings: &Settings,
         shared: &Rc<files::Shared>,
+        applications: &Rc<link::Shared>,
+        site: &Site,
         route: &Route,
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
@@ -87,6 +103,13 @@ impl Registry {
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
+            Action::Fastcgi(application) => {
+                Rc::new(Scripted::new(Protocol::FastCgi, applications, application, site, route)?)
+            }
+            Action::Scgi(application) => {
+                Rc::new(Scripted::new(Protocol::Scgi, applications, application, site, route)?)
+            }
+            Action::Proxy(_) => Rc::new(Respond::new(501, "")),
             Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView(self.source.clone())))),
         })
     }

@@ -327,10 +327,12 @@ impl Connection {
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
         let limits = &cx.engine.settings.limits;
-        let (timer, after) = match &self.work {
+        let (timer, after) = match self.work.as_deref() {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
-            Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
+            Some(Work { incoming: Some(incoming), .. })
+                if incoming.has_least_rate() && incoming.wants_more() =>
+            {
                 (Timer::Body, limits.rate_grace)
             }
             Some(_) => (Timer::Off, Duration::ZERO),

@@ -4,6 +4,20 @@
 //! process. A worker never waits for an application: it asks for a place, and the future that holds the
 //! request waits. `board` is how the workers see the pools.
 
+mod answer;
 pub mod board;
+mod call;
+mod complaints;
+pub mod environment;
+pub mod fields;
+pub mod link;
 pub mod places;
+pub mod script;
+pub mod scripted;
+pub mod sendfile;
+pub mod spill;
+mod stream;
 pub mod supervise;
+mod tunnel;
+mod upload;
+pub mod upstream;

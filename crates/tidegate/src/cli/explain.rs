@@ -22,6 +22,7 @@ use tidegate_http::{Authority, Field, Fields, Method, Target};
 use tidegate_io::Poller;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::Peer;
+use tidegate_modules::gateway::board::Board;
 
 /// Says what would answer a request, and why.
 ///
@@ -123,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Handlers belong to a worker; this thread is one that never serves.
     let poller = Poller::new().context("cannot open a poller")?;
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
-    let engine = Registry::new(Arc::default(), StatusSource::new())
+    let engine = Registry::new(Arc::default(), StatusSource::new(), Board::new())
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
     let mut exchange = Exchange {
@@ -140,6 +141,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,
+        context: Default::default(),
     };
     engine.explain(listener, &mut exchange, &mut |sentence| {
         let _ = writeln!(out, "{sentence}");
