@@ -27,6 +27,8 @@ pub enum Context {
     Fastcgi,
     /// Inside `scgi { … }`.
     Scgi,
+    /// Inside `cgi { … }`.
+    Cgi,
     /// Inside `proxy { … }`.
     Proxy,
     /// Inside `pool { … }`.
@@ -35,7 +37,7 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -46,6 +48,7 @@ impl Context {
         Self::Compress,
         Self::Fastcgi,
         Self::Scgi,
+        Self::Cgi,
         Self::Proxy,
         Self::Pool,
     ];
@@ -63,6 +66,7 @@ impl Context {
             Self::Compress => "in `compress`",
             Self::Fastcgi => "in `fastcgi`",
             Self::Scgi => "in `scgi`",
+            Self::Cgi => "in `cgi`",
             Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
         }
@@ -81,6 +85,7 @@ impl Context {
             Self::Compress => "compress",
             Self::Fastcgi => "fastcgi",
             Self::Scgi => "scgi",
+            Self::Cgi => "cgi",
             Self::Proxy => "proxy",
             Self::Pool => "pool",
         }

@@ -156,6 +156,8 @@ pub enum Action {
         /// The text, `text/plain`; may be empty.
         body: String,
     },
+    /// `cgi`: CGI scripts.
+    Cgi(Box<gateway::Application>),
     /// The status page with statistics and cache control (R4, R5).
     Status,
     /// `fastcgi`

@@ -35,6 +35,7 @@ fn within(context: Context, text: &str) -> String {
             let kind = if is_kind { "" } else { "command \"/bin/sh\"\n" };
             format!("{listen}pool \"app\" {{ {kind}{text} }}\n{site}")
         }
+        Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }

@@ -44,7 +44,7 @@ impl Registry {
 
     /// What makes a registry on a worker's thread.
     pub fn maker(source: Arc<StatusSource>) -> MakeRegistry {
-        let board = Board::new();
+        let board = source.board().clone();
         Arc::new(move |stats| Box::new(Registry::new(stats, source.clone(), board.clone())))
     }
 
@@ -108,6 +108,9 @@ impl Registry {
             }
             Action::Scgi(application) => {
                 Rc::new(Scripted::new(Protocol::Scgi, applications, application, site, route)?)
+            }
+            Action::Cgi(application) => {
+                Rc::new(Scripted::new(Protocol::Cgi, applications, application, site, route)?)
             }
             Action::Proxy(_) => Rc::new(Respond::new(501, "")),
             Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView(self.source.clone())))),

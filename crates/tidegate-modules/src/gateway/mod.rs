@@ -7,6 +7,7 @@
 mod answer;
 pub mod board;
 mod call;
+pub mod cgi;
 mod complaints;
 pub mod environment;
 pub mod fields;

@@ -1,4 +1,4 @@
-//! `fastcgi "php"`: requests answered by a FastCGI application.
+//! `fastcgi`, `scgi` and `cgi`: requests answered by an application with scripts.
 
 use super::answer::HeadOf;
 use super::call::Call;
@@ -28,6 +28,8 @@ pub enum Protocol {
     FastCgi,
     /// SCGI.
     Scgi,
+    /// CGI, by way of a stub: SCGI to it, and its connection is the script's standard input and output.
+    Cgi,
 }
 
 /// Answers the requests of a route by an application with scripts.
@@ -59,8 +61,13 @@ impl Scripted {
             gateway::Script::Suffixes(suffixes) => {
                 Rule::Suffixes(suffixes.iter().map(|suffix| suffix.clone().into_bytes()).collect())
             }
+            gateway::Script::FirstFile { .. } => Rule::FirstFile,
             gateway::Script::File(file) => Rule::File(file.clone()),
             gateway::Script::Mounted(prefix) => Rule::Mounted(prefix.clone().into_bytes()),
+        };
+        let strip_prefix = match &application.script {
+            gateway::Script::FirstFile { strip_prefix } => strip_prefix.as_str(),
+            _ => "",
         };
         let root = match application.root.as_path() {
             root if root == Path::new("") => None,
@@ -75,7 +82,7 @@ impl Scripted {
         let inner = Inner {
             protocol,
             link: Link::new(shared, &application.gateway, site)?,
-            scripts: Scripts::new(root, rule, application.serves_hidden, ""),
+            scripts: Scripts::new(root, rule, application.serves_hidden, strip_prefix),
             params: application.params.clone(),
         };
         Ok(Scripted { inner: Rc::new(inner) })
@@ -96,6 +103,7 @@ impl Handler for Scripted {
         let name = match self.inner.protocol {
             Protocol::FastCgi => "fastcgi",
             Protocol::Scgi => "scgi",
+            Protocol::Cgi => "cgi",
         };
         let to = &self.inner.link.name;
         let found = self.inner.scripts.finder().resolve(exchange.path, Patience::Wait, &mut |_| false);
@@ -162,7 +170,7 @@ impl Inner {
         let is_idempotent = exchange.method.is_idempotent();
         let head_only = exchange.method == Method::Head;
         let Some(mut body) = body else {
-            let upload = Upload::whole(self.encode(script, exchange, None, true));
+            let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
             return Reply::Later(Box::pin(self.made(upload, is_idempotent, head_only, about).run()));
         };
         if let Some(len) = body.len {
@@ -182,7 +190,7 @@ impl Inner {
                         let mut head =
                             kept.lend(|exchange| inner.encode(&script, exchange, Some(len), false));
                         inner.append_content(&mut head, &first);
-                        break Upload::whole(head);
+                        break Upload::whole(head).framed(inner.framing());
                     }
                     Ok(_) if first.len() <= inner.link.request_buffer => {}
                     Ok(_) => match inner.link.shared.spill().take(first, &mut body).await {
@@ -213,7 +221,7 @@ impl Inner {
                     complaints: Complaints::about(about.clone()),
                 })
             }
-            Protocol::Scgi => Box::new(|| HeadOf::Scgi { stdout: Vec::new() }),
+            Protocol::Scgi | Protocol::Cgi => Box::new(|| HeadOf::Scgi { stdout: Vec::new() }),
         };
         Call {
             link: self.link.clone(),
@@ -230,6 +238,7 @@ impl Inner {
         match self.protocol {
             Protocol::FastCgi => Framing::FastCgi,
             Protocol::Scgi => Framing::Length,
+            Protocol::Cgi => Framing::LengthAndEnd,
         }
     }
 
@@ -262,7 +271,7 @@ impl Inner {
                     fastcgi::end_stdin(&mut out, REQUEST);
                 }
             }
-            Protocol::Scgi => {
+            Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
                 let mut sink = |name: &[u8], value: &[u8]| {
                     variables.push(name, value);
@@ -280,7 +289,7 @@ impl Inner {
                 fastcgi::append_stdin(out, REQUEST, content);
                 fastcgi::end_stdin(out, REQUEST);
             }
-            Protocol::Scgi => out.extend_from_slice(content),
+            Protocol::Scgi | Protocol::Cgi => out.extend_from_slice(content),
         }
     }
 

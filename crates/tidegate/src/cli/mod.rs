@@ -2,6 +2,7 @@
 //!
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
+mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
@@ -59,6 +60,9 @@ enum Command {
     Spawn(spawn::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// Starts CGI scripts.
+    #[command(hide = true)]
+    CgiStub(cgi_stub::Arguments),
     /// Becomes an application of a pool.
     #[command(hide = true)]
     Launch(launch::Arguments),
@@ -82,6 +86,7 @@ pub fn run() -> ExitCode {
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
         Command::Spawn(arguments) => spawn::run(&arguments),
+        Command::CgiStub(arguments) => cgi_stub::run(&arguments),
         Command::Launch(arguments) => launch::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
