@@ -168,6 +168,13 @@ pub enum Action {
     Proxy(Box<gateway::Proxy>),
 }
 
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+    }
+}
+
 /// Static files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Files {

@@ -82,6 +82,28 @@ impl<'a> ExchangeContext<'a> {
 }
 
 impl Exchange<'_> {
+    /// Hands the request on to the route of the same site that answers `path`, where a program does: for
+    /// `index` and `try`, which may lead to a script. The path as sent stays what it is.
+    ///
+    /// # Errors
+    /// Gives the content back where no program answers there.
+    pub fn hand_on(&self, path: &[u8], body: Option<RequestBody>) -> Result<Reply, Option<RequestBody>> {
+        match self.context.site {
+            Some(site) => site.hand_on(self, path, body),
+            None => Err(body),
+        }
+    }
+
+    /// Whether a program of the same site answers `path`.
+    pub fn runs(&self, path: &[u8]) -> bool {
+        self.context.site.is_some_and(|site| site.runs(path))
+    }
+
+    /// Whether [`Exchange::hand_on`] could ever succeed.
+    pub fn has_programs(&self) -> bool {
+        self.context.site.is_some_and(|site| site.has_programs())
+    }
+
     /// The value of the first field of this name.
     #[inline]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
@@ -133,7 +155,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Lends it as the exchange it was.
+    /// Lends it as the exchange it was, without content.
     pub fn lend<R>(&self, f: impl FnOnce(&Exchange<'_>) -> R) -> R {
         let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
         f(&Exchange {

@@ -18,6 +18,7 @@ use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::board::Board;
 use tidegate_modules::gateway::link;
+use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::status::StatusPage;
@@ -112,7 +113,7 @@ impl Registry {
             Action::Cgi(application) => {
                 Rc::new(Scripted::new(Protocol::Cgi, applications, application, site, route)?)
             }
-            Action::Proxy(_) => Rc::new(Respond::new(501, "")),
+            Action::Proxy(proxy) => Rc::new(Proxy::new(applications, proxy, site)?),
             Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView(self.source.clone())))),
         })
     }

@@ -18,7 +18,7 @@ pub(super) fn fastcgi(
     item: &Item,
     inherited: &Inherited,
 ) -> Action {
-    let script = script(checker, disk, item, Context::Fastcgi);
+    let script = script(checker, item, Context::Fastcgi);
     let application = application(checker, disk, item, Context::Fastcgi, inherited, script);
     Action::Fastcgi(Box::new(application))
 }
@@ -34,7 +34,7 @@ pub(super) fn scgi(
     let is_said = ["split", "script", "mount"].iter().any(|name| item.child(name).is_some());
     let script = match pattern {
         PathPattern::Prefix(prefix) if !is_said => Script::Mounted(prefix.trim_end_matches('/').to_owned()),
-        _ => script(checker, disk, item, Context::Scgi),
+        _ => script(checker, item, Context::Scgi),
     };
     Action::Scgi(Box::new(application(checker, disk, item, Context::Scgi, inherited, script)))
 }
@@ -130,7 +130,7 @@ fn application(
     }
 }
 
-fn script(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, context: Context) -> Script {
+fn script(checker: &mut Checker<'_>, item: &Item, context: Context) -> Script {
     let mut said =
         item.children.iter().filter(|child| matches!(child.directive.name, "split" | "script" | "mount"));
     if let (Some(first), Some(second)) = (said.next(), said.next()) {
@@ -143,14 +143,6 @@ fn script(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, context: Cont
     if let Some(child) = item.child("script")
         && let Some(Value::Path(path)) = child.first()
     {
-        match disk.what(path) {
-            What::File => {}
-            What::Hidden => {}
-            _ => {
-                let message = format!("the script {} is no file", path.display());
-                checker.diagnostics.push(child.error_at(0, message).help("name the file of the script"));
-            }
-        }
         return Script::File(path.clone());
     }
     if let Some(prefix) = item.child("mount").and_then(|child| child.texts().pop()) {

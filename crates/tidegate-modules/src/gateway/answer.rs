@@ -56,8 +56,8 @@ pub(super) struct AnswerHead {
 
 /// Reads an answer up to the end of its head.
 pub(super) enum HeadOf {
-    /// HTTP/1, with the method that was asked, and whether a switch of protocols was.
-    Http { reader: HeadReader, method: String, may_switch: bool, body: Option<(BodyLength, bool)> },
+    /// HTTP/1, with a method that has the same kind of answer, and whether a switch of protocols was asked for.
+    Http { reader: HeadReader, method: &'static str, may_switch: bool, body: Option<(BodyLength, bool)> },
     /// FastCGI.
     FastCgi { decoder: ResponseDecoder, stdout: Vec<u8>, complaints: Complaints },
     /// SCGI: CGI until the connection ends.

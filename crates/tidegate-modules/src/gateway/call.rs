@@ -3,11 +3,13 @@
 //!
 //! `fastcgi`, `scgi` and `proxy` encode the request and say how its answer is read; everything else is here.
 
+use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
+use super::complaints::Complaints;
 use super::link::Link;
 use super::places::Refused;
 use super::stream::{Line, Relay, Silence};
-use super::upload::{Upload, UploadError};
+use super::upload::{REQUEST, Upload, UploadError};
 use super::upstream::Pick;
 use super::{sendfile, tunnel};
 use std::future::Future;
@@ -16,12 +18,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::response::Head;
 use tidegate_core::{Body, BodyStream, Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
+use tidegate_wire::fastcgi::ResponseDecoder;
 
 /// Bytes read at once while the head is waited for: what is behind it is copied once.
 const FIRST_READ: usize = 16 << 10;
@@ -34,15 +38,24 @@ const ATTEMPTS: u32 = 3;
 pub(super) struct Call {
     pub(super) link: Rc<Link>,
     pub(super) upload: Upload,
-    /// Reads the answer; made anew for each attempt.
-    pub(super) reader: Box<dyn Fn() -> HeadOf>,
+    pub(super) dialect: Dialect,
     /// Whether sending it twice means the same as once.
     pub(super) is_idempotent: bool,
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
     pub(super) wants_trailers: bool,
-    /// The request in messages: `example.com /a.php`.
-    pub(super) about: String,
+    pub(super) about: About,
+}
+
+/// How an answer is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Dialect {
+    /// HTTP/1; `may_switch` when the request has asked for a switch of protocols.
+    Http {
+        may_switch: bool,
+    },
+    FastCgi,
+    Scgi,
 }
 
 /// Why an attempt has failed.
@@ -97,13 +110,30 @@ impl Call {
         }
     }
 
+    fn reader(&self) -> HeadOf {
+        match self.dialect {
+            Dialect::Http { may_switch } => HeadOf::Http {
+                reader: HeadReader::default(),
+                method: if self.head_only { "HEAD" } else { "GET" },
+                may_switch,
+                body: None,
+            },
+            Dialect::FastCgi => HeadOf::FastCgi {
+                decoder: ResponseDecoder::new(REQUEST),
+                stdout: Vec::new(),
+                complaints: Complaints::about(self.about.clone()),
+            },
+            Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new() },
+        }
+    }
+
     async fn attempt(
         &mut self,
         connection: Connection,
         pool: Rc<Pool>,
         pick: Pick,
     ) -> Result<Response, Fault> {
-        let mut reader = (self.reader)();
+        let mut reader = self.reader();
         let mut first = FirstByte {
             upload: &mut self.upload,
             connection: &connection,
@@ -281,10 +311,7 @@ impl FirstByte<'_> {
 
 /// No content, with the length that it would have had.
 fn announced(len: Option<u64>) -> Body {
-    match len {
-        Some(len) => Body::Stream { len: Some(len), stream: Box::new(Nothing) },
-        None => Body::Empty,
-    }
+    Body::Stream { len, stream: Box::new(Nothing) }
 }
 
 struct Nothing;

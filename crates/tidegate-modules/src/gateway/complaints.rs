@@ -1,6 +1,7 @@
 //! What an application writes to its standard error, line by line to the error log: with the site and the
 //! script that it is about, bounded, and escaped by the log.
 
+use super::about::About;
 use tidegate_core::log;
 
 /// The longest line, bytes; the rest of it is dropped.
@@ -10,15 +11,14 @@ const MOST: u32 = 100;
 
 /// The complaints of one request.
 pub(super) struct Complaints {
-    /// The site and the script.
-    about: String,
+    about: About,
     line: Vec<u8>,
     lines: u32,
 }
 
 impl Complaints {
     /// About a request. `about` is said in front of every line.
-    pub(super) fn about(about: String) -> Complaints {
+    pub(super) fn about(about: About) -> Complaints {
         Complaints { about, line: Vec::new(), lines: 0 }
     }
 

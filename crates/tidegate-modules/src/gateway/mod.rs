@@ -4,6 +4,7 @@
 //! process. A worker never waits for an application: it asks for a place, and the future that holds the
 //! request waits. `board` is how the workers see the pools.
 
+mod about;
 mod answer;
 pub mod board;
 mod call;
@@ -13,6 +14,7 @@ pub mod environment;
 pub mod fields;
 pub mod link;
 pub mod places;
+pub mod proxy;
 pub mod script;
 pub mod scripted;
 pub mod sendfile;

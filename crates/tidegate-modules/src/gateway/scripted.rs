@@ -1,8 +1,7 @@
 //! `fastcgi`, `scgi` and `cgi`: requests answered by an application with scripts.
 
-use super::answer::HeadOf;
-use super::call::Call;
-use super::complaints::Complaints;
+use super::about::About;
+use super::call::{Call, Dialect};
 use super::environment;
 use super::link::{Link, Shared};
 use super::script::{Rule, Script, Scripts};
@@ -18,7 +17,7 @@ use tidegate_core::{Exchange, Handler, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, Root};
-use tidegate_wire::fastcgi::{self, Params, ResponseDecoder, Role};
+use tidegate_wire::fastcgi::{self, Params, Role};
 use tidegate_wire::scgi::Variables;
 
 /// Which of the two protocols is spoken.
@@ -165,8 +164,7 @@ impl Inner {
         exchange: &Exchange<'_>,
         body: Option<RequestBody>,
     ) -> Reply {
-        let about =
-            format!("{} {}", if self.link.site.is_empty() { "-" } else { &self.link.site }, exchange.target);
+        let about = About::new(&self.link, exchange.target);
         let is_idempotent = exchange.method.is_idempotent();
         let head_only = exchange.method == Method::Head;
         let Some(mut body) = body else {
@@ -211,22 +209,15 @@ impl Inner {
         }))
     }
 
-    fn made(self: &Rc<Self>, upload: Upload, is_idempotent: bool, head_only: bool, about: String) -> Call {
-        let reader: Box<dyn Fn() -> HeadOf> = match self.protocol {
-            Protocol::FastCgi => {
-                let about = about.clone();
-                Box::new(move || HeadOf::FastCgi {
-                    decoder: ResponseDecoder::new(REQUEST),
-                    stdout: Vec::new(),
-                    complaints: Complaints::about(about.clone()),
-                })
-            }
-            Protocol::Scgi | Protocol::Cgi => Box::new(|| HeadOf::Scgi { stdout: Vec::new() }),
+    fn made(self: &Rc<Self>, upload: Upload, is_idempotent: bool, head_only: bool, about: About) -> Call {
+        let dialect = match self.protocol {
+            Protocol::FastCgi => Dialect::FastCgi,
+            Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
         };
         Call {
             link: self.link.clone(),
             upload,
-            reader,
+            dialect,
             is_idempotent,
             head_only,
             wants_trailers: false,

@@ -1,6 +1,7 @@
 //! Files that an application has the server send: `X-Sendfile` names one in the file system,
 //! `X-Accel-Redirect` by a path that stands for a folder. Only below the folders of `sendfile`.
 
+use super::about::About;
 use super::answer::AnswerHead;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +71,7 @@ pub(super) fn is_asked(head: &AnswerHead) -> bool {
 }
 
 /// The response that sends the file. `name` is the application in messages.
-pub(super) async fn respond(sendfile: &Sendfile, head: AnswerHead, name: &str) -> Response {
+pub(super) async fn respond(sendfile: &Sendfile, head: AnswerHead, name: &About) -> Response {
     let Some((root, relative)) = sendfile.target(&head) else {
         let path =
             head.accel_redirect.as_ref().or(head.sendfile.as_ref()).map(Vec::as_slice).unwrap_or_default();

@@ -86,6 +86,7 @@ impl Environment<'_> {
         put("QUERY_STRING", self.query_string.as_bytes());
         put("SCRIPT_NAME", self.script_name);
         put("REMOTE_ADDR", self.remote_addr.as_bytes());
+        put("REDIRECT_STATUS", b"200"); // php-cgi wants to know that a server has started it
         if self.request_scheme == "https" {
             put("HTTPS", b"on");
         }
@@ -231,6 +232,7 @@ mod tests {
             ("SERVER_PORT", "8080"),
             ("SERVER_PROTOCOL", "HTTP/1.1"),
             ("REQUEST_METHOD", "POST"),
+            ("REDIRECT_STATUS", "200"),
             ("REQUEST_URI", "/a.php/b?c=d"),
             ("REQUEST_SCHEME", "https"),
             ("HTTPS", "on"),
@@ -262,6 +264,7 @@ mod tests {
         let expected = [
             "GATEWAY_INTERFACE",
             "QUERY_STRING",
+            "REDIRECT_STATUS",
             "REMOTE_ADDR",
             "REQUEST_METHOD",
             "REQUEST_SCHEME",

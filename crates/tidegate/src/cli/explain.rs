@@ -127,7 +127,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let engine = Registry::new(Arc::default(), StatusSource::new(), Board::new())
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
-    let mut exchange = Exchange {
+    let exchange = Exchange {
         method,
         method_token,
         target: url,
@@ -143,7 +143,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         body: None,
         context: Default::default(),
     };
-    engine.explain(listener, &mut exchange, &mut |sentence| {
+    engine.explain(listener, &exchange, &mut |sentence| {
         let _ = writeln!(out, "{sentence}");
     });
     print(&out)
