@@ -1,23 +1,24 @@
 //! Applications behind the server: `fastcgi`, `scgi`, `proxy`.
 
 use super::Network;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where an application is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Destination {
     /// A pool or a group of the settings, by its name.
     Named(String),
     /// An address and a port.
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
-    Unix(PathBuf),
+    Unix(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// What `fastcgi`, `scgi` and `proxy` have in common.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gateway {
     /// Where requests go.
     pub to: Destination,
@@ -47,20 +48,22 @@ pub struct Gateway {
 }
 
 /// A folder whose files an application may name in `X-Sendfile` or `X-Accel-Redirect`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendfileRoot {
     /// Absolute.
+    #[serde(with = "crate::travel::path")]
     pub root: PathBuf,
     /// The path of the site that stands for it in `X-Accel-Redirect`; ends with a slash.
     pub prefix: Option<String>,
 }
 
 /// `fastcgi` or `scgi`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Application {
     /// What is common to all.
     pub gateway: Gateway,
     /// `DOCUMENT_ROOT`, and where scripts are; empty where there is none.
+    #[serde(with = "crate::travel::path")]
     pub root: PathBuf,
     /// How the path of a request leads to a script.
     pub script: Script,
@@ -71,7 +74,7 @@ pub struct Application {
 }
 
 /// How the path of a request leads to a script.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Script {
     /// A file below the root whose name ends in one of these; what follows is `PATH_INFO`.
     Suffixes(Vec<String>),
@@ -81,14 +84,14 @@ pub enum Script {
         strip_prefix: String,
     },
     /// One file for all paths.
-    File(PathBuf),
+    File(#[serde(with = "crate::travel::path")] PathBuf),
     /// No file: the application is mounted at this prefix, and what follows is `PATH_INFO`. No slash at its
     /// end; empty for the whole site.
     Mounted(String),
 }
 
 /// `proxy`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proxy {
     /// What is common to all.
     pub gateway: Gateway,
@@ -103,9 +106,10 @@ pub struct Proxy {
 }
 
 /// Where content of requests goes that has to be complete before it is passed on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spill {
     /// Absolute.
+    #[serde(with = "crate::travel::path")]
     pub folder: PathBuf,
     /// Most bytes at once, all workers together.
     pub size: u64,

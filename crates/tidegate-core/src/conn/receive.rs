@@ -8,6 +8,7 @@ use crate::exchange::{Exchange, ExchangeContext, Reply};
 use crate::log::{Entry, Record, Sink};
 use crate::response::Response;
 use crate::worker::Ctx;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
@@ -183,6 +184,7 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
+            ends_with_client: false,
             started: monotonic_ns(),
         };
         let fields = Fields::new(head.fields);
@@ -212,6 +214,7 @@ impl Connection {
         }
 
         let mut content_sink = None;
+        let abandons = Cell::new(false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -243,7 +246,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, site),
+                        context: ExchangeContext::new(&self.stream, site, &abandons),
                     };
                     engine.handle(site, &mut exchange)
                 }
@@ -251,6 +254,7 @@ impl Connection {
         };
         cx.path_buffer = path_buffer;
 
+        let request = Request { ends_with_client: abandons.get(), ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
@@ -421,7 +425,7 @@ impl Connection {
             return self.respond(cx, response);
         }
         let request =
-            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
+            Request { head_only: false, minor_version: 1, expects_continue: false, ends_with_client: false, started: monotonic_ns() };
         let entry = Entry {
             peer: self.peer,
             method: "-",

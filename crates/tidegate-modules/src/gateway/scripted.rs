@@ -90,6 +90,7 @@ impl Scripted {
 
 impl Handler for Scripted {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        exchange.context.ends_with_client();
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
             Ok(Err(status)) => Reply::Ready(answer::error(status)),

@@ -2,6 +2,7 @@
 //!
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
+mod bench;
 mod cgi_stub;
 mod check;
 mod completions;
@@ -58,6 +59,7 @@ enum Command {
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
     Spawn(spawn::Arguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
     /// Starts CGI scripts.
@@ -66,6 +68,9 @@ enum Command {
     /// Becomes an application of a pool.
     #[command(hide = true)]
     Launch(launch::Arguments),
+    /// A server process; `serve` starts it.
+    #[command(hide = true)]
+    Server,
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
@@ -78,6 +83,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Server => crate::server::run(),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fmt(arguments) => fmt::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
@@ -88,6 +94,7 @@ pub fn run() -> ExitCode {
         Command::Spawn(arguments) => spawn::run(&arguments),
         Command::CgiStub(arguments) => cgi_stub::run(&arguments),
         Command::Launch(arguments) => launch::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
         Command::Reference => print(&tidegate_config::reference()),

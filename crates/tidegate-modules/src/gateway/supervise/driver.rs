@@ -29,6 +29,8 @@ pub struct Ends {
     pub publish: Box<dyn Fn(PoolUpdate) + Send>,
     /// Asks the workers what they want. Where this is `None`, [`Supervisor::report`] brings it.
     pub demands: Option<Box<dyn Fn() -> Vec<PoolDemand> + Send>>,
+    /// The user and group that connect to pools, where they are not this process's: sockets are theirs.
+    pub clients: Option<(u32, u32)>,
 }
 
 enum Message {
@@ -181,7 +183,7 @@ impl Driver {
 
     fn adopt(&mut self, pools: Vec<Arc<Pool>>) {
         if self.folder.is_none() && !pools.is_empty() {
-            match Folder::make() {
+            match Folder::make(self.ends.clients) {
                 Ok(folder) => self.folder = Some(folder),
                 Err(problem) => {
                     log::error(format_args!("{problem}; no pool can be run"));

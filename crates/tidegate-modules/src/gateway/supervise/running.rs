@@ -126,7 +126,10 @@ impl Running {
     pub(super) fn advance(&mut self, hands: &Hands<'_>) {
         self.with_machine(hands, |machine, now, actions| machine.advance(now, actions));
         for slot in self.unready() {
-            if self.children.get(&slot).is_some_and(Child::answers) {
+            if let Some(child) = self.children.get(&slot).filter(|child| child.answers()) {
+                if let PoolAddress::Unix(path) = child.way.address() {
+                    hands.folder.give(path);
+                }
                 self.with_machine(hands, |machine, now, actions| machine.ready(slot, now, actions));
             }
         }
@@ -287,6 +290,7 @@ impl Running {
             restarts: 0,
             last_failure: None,
             retry_after: None,
+            demand: self.last.as_ref().map(|last| last.demand).unwrap_or_default(),
         };
         let Some(machine) = &self.machine else { return status };
         status.phase = machine.phase();
@@ -324,7 +328,9 @@ fn slot_socket(
             std::collections::btree_map::Entry::Occupied(open) => Ok(open.get().clone()),
             std::collections::btree_map::Entry::Vacant(free) => {
                 let path = folder.path(&pool.name, slot, ".sock");
-                Ok(free.insert(Arc::new(Listening::open(PoolAddress::Unix(path), BACKLOG)?)).clone())
+                let open = Listening::open(PoolAddress::Unix(path.clone()), BACKLOG)?;
+                folder.give(&path);
+                Ok(free.insert(Arc::new(open)).clone())
             }
         };
     };

@@ -89,18 +89,23 @@ pub(super) fn free_port() -> io::Result<SocketAddr> {
 
 /// The folder for the sockets of this process; removed with its contents at the end.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf, Option<(u32, u32)>);
 
 impl Folder {
-    /// Makes it, for this user alone.
-    pub(super) fn make() -> io::Result<Folder> {
+    /// Makes it, for this user alone, and for `clients` where those are others.
+    pub(super) fn make(clients: Option<(u32, u32)>) -> io::Result<Folder> {
         let base = base_folder();
         let mut problem = io::Error::other("no name is free");
         for attempt in 0..100 {
             let path = base.join(format!("tidegate-{}-{attempt}", getpid().as_raw_nonzero()));
             // Fails if anything is there, so nobody can have prepared it for us.
             match mkdir(&path, Mode::RWXU) {
-                Ok(()) => return Ok(Folder(path)),
+                Ok(()) => {
+                    if clients.is_some() {
+                        rustix::fs::chmod(&path, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
+                    }
+                    return Ok(Folder(path, clients));
+                }
                 Err(error) => problem = error.into(),
             }
             if problem.kind() != io::ErrorKind::AlreadyExists {
@@ -118,6 +123,14 @@ impl Folder {
         self.0.join(format!("{pool}-{slot}{suffix}"))
     }
 
+    /// Gives a socket to those who connect.
+    pub(super) fn give(&self, socket: &Path) {
+        if let Some((user, group)) = self.1 {
+            // Where this fails nobody gets in, which the workers say.
+            let _ = std::os::unix::fs::chown(socket, Some(user), Some(group));
+        }
+    }
+
     /// A folder in it that belongs to the user that a pool runs as, who makes sockets there itself.
     pub(super) fn for_user(&self, pool: &str, owner: Option<(u32, u32)>) -> io::Result<PathBuf> {
         let path = self.0.join(format!("{pool}.own"));
@@ -128,8 +141,8 @@ impl Folder {
         if let Some((user, group)) = owner {
             std::os::unix::fs::chown(&path, Some(user), Some(group))?;
             // The way there is open to it as well; names in between cannot be listed.
-            let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
-            rustix::fs::chmod(&self.0, mode)?;
+            rustix::fs::chmod(&self.0, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
+            rustix::fs::chmod(&path, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
         }
         Ok(path)
     }
@@ -157,7 +170,7 @@ mod tests {
 
     #[test]
     fn sockets_are_made_anew_and_removed_with_their_folder() {
-        let folder = Folder::make().expect("a folder can be made");
+        let folder = Folder::make(None).expect("a folder can be made");
         let path = folder.path("app", 0, ".sock");
         let first = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("can be bound");
         let second = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("replaces the first");

@@ -125,6 +125,7 @@ impl World {
             in_use,
             peak_in_use: in_use,
             requests: self.taken,
+            ..Demand::default()
         };
         let usage: Vec<Usage> = self
             .usage
