@@ -50,12 +50,12 @@ impl Backend {
     pub(crate) fn accept(&self, until: Instant) -> Result<Option<Client>, String> {
         loop {
             let accepted = match self {
-                Backend::Tcp(listener) => listener
-                    .accept()
-                    .map(|(stream, _)| stream.set_nonblocking(false).map(|()| Client::from_tcp(stream))),
-                Backend::Unix(listener, _) => listener
-                    .accept()
-                    .map(|(stream, _)| stream.set_nonblocking(false).map(|()| Client::from_unix(stream))),
+                Backend::Tcp(listener) => listener.accept().map(|(stream, _)| {
+                    stream.set_nonblocking(false).map(|()| Client::from_tcp(stream))
+                }),
+                Backend::Unix(listener, _) => listener.accept().map(|(stream, _)| {
+                    stream.set_nonblocking(false).map(|()| Client::from_unix(stream))
+                }),
             };
             match accepted {
                 Ok(client) => return client.map(Some).map_err(|error| error.to_string()),
@@ -77,8 +77,7 @@ impl Backend {
             Backend::Tcp(listener) => PollFd::new(listener, PollFlags::IN),
             Backend::Unix(listener, _) => PollFd::new(listener, PollFlags::IN),
         };
-        let left =
-            rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let left = rustix::time::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [fd], Some(&left)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.to_string()),

@@ -1,10 +1,10 @@
 //! Reads a transcript into steps. The format is described in `tests/transcripts/README.md`.
 
-use crate::backend::FastCgi;
 use crate::condition::{Condition, Output, TextCheck};
 use crate::fixture::{Contents, Fixture, size};
 use crate::pattern::Pattern;
 use crate::process::Signal;
+use crate::backend::FastCgi;
 use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
 use crate::token::{Token, tokens};
 
@@ -116,11 +116,7 @@ impl<'a> Parser<'a> {
                 [Token::Word(what), Token::Word(status)] if what == "end" => {
                     FastCgi::End(status.parse().map_err(|_| format!("`{status}` is no status"))?)
                 }
-                _ => {
-                    return Err(
-                        "expected `>fastcgi stdout|stderr|answer \"...\"` or `>fastcgi end`".to_owned()
-                    );
-                }
+                _ => return Err("expected `>fastcgi stdout|stderr|answer \"...\"` or `>fastcgi end`".to_owned()),
             }),
             _ => {
                 return Err(
