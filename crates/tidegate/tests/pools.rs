@@ -30,7 +30,7 @@ impl Server {
     fn start(name: &str, pools: &str, route: &str) -> Server {
         let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("cgi-bin")).unwrap();
-        let mut server = Server::write(&folder, pools, route);
+        Server::write(&folder, pools, route);
         let mut child = Command::new(BINARY)
             .args(["serve", "--config", "tidegate.kdl", "--control", "control"])
             .current_dir(&folder)
@@ -49,16 +49,14 @@ impl Server {
             }
         });
         let address = listening.recv_timeout(WAIT).expect("it listens");
-        server.child = Some(child);
-        Server { folder, child: server.child.take().unwrap(), address }
+        Server { folder, child, address }
     }
 
-    fn write(folder: &Path, pools: &str, route: &str) -> Unstarted {
+    fn write(folder: &Path, pools: &str, route: &str) {
         let text = format!(
             "listen \"127.0.0.1:0\"\n{pools}\nsite {{ respond 200 \"fine\"\n route \"/cgi-bin/*\" {{ {route} }} }}\n"
         );
         fs::write(folder.join("tidegate.kdl"), text).unwrap();
-        Unstarted { child: None }
     }
 
     fn script(&self, name: &str, text: &str) {
@@ -92,10 +90,6 @@ impl Server {
     fn get(&self, path: &str) -> (u16, String) {
         get(&self.address, path)
     }
-}
-
-struct Unstarted {
-    child: Option<Child>,
 }
 
 impl Drop for Server {
