@@ -26,9 +26,18 @@ struct Hub {
     servers: Vec<Listener>,
 }
 
+/// A server process that is told of pools.
+pub struct Served {
+    /// Its number.
+    pub id: u64,
+    /// The way to it.
+    pub link: Arc<Link>,
+    /// It finishes what is open, and counts no more when places are divided.
+    pub is_draining: bool,
+}
+
 struct Listener {
-    id: u64,
-    link: Arc<Link>,
+    served: Served,
     demands: HashMap<String, PoolDemand>,
 }
 
@@ -55,19 +64,17 @@ impl Pools {
     }
 
     /// The server processes there are. New ones hear how things stand.
-    pub fn set_servers(&self, servers: &[(u64, Arc<Link>)]) {
+    pub fn set_servers(&self, servers: Vec<Served>) {
         let mut hub = lock(&self.hub);
-        let known = |listeners: &[Listener], id: u64| listeners.iter().any(|listener| listener.id == id);
-        let is_same =
-            hub.servers.len() == servers.len() && servers.iter().all(|(id, _)| known(&hub.servers, *id));
-        if is_same {
+        let what = |served: &Served| (served.id, served.is_draining);
+        if hub.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
             return;
         }
-        hub.servers.retain(|listener| servers.iter().any(|(id, _)| *id == listener.id));
-        for (id, link) in servers {
-            if !known(&hub.servers, *id) {
-                hub.servers.push(Listener { id: *id, link: link.clone(), demands: HashMap::new() });
-            }
+        let mut before = std::mem::take(&mut hub.servers);
+        for served in servers {
+            let known = before.iter_mut().find(|known| known.served.id == served.id);
+            let demands = known.map(|known| std::mem::take(&mut known.demands)).unwrap_or_default();
+            hub.servers.push(Listener { served, demands });
         }
         // With their number the share of each has changed.
         let updates: Vec<PoolUpdate> = hub.updates.values().cloned().collect();
@@ -79,7 +86,7 @@ impl Pools {
     /// What a server process wants.
     pub fn heard(&self, id: u64, demands: Vec<PoolDemand>) {
         let mut hub = lock(&self.hub);
-        let Some(listener) = hub.servers.iter_mut().find(|listener| listener.id == id) else { return };
+        let Some(listener) = hub.servers.iter_mut().find(|listener| listener.served.id == id) else { return };
         for demand in demands {
             listener.demands.insert(demand.name.clone(), demand);
         }
@@ -101,13 +108,16 @@ impl Pools {
 
 impl Hub {
     fn tell_all(&mut self, update: &PoolUpdate) {
-        let count = self.servers.len();
-        for (index, listener) in self.servers.iter().enumerate() {
+        let count = self.servers.iter().filter(|listener| !listener.served.is_draining).count();
+        let mut next = 0;
+        for listener in &self.servers {
+            let index = next;
+            next += usize::from(!listener.served.is_draining);
             let mut own = update.clone();
             for member in &mut own.members {
                 member.places = share(member.places, count, index);
             }
-            listener.link.send(&ToServer::Pool(own), Vec::new());
+            listener.served.link.send(&ToServer::Pool(own), Vec::new());
         }
     }
 

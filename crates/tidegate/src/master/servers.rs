@@ -6,7 +6,7 @@
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
 use super::Event;
-use super::pools::Pools;
+use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
@@ -520,9 +520,14 @@ impl Servers {
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
             members.push(Member { id: 0, info, link: None, last: crate::link::Figures::default() });
         }
-        let links: Vec<_> =
-            members.iter().filter_map(|member| Some((member.id, member.link.clone()?))).collect();
-        self.pools.set_servers(&links);
+        let links: Vec<Served> = members
+            .iter()
+            .filter_map(|member| {
+                let is_draining = member.info.state == "draining";
+                Some(Served { id: member.id, link: member.link.clone()?, is_draining })
+            })
+            .collect();
+        self.pools.set_servers(links);
         self.roster.set_members(members);
     }
 }
