@@ -9,6 +9,9 @@
 
 pub mod gateway;
 
+pub mod pool;
+
+use pool::Pool;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,6 +33,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
+    /// Applications behind the server, in source order.
+    pub pools: Vec<Pool>,
     /// Bounds on what a client may do.
     pub limits: Limits,
     /// What those get who are turned away.
@@ -188,6 +193,8 @@ pub enum Action {
         /// The text, `text/plain`; may be empty.
         body: String,
     },
+    /// `cgi`: CGI scripts.
+    Cgi(Box<gateway::Application>),
     /// The status page with statistics and cache control (R4, R5).
     Status,
     /// `fastcgi`

@@ -11,6 +11,7 @@ pub mod notify;
 pub mod oneshot;
 pub mod passing;
 pub mod poller;
+pub mod process;
 pub mod runtime;
 pub mod slab;
 pub mod socket;

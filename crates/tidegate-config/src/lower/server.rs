@@ -46,6 +46,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         sandbox: !find("sandbox").is_some_and(|item| matches!(item.first(), Some(Value::Word("off")))),
         listeners,
         sites: Vec::new(),
+        pools: super::pool::pools(checker, disk, &items),
         limits: limits(checker, &items),
         busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),

@@ -10,6 +10,7 @@ use crate::log::{self, Record, Sink};
 use crate::phase::{Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
@@ -33,7 +34,7 @@ impl Incoming {
     /// Bytes held for the handler.
     pub(super) fn held(&self) -> usize {
         match self {
-            Incoming::Pipe { sink, .. } => sink.held(),
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
             Incoming::Discard { .. } => 0,
         }
     }
@@ -194,6 +195,7 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
+            ends_with_client: false,
             started: monotonic_ns(),
         };
         cx.admission.on_request(request.started);
@@ -224,6 +226,7 @@ impl Connection {
         }
 
         let (mut content_sink, mut is_exempt) = (None, false);
+        let abandons = Cell::new(false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -260,7 +263,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, &self.local, site),
+                        context: ExchangeContext::new(&self.stream, &self.local, site, &abandons),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -272,6 +275,7 @@ impl Connection {
         };
         cx.path_buffer = path_buffer;
 
+        let request = Request { ends_with_client: abandons.get(), ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
@@ -461,7 +465,13 @@ impl Connection {
             return self.respond(cx, response);
         }
         let request =
-            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
+            Request {
+                head_only: false,
+                minor_version: 1,
+                expects_continue: false,
+                ends_with_client: false,
+                started: monotonic_ns(),
+            };
         let entry = log::Entry {
             peer: self.peer,
             method: "-",

@@ -6,6 +6,7 @@
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
 use super::Event;
+use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
@@ -183,6 +184,7 @@ pub struct Servers {
     /// Times that a process was told to prepare.
     prepared: u64,
     roster: Arc<Roster>,
+    pools: Arc<Pools>,
     events: Sender<Event>,
     executable: PathBuf,
     /// Nothing is started again.
@@ -190,7 +192,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub fn new(roster: Arc<Roster>, events: Sender<Event>, executable: &Path) -> Servers {
+    pub fn new(roster: Arc<Roster>, pools: Arc<Pools>, events: Sender<Event>, executable: &Path) -> Servers {
         // The program that runs now, also when another lies in its place by the time it is needed.
         let own = Path::new("/proc/self/exe");
         let executable = if own.exists() { own } else { executable }.to_owned();
@@ -200,6 +202,7 @@ impl Servers {
             last_id: 0,
             prepared: 0,
             roster,
+            pools,
             events,
             executable,
             is_ending: false,
@@ -398,6 +401,7 @@ impl Servers {
                 server.link.send(&ToServer::Stop, Vec::new());
                 self.roster.has_ended(id, Some(*figures));
             }
+            ToMaster::Pools(demands) => return self.pools.heard(id, demands),
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }
         self.publish();
@@ -569,6 +573,14 @@ impl Servers {
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
             members.push(Member { id: 0, info, link: None, last: Figures::default() });
         }
+        let links: Vec<Served> = members
+            .iter()
+            .filter_map(|member| {
+                let is_draining = member.info.state == "draining";
+                Some(Served { id: member.id, link: member.link.clone()?, is_draining })
+            })
+            .collect();
+        self.pools.set_servers(links);
         self.roster.set_members(members);
     }
 }

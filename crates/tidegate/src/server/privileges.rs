@@ -12,6 +12,7 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use std::path::{Path, PathBuf};
+use tidegate_config::settings::Action;
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -102,11 +103,25 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
-        if let tidegate_config::settings::Action::Files(files) = &route.action {
-            add(&files.root);
-            if let Ok(real) = files.root.canonicalize() {
-                add(&real);
+        let root = match &route.action {
+            Action::Files(files) => &files.root,
+            // Scripts are looked for, and what applications name is sent.
+            Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+                application.gateway.sendfile.iter().for_each(|sent| add(&sent.root));
+                &application.root
             }
+            Action::Proxy(proxy) => {
+                proxy.gateway.sendfile.iter().for_each(|sent| add(&sent.root));
+                continue;
+            }
+            Action::Redirect { .. } | Action::Respond { .. } | Action::Status => continue,
+        };
+        if root.as_os_str().is_empty() {
+            continue;
+        }
+        add(root);
+        if let Ok(real) = root.canonicalize() {
+            add(&real);
         }
     }
     paths.sort();
