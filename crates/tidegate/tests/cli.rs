@@ -478,7 +478,7 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
         other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
     let before = wait_for(|| Some(refused()).filter(|count| *count > 0), "accepting to fail");
-    let turns = 200;
+    let turns = 50;
     for _ in 0..turns {
         refused();
     }
