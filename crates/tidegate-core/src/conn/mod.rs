@@ -11,6 +11,7 @@ mod send;
 
 use crate::admission::Entry;
 use crate::body::RequestBodyError;
+use crate::exchange::LocalAddress;
 use crate::log;
 use crate::worker::Ctx;
 use receive::Incoming;
@@ -59,6 +60,7 @@ enum Timer {
 pub struct Connection {
     stream: Stream,
     peer: Peer,
+    local: LocalAddress,
     listener: u16,
     /// As what it was let in.
     entry: Entry,
@@ -123,6 +125,7 @@ impl Connection {
         Connection {
             stream,
             peer,
+            local: LocalAddress::new(),
             listener,
             entry: Entry::Plain,
             timer: Timer::Off,
@@ -386,10 +389,12 @@ impl Connection {
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
         let limits = &cx.engine.settings.limits;
-        let (timer, after) = match &self.work {
+        let (timer, after) = match self.work.as_deref() {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
-            Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
+            Some(Work { incoming: Some(incoming), .. })
+                if incoming.has_least_rate() && incoming.wants_more() =>
+            {
                 (Timer::Body, limits.rate_grace)
             }
             Some(_) => (Timer::Off, Duration::ZERO),
