@@ -33,7 +33,7 @@ impl Incoming {
     /// Bytes held for the handler.
     pub(super) fn held(&self) -> usize {
         match self {
-            Incoming::Pipe { sink, .. } => sink.held(),
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
             Incoming::Discard { .. } => 0,
         }
     }

@@ -12,6 +12,8 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use std::path::{Path, PathBuf};
+use tidegate_config::settings::Action;
+use tidegate_config::settings::gateway::Script;
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -102,9 +104,9 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
-        if let tidegate_config::settings::Action::Files(files) = &route.action {
-            add(&files.root);
-            if let Ok(real) = files.root.canonicalize() {
+        for folder in folders(&route.action) {
+            add(folder);
+            if let Ok(real) = folder.canonicalize() {
                 add(&real);
             }
         }
@@ -112,6 +114,24 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// What a route reads: whoever adds a kind of answer that reads files names them here.
+fn folders(action: &Action) -> Vec<&Path> {
+    match action {
+        Action::Files(files) => vec![&files.root],
+        Action::Fastcgi(application) | Action::Scgi(application) => {
+            let script = match &application.script {
+                Script::File(file) => Some(file.as_path()),
+                Script::Suffixes(_) | Script::Mounted(_) => None,
+            };
+            let root = Some(application.root.as_path()).filter(|root| root.is_absolute());
+            let sent = application.gateway.sendfile.iter().map(|folder| folder.root.as_path());
+            root.into_iter().chain(script).chain(sent).collect()
+        }
+        Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
+        Action::Redirect { .. } | Action::Respond { .. } | Action::Status => Vec::new(),
+    }
 }
 
 #[cfg(test)]
