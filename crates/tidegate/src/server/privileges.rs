@@ -13,6 +13,7 @@ use landlock::{
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::Action;
+use tidegate_config::settings::gateway::Script;
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -103,30 +104,34 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
-        let root = match &route.action {
-            Action::Files(files) => &files.root,
-            // Scripts are looked for, and what applications name is sent.
-            Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
-                application.gateway.sendfile.iter().for_each(|sent| add(&sent.root));
-                &application.root
+        for folder in folders(&route.action) {
+            add(folder);
+            if let Ok(real) = folder.canonicalize() {
+                add(&real);
             }
-            Action::Proxy(proxy) => {
-                proxy.gateway.sendfile.iter().for_each(|sent| add(&sent.root));
-                continue;
-            }
-            Action::Redirect { .. } | Action::Respond { .. } | Action::Status => continue,
-        };
-        if root.as_os_str().is_empty() {
-            continue;
-        }
-        add(root);
-        if let Ok(real) = root.canonicalize() {
-            add(&real);
         }
     }
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// What a route reads: whoever adds a kind of answer that reads files names them here.
+fn folders(action: &Action) -> Vec<&Path> {
+    match action {
+        Action::Files(files) => vec![&files.root],
+        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+            let script = match &application.script {
+                Script::File(file) => Some(file.as_path()),
+                Script::Suffixes(_) | Script::FirstFile { .. } | Script::Mounted(_) => None,
+            };
+            let root = Some(application.root.as_path()).filter(|root| root.is_absolute());
+            let sent = application.gateway.sendfile.iter().map(|folder| folder.root.as_path());
+            root.into_iter().chain(script).chain(sent).collect()
+        }
+        Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
+        Action::Redirect { .. } | Action::Respond { .. } | Action::Status => Vec::new(),
+    }
 }
 
 #[cfg(test)]
