@@ -4,23 +4,36 @@
 //! A route carries *effective* values: what a site or the top level set for it has been inherited already,
 //! so that no consumer ever has to look upwards. `Origin` says where a thing was written, for `explain`
 //! and for messages.
+//!
+//! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+pub mod gateway;
+
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A whole configuration, checked and complete.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Worker threads; `None` is one for each processor this process may run on.
     pub workers: Option<u16>,
+    /// Server processes, at least 1; each has `workers` workers.
+    pub processes: u16,
+    /// Whom the server processes become when the server is started as root; `None` lets them stay it.
+    pub user: Option<User>,
+    /// Whether the server processes are confined to what the settings name, where the kernel can.
+    pub sandbox: bool,
     /// Every address that is listened on; no two are the same but for port 0.
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
     /// Bounds on what a client may do.
     pub limits: Limits,
+    /// What those get who are turned away.
+    pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
     /// Where access lines go unless a site says otherwise; `None` when off.
@@ -30,15 +43,41 @@ pub struct Settings {
     /// Value of the `Server` field; `None` leaves the field out.
     pub server_field: Option<String>,
     /// The file that holds the process number; absolute.
+    #[serde(with = "crate::travel::optional_path")]
     pub pid_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
+    #[serde(with = "crate::travel::optional_path")]
     pub control: Option<PathBuf>,
+    /// Where request bodies wait that have to be complete.
+    pub spill: gateway::Spill,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
 
+/// Whom the server processes become, by name or number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The user.
+    pub name: String,
+    /// The group; `None` takes the user's own, and its further groups with it.
+    pub group: Option<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Who may connect to a unix socket: what its file is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SocketAccess {
+    /// Permission bits; `None` leaves them to the umask.
+    pub mode: Option<u32>,
+    /// By name or number; `None` is who started the server.
+    pub owner: Option<String>,
+    /// By name or number; `None` is that of who started the server.
+    pub group: Option<String>,
+}
+
 /// Where something was written.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The file as the operator named it; `<command line>` for what came from arguments.
     pub file: Arc<str>,
@@ -49,7 +88,7 @@ pub struct Origin {
 }
 
 /// An address to listen on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
@@ -58,21 +97,23 @@ pub struct Listener {
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
+    /// Who may connect, on a unix socket.
+    pub access: SocketAccess,
     /// Where it was written.
     pub origin: Origin,
 }
 
 /// What a listener binds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ListenAddress {
     /// An address and a port; `[::]` takes IPv4 clients too. Port 0 is the kernel's choice.
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
-    Unix(PathBuf),
+    Unix(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// A virtual server: the host names it answers to, and its routes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// Empty for the site without a name.
     pub names: Vec<HostPattern>,
@@ -85,7 +126,7 @@ pub struct Site {
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HostPattern {
     /// A whole name.
     Exact(String),
@@ -94,7 +135,7 @@ pub enum HostPattern {
 }
 
 /// What to do with the requests whose path matches.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     /// Which requests; compared in the order of the routes.
     pub pattern: PathPattern,
@@ -115,7 +156,7 @@ pub struct Route {
 }
 
 /// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PathPattern {
     /// `/.perf`
     Exact(String),
@@ -128,7 +169,7 @@ pub enum PathPattern {
 }
 
 /// What a route answers with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "made once at load, and most routes are files")]
 pub enum Action {
     /// Static files.
@@ -149,12 +190,26 @@ pub enum Action {
     },
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// `fastcgi`
+    Fastcgi(Box<gateway::Application>),
+    /// `scgi`
+    Scgi(Box<gateway::Application>),
+    /// `proxy`
+    Proxy(Box<gateway::Proxy>),
+}
+
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+    }
 }
 
 /// Static files.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
     /// Absolute. The path of the request is looked up below it.
+    #[serde(with = "crate::travel::path")]
     pub root: PathBuf,
     /// Set by `alias`: this prefix of the path is cut off before the look-up below `root`.
     pub strip_prefix: Option<String>,
@@ -179,7 +234,7 @@ pub struct Files {
 }
 
 /// An entry of `try`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Try {
     /// A path with `{path}` filled in: `{path}.html`, `/index.html`.
     Path(String),
@@ -188,7 +243,7 @@ pub enum Try {
 }
 
 /// Directory listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// Files included above and below the table where a folder has them: `HEADER.html`, `README.html`,
     /// `README.md`, `README` (as text).
@@ -200,7 +255,7 @@ pub struct Listing {
 }
 
 /// A content coding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coding {
     /// RFC 1952; `.gz`.
     Gzip,
@@ -211,7 +266,7 @@ pub enum Coding {
 }
 
 /// Compression on the fly.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compress {
     /// In the server's order of preference, with the level of each.
     pub codings: Vec<(Coding, u8)>,
@@ -222,7 +277,7 @@ pub struct Compress {
 }
 
 /// An `allow` or a `deny` of one network.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessRule {
     /// Whether whom it fits is let in or refused.
     pub allows: bool,
@@ -233,7 +288,7 @@ pub struct AccessRule {
 }
 
 /// `10.0.0.0/8`, `::1`, `all`, or `unix` for clients on a unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// Everyone.
     All,
@@ -249,10 +304,24 @@ pub enum Network {
 }
 
 /// Bounds on what a client may do; all on by default.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Open client connections, all workers together.
     pub connections: u32,
+    /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
+    pub connections_per_address: Option<u32>,
+    /// Clients whose connections are not counted by address.
+    pub exempt_addresses: Vec<Network>,
+    /// Requests that wait for something at the same time, all workers together.
+    pub in_flight: u32,
+    /// Requests that wait for a place in `in_flight`.
+    pub queue_length: u32,
+    /// How long they wait at most.
+    pub queue_age: Duration,
+    /// Bytes that stuck connections may own, all workers together; `None` derives it from the machine.
+    pub memory: Option<u64>,
+    /// How long what is ready may wait on a worker before it turns away; `None` never does.
+    pub overload_delay: Option<Duration>,
     /// Bytes of a request head, target included.
     pub head_size: u32,
     /// Bytes of a request target.
@@ -271,6 +340,8 @@ pub struct Limits {
     pub rate_grace: Duration,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
+    /// Idle connections, all workers together.
+    pub keep_alive_connections: u32,
     /// Requests served on one connection before it is closed; `None` is no bound.
     pub keep_alive_requests: Option<u32>,
     /// Bytes of an unread request body that are read and dropped to keep a connection.
@@ -283,8 +354,21 @@ pub struct Limits {
     pub unsent_size: u32,
 }
 
+/// What those get who are turned away because the server is busy (the busy function of R2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// 429 or 503.
+    pub status: u16,
+    /// Whole seconds, at least 1.
+    pub retry_after: Duration,
+    /// May be empty.
+    pub text: String,
+    /// Of the text.
+    pub media_type: String,
+}
+
 /// The file cache of each worker (R4).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileCache {
     /// `false` under `file-cache off`.
     pub enabled: bool,
@@ -301,7 +385,7 @@ pub struct FileCache {
 }
 
 /// An access log.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccessLog {
     /// Where the lines go.
     pub target: LogTarget,
@@ -310,18 +394,18 @@ pub struct AccessLog {
 }
 
 /// Where a log goes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogTarget {
     /// Standard error.
     Stderr,
     /// Standard output.
     Stdout,
     /// A file; absolute, its folder exists.
-    File(PathBuf),
+    File(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// What an access line looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessFormat {
     /// The common log format.
     Common,
@@ -332,7 +416,7 @@ pub enum AccessFormat {
 }
 
 /// The log of the server's own messages.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ErrorLog {
     /// Where the lines go.
     pub target: LogTarget,
@@ -341,7 +425,7 @@ pub struct ErrorLog {
 }
 
 /// How important a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Something is not served.
     Error,

@@ -8,6 +8,8 @@ pub mod clock;
 pub mod connect;
 pub mod file;
 pub mod notify;
+pub mod oneshot;
+pub mod passing;
 pub mod poller;
 pub mod runtime;
 pub mod slab;

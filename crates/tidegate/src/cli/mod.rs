@@ -58,6 +58,9 @@ enum Command {
     Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// A server process; `serve` starts it.
+    #[command(hide = true)]
+    Server,
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
@@ -70,6 +73,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Server => crate::server::run(),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fmt(arguments) => fmt::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
