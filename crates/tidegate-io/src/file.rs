@@ -4,6 +4,7 @@
 //! moment fail in the kernel instead of being filtered here (FAULTS 32, 33). With `RESOLVE_CACHED` a look-up
 //! that would have to wait for a disk says so, and is repeated on the blocking pool.
 
+use crate::blocking::Lane;
 use crate::clock::monotonic_ns;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -78,10 +79,14 @@ struct Place {
     identity: (u64, u64),
     /// Its path without symbolic links; `None` where the system does not tell.
     real: Option<Arc<[u8]>>,
+    /// Opening a file asks someone else, whatever the kernel has cached of its name.
+    is_remote: bool,
 }
 
 /// How often the path of a root is followed anew at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// Types of file systems where a server or another process answers: FUSE, NFS, SMB (two), Ceph, 9P, AFS.
+const REMOTE: &[i64] = &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 /// How often a look-up is tried that races with renames.
 const RACES: usize = 100;
 
@@ -125,6 +130,9 @@ impl Root {
 
     #[cold]
     fn follow_now(&self, now: u64, patience: Patience) -> io::Result<()> {
+        if patience == Patience::Cached && self.place().is_remote {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = if patience == Patience::Cached && !is_openat2_missing() {
             openat2(CWD, &self.path, flags, Mode::empty(), ResolveFlags::CACHED)
@@ -161,6 +169,11 @@ impl Root {
         Some(below.strip_prefix(b"/").unwrap_or(below).to_vec())
     }
 
+    /// Where jobs of the pool that look things up below it belong.
+    pub fn lane(&self) -> Lane {
+        Lane::of_device(self.place().identity.0)
+    }
+
     fn place(&self) -> Place {
         self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -186,7 +199,10 @@ impl Root {
 
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
-        let dir = self.place().dir;
+        let Place { dir, is_remote, .. } = self.place();
+        if patience == Patience::Cached && is_remote {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         if !OPENAT2_MISSING.load(Relaxed) {
             let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             if patience == Patience::Cached {
@@ -242,7 +258,8 @@ impl Place {
             b"/" => Arc::default(),
             real => real.into(),
         });
-        Ok(Place { dir: Arc::new(dir), identity, real })
+        let is_remote = rustix::fs::fstatfs(&dir).is_ok_and(|system| REMOTE.contains(&(system.f_type as i64)));
+        Ok(Place { dir: Arc::new(dir), identity, real, is_remote })
     }
 }
 
