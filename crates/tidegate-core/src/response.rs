@@ -2,10 +2,10 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::paged::PagedFile;
 use tidegate_wire::h1;
 
 /// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
@@ -54,11 +54,13 @@ pub enum Body {
 #[derive(Clone)]
 pub struct FilePiece {
     /// Shared with the cache.
-    pub file: Rc<OwnedFd>,
+    pub file: Rc<PagedFile>,
     /// First byte.
     pub offset: u64,
     /// Behind the last byte.
     pub end: u64,
+    /// A part of it was not in memory: the pool reads in front of the sender from then on.
+    pub(crate) reads_ahead: bool,
 }
 
 /// A piece of a composed body.
@@ -96,6 +98,11 @@ impl Body {
 }
 
 impl FilePiece {
+    /// The bytes `offset..end` of `file`.
+    pub fn new(file: Rc<PagedFile>, offset: u64, end: u64) -> FilePiece {
+        FilePiece { file, offset, end, reads_ahead: false }
+    }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.offset)

@@ -318,25 +318,6 @@ pub fn read_whole(fd: BorrowedFd<'_>, len: usize, patience: Patience) -> io::Res
     Ok(bytes)
 }
 
-/// Makes sure that the first `len` bytes are in the page cache, so that `sendfile(2)` does not wait for
-/// them. `Patience::Cached` looks at both ends only, which is where a file that was read before and one that
-/// was not differ, and fails with `WouldBlock`; `Patience::Wait` reads all of it.
-pub fn warm(fd: BorrowedFd<'_>, len: u64, patience: Patience) -> io::Result<()> {
-    let Some(last) = len.checked_sub(1) else { return Ok(()) };
-    if patience == Patience::Cached {
-        read_at(fd, &mut [0], 0, patience)?;
-        return read_at(fd, &mut [0], last, patience).map(drop);
-    }
-    let (mut buffer, mut at) = (vec![0; 128 << 10], 0);
-    while at < len {
-        match read_at(fd, &mut buffer, at, patience)? {
-            0 => break, // shorter by now; whoever sends it will see
-            count => at += count as u64,
-        }
-    }
-    Ok(())
-}
-
 /// Moves up to `count` bytes of a file into a socket and advances `offset` (`sendfile(2)`). `Ok(None)`:
 /// the socket is full. `Ok(Some(0))`: the file ends before `offset`.
 #[inline]
@@ -408,26 +389,6 @@ mod tests {
         for refused in ["inside", "outside", "../secret", "sub/../a.txt", "loop"] {
             assert!(root.walk(refused.as_bytes(), flags).is_err(), "{refused}");
         }
-    }
-
-    #[test]
-    fn a_cold_file_says_so_until_it_is_warm() {
-        let dir = fixture("warm");
-        let path = dir.0.join("root/cold");
-        fs::write(&path, vec![7; 300 << 10]).unwrap();
-        let file = fs::File::open(&path).unwrap();
-        file.sync_all().unwrap();
-        let drop_pages = rustix::fs::Advice::DontNeed;
-        rustix::fs::fadvise(&file, 0, None, drop_pages).unwrap();
-        // A file system may keep its pages, or be unable to tell: then there is nothing to wait for, or
-        // always something.
-        let cold = warm(file.as_fd(), 300 << 10, Patience::Cached).map_err(|error| error.kind());
-        assert!(matches!(cold, Ok(()) | Err(io::ErrorKind::WouldBlock)), "{cold:?}");
-        warm(file.as_fd(), 300 << 10, Patience::Wait).unwrap();
-        warm(file.as_fd(), 900 << 10, Patience::Wait).unwrap();
-        warm(file.as_fd(), 0, Patience::Cached).unwrap();
-        let tells = read_at(file.as_fd(), &mut [0], 100 << 10, Patience::Cached).is_ok();
-        assert_eq!(warm(file.as_fd(), 300 << 10, Patience::Cached).is_ok(), tells);
     }
 
     /// FAULTS 33, scaled down: a link flips between inside and outside while it is opened.

@@ -276,7 +276,7 @@ impl Connection {
             _ => {
                 self.write_shared(cx, true)?;
                 if self.held.is_empty() {
-                    self.advance(&mut output)?;
+                    self.advance(&mut output, None)?;
                 }
             }
         }
@@ -317,7 +317,7 @@ impl Connection {
                 self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked })
             }
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
-            Some(rest) => self.advance(rest),
+            Some(rest) => self.advance(rest, Some(key)),
         };
         self.put_back(output);
         let progress = progress?;
@@ -331,9 +331,10 @@ impl Connection {
         }
     }
 
-    /// Moves what is held, then messages, files and parts.
-    fn advance(&mut self, output: &mut Output) -> io::Result<Progress> {
-        let mut turn = 0;
+    /// Moves what is held, then messages, files and parts. `key` is whom to wake for what has to come from
+    /// a disk; without it the caller comes again.
+    fn advance(&mut self, output: &mut Output, key: Option<Key>) -> io::Result<Progress> {
+        let mut turn = Turn { bytes: 0, key };
         loop {
             let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
             if !self.send_held(more)? {
@@ -529,25 +530,42 @@ impl Output {
     }
 }
 
-/// Sends a piece of a file. `turn` counts the bytes of this turn.
+/// What a connection does in one turn.
+struct Turn {
+    /// Bytes of files.
+    bytes: u64,
+    /// Who is woken when a disk has answered.
+    key: Option<Key>,
+}
+
+/// Sends a piece of a file, as far as that waits for no disk.
 fn send_piece(
     stream: &Stream,
     piece: &mut FilePiece,
     total: &mut u64,
-    turn: &mut u64,
+    turn: &mut Turn,
 ) -> io::Result<Progress> {
     while piece.offset < piece.end {
-        if *turn >= FILE_TURN {
+        if turn.bytes >= FILE_TURN {
             return Ok(Progress::Again);
         }
-        let count = (piece.end - piece.offset).min(FILE_TURN - *turn) as usize;
+        let waker = turn.key.map(runtime::waker);
+        let Poll::Ready(warm) = piece.file.poll_warm(piece.offset, piece.end, waker.as_ref()) else {
+            piece.reads_ahead = true;
+            return Ok(Progress::Waiting);
+        };
+        let warm = warm?;
+        if piece.reads_ahead {
+            piece.file.read_ahead(warm, piece.end);
+        }
+        let count = (warm - piece.offset).min(FILE_TURN - turn.bytes) as usize;
         match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count)? {
             None => return Ok(Progress::Blocked),
             // The file is shorter than it was. Its length is announced: only cutting off tells the client.
             Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Some(sent) => {
                 *total += sent as u64;
-                *turn += sent as u64;
+                turn.bytes += sent as u64;
             }
         }
     }

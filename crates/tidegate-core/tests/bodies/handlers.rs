@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
@@ -11,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::response::FilePiece;
+use tidegate_io::paged::PagedFile;
 use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
@@ -180,7 +180,7 @@ fn piece(len: usize) -> FilePiece {
     std::fs::remove_file(&path).unwrap();
     file.write_all(b"before ").unwrap();
     file.write_all(&pattern(len)).unwrap();
-    FilePiece { file: Rc::new(OwnedFd::from(file)), offset: 7, end: 7 + len as u64 }
+    FilePiece::new(Rc::new(PagedFile::new(file.into(), (0, 0))), 7, 7 + len as u64)
 }
 
 /// What a scripted stream does next.

@@ -39,7 +39,7 @@ impl FileSource {
     }
 
     fn read_on_the_pool(&self, count: usize) -> io::Result<blocking::Pending<io::Result<Vec<u8>>>> {
-        let file = self.piece.file.try_clone()?;
+        let file = self.piece.file.shared();
         let offset = self.piece.offset;
         let job = move || {
             let mut bytes = vec![0; count];
@@ -47,7 +47,7 @@ impl FileSource {
             bytes.truncate(count);
             Ok(bytes)
         };
-        blocking::run(job).map_err(io::Error::other)
+        blocking::go_on(self.piece.file.lane(), job).map_err(io::Error::other)
     }
 }
 
@@ -94,6 +94,7 @@ mod tests {
     use std::rc::Rc;
     use std::sync::{Arc, mpsc};
     use std::task::{Wake, Waker};
+    use tidegate_io::paged::PagedFile;
 
     struct Signal(mpsc::Sender<()>);
     impl Wake for Signal {
@@ -122,8 +123,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidegate-source-{}", std::process::id()));
         let content: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         std::fs::write(&path, &content).unwrap();
-        let file = Rc::new(std::os::fd::OwnedFd::from(std::fs::File::open(&path).unwrap()));
-        let piece = |offset, end| FilePiece { file: file.clone(), offset, end };
+        let file = Rc::new(PagedFile::new(std::fs::File::open(&path).unwrap().into(), (0, 0)));
+        let piece = |offset, end| FilePiece::new(file.clone(), offset, end);
 
         assert_eq!(read_all(&mut FileSource::new(piece(10, 150_000)), 999).unwrap(), content[10..150_000]);
 
