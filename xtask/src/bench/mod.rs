@@ -1,9 +1,10 @@
 //! `cargo xtask bench`: what is measured, and the files that measure it.
 //!
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
-//! of the same run. `static_files` and `idle` start servers (`server`, `peers`); `instructions` needs none.
+//! of the same run. `static_files`, `idle` and `cold` start servers (`server`, `peers`); `instructions` needs none.
 
 pub mod canned;
+mod cold;
 mod cpu;
 mod host;
 pub mod idle;
@@ -11,6 +12,7 @@ mod instructions;
 mod peers;
 mod report;
 mod server;
+mod slow_disk;
 mod static_files;
 
 use anyhow::Result;
@@ -21,6 +23,8 @@ pub enum Bench {
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
     Idle(idle::Arguments),
+    /// Latency of small requests while others pull a cold file from a slow disk, beside other servers
+    Cold(cold::Arguments),
     /// Instructions per operation, compared with the stored baseline
     Instructions(instructions::Arguments),
 }
@@ -30,6 +34,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
+        Bench::Cold(arguments) => cold::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }
 }
