@@ -3,7 +3,7 @@
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::paged::PagedFile;
 use tidegate_wire::h1;
@@ -60,7 +60,7 @@ pub struct FilePiece {
     /// Behind the last byte.
     pub end: u64,
     /// A part of it was not in memory: the pool reads in front of the sender from then on.
-    pub(crate) reads_ahead: bool,
+    reads_ahead: bool,
 }
 
 /// A piece of a composed body.
@@ -98,6 +98,19 @@ impl Body {
 }
 
 impl FilePiece {
+    /// See [`PagedFile::poll_warm`]: how far it can be sent now. Once it had to be waited for, the pool reads
+    /// in front.
+    #[inline]
+    pub fn poll_warm(&mut self, waker: Option<&Waker>) -> Poll<io::Result<u64>> {
+        let poll = self.file.poll_warm(self.offset, self.end, waker);
+        match &poll {
+            Poll::Pending => self.reads_ahead = true,
+            Poll::Ready(Ok(warm)) if self.reads_ahead => self.file.read_ahead(*warm, self.end),
+            Poll::Ready(_) => {}
+        }
+        poll
+    }
+
     /// The bytes `offset..end` of `file`.
     pub fn new(file: Rc<PagedFile>, offset: u64, end: u64) -> FilePiece {
         FilePiece { file, offset, end, reads_ahead: false }

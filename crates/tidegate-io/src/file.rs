@@ -200,7 +200,10 @@ impl Root {
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
         let Place { dir, is_remote, .. } = self.place();
-        if patience == Patience::Cached && is_remote {
+        // Opening a file may ask whoever keeps the file system, which no flag prevents. What lies beyond a
+        // mount point may be kept by anyone.
+        let may_ask = patience == Patience::Cached && !flags.contains(OFlags::PATH);
+        if may_ask && is_remote {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if !OPENAT2_MISSING.load(Relaxed) {
@@ -208,10 +211,14 @@ impl Root {
             if patience == Patience::Cached {
                 how |= ResolveFlags::CACHED;
             }
+            if may_ask {
+                how |= ResolveFlags::NO_XDEV;
+            }
             for _ in 0..RACES {
                 match openat2(&dir, relative, flags, Mode::empty(), how) {
                     // A rename on the way raced with the look-up: the kernel asks to try again.
                     Err(Errno::AGAIN) if patience == Patience::Wait => {}
+                    Err(Errno::XDEV) if may_ask => return Err(io::ErrorKind::WouldBlock.into()),
                     Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
                     result => return result.map_err(Into::into),
                 }
@@ -258,7 +265,7 @@ impl Place {
             b"/" => Arc::default(),
             real => real.into(),
         });
-        let is_remote = rustix::fs::fstatfs(&dir).is_ok_and(|system| REMOTE.contains(&(system.f_type as i64)));
+        let is_remote = rustix::fs::fstatfs(&dir).is_ok_and(|system| REMOTE.contains(&system.f_type));
         Ok(Place { dir: Arc::new(dir), identity, real, is_remote })
     }
 }

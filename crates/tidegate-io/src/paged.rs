@@ -14,7 +14,7 @@ use crate::clock::monotonic_ns;
 use crate::file::{Patience, read_at};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,8 +37,8 @@ pub struct PagedFile {
     fd: Arc<OwnedFd>,
     lane: Lane,
     known: RefCell<Vec<Known>>,
-    /// The file system has no disk behind it.
-    is_memory: Cell<Option<bool>>,
+    /// The file system has no disk behind it. Found out by the pool: asking may wait for one.
+    is_memory: Arc<OnceLock<bool>>,
 }
 
 /// A range of the file.
@@ -68,11 +68,14 @@ struct Done {
 impl PagedFile {
     /// An open file with its device and inode.
     pub fn new(fd: OwnedFd, identity: (u64, u64)) -> PagedFile {
+        // The kernel reads nothing ahead on its own: asking a busy disk for more is a wait as well, and would
+        // be the worker's. The pool asks for whole pieces.
+        let _ = fadvise(&fd, 0, None, Advice::Random);
         PagedFile {
             fd: Arc::new(fd),
             lane: Lane::of_file(identity),
             known: RefCell::default(),
-            is_memory: Cell::new(None),
+            is_memory: Arc::default(),
         }
     }
 
@@ -139,8 +142,11 @@ impl PagedFile {
             return Poll::Ready(Ok(end));
         }
         let reading = Arc::new(Reading::default());
-        let (fd, job) = (self.fd.clone(), reading.clone());
-        let started = blocking::start(self.lane, move || job.finish(bring_in(&fd, start, end)));
+        let (fd, job, is_memory) = (self.fd.clone(), reading.clone(), self.is_memory.clone());
+        let started = blocking::start(self.lane, move || {
+            is_memory.get_or_init(|| has_no_disk(&fd));
+            job.finish(bring_in(&fd, start, end));
+        });
         if started.is_err() {
             return Poll::Ready(Ok(end)); // without a single thread in the pool, waiting here is what is left
         }
@@ -150,7 +156,7 @@ impl PagedFile {
     }
 
     fn is_in_memory(&self, start: u64, end: u64) -> io::Result<bool> {
-        if self.is_memory.get() == Some(true) {
+        if self.is_memory.get() == Some(&true) {
             return Ok(true);
         }
         // The far end first: it is what is missing when someone has read a part.
@@ -158,15 +164,21 @@ impl PagedFile {
             match read_at(self.fd.as_fd(), &mut [0], at, Patience::Cached) {
                 // Behind the end of a file that was cut short there is nothing to wait for.
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let is_memory = self.is_memory.get().unwrap_or_else(|| is_memory(&self.fd));
-                    self.is_memory.set(Some(is_memory));
-                    return Ok(is_memory);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
         Ok(true)
+    }
+}
+
+impl Drop for PagedFile {
+    fn drop(&mut self) {
+        // What had to be waited for may be waited for in closing, too.
+        if self.is_memory.get() == Some(&false) {
+            let fd = self.fd.clone();
+            let _ = blocking::start(self.lane, move || drop(fd));
+        }
     }
 }
 
@@ -225,10 +237,10 @@ fn piece_end(start: u64) -> u64 {
 }
 
 /// Whether a file system that cannot tell what it holds in memory holds everything there.
-fn is_memory(fd: &OwnedFd) -> bool {
+fn has_no_disk(fd: &OwnedFd) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
-    rustix::fs::fstatfs(fd).is_ok_and(|system| matches!(system.f_type as i64, TMPFS | RAMFS))
+    rustix::fs::fstatfs(fd).is_ok_and(|system| matches!(system.f_type, TMPFS | RAMFS))
 }
 
 static NULL: LazyLock<Option<OwnedFd>> =

@@ -7,13 +7,14 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, read, write};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountFlags, mount};
 
 /// The one file.
 pub const FILE: &str = "big.bin";
@@ -27,6 +28,8 @@ const READ: u32 = 128 << 10;
 /// A mounted slow disk; unmounted when dropped.
 pub struct SlowDisk {
     folder: PathBuf,
+    /// A shell that waits for its input to end, which it does however we end, and then unmounts.
+    unmounter: Child,
 }
 
 impl SlowDisk {
@@ -41,7 +44,13 @@ impl SlowDisk {
         if let Err(error) = mount("slow-disk", folder, "fuse", flags, &*options) {
             bail!("the slow disk cannot be mounted ({error}): this bench runs as root");
         }
-        let disk = Self { folder: folder.to_owned() };
+        let unmounter = Command::new("sh")
+            .args(["-c", "trap '' INT TERM HUP; read -r line; umount -l \"$0\""])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .spawn()
+            .context("cannot start sh")?;
+        let disk = Self { folder: folder.to_owned(), unmounter };
         let delay = Timespec::try_from(delay)?;
         std::thread::Builder::new().name("slow disk".into()).spawn(move || serve(&device, size, &delay))?;
         Ok(disk)
@@ -50,8 +59,9 @@ impl SlowDisk {
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {
-        if let Err(error) = unmount(&self.folder, UnmountFlags::DETACH) {
-            eprintln!("bench: {} stays mounted: {error}", self.folder.display());
+        drop(self.unmounter.stdin.take());
+        if !self.unmounter.wait().is_ok_and(|status| status.success()) {
+            eprintln!("bench: {} stays mounted", self.folder.display());
         }
     }
 }

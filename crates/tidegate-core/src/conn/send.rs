@@ -550,15 +550,8 @@ fn send_piece(
             return Ok(Progress::Again);
         }
         let waker = turn.key.map(runtime::waker);
-        let Poll::Ready(warm) = piece.file.poll_warm(piece.offset, piece.end, waker.as_ref()) else {
-            piece.reads_ahead = true;
-            return Ok(Progress::Waiting);
-        };
-        let warm = warm?;
-        if piece.reads_ahead {
-            piece.file.read_ahead(warm, piece.end);
-        }
-        let count = (warm - piece.offset).min(FILE_TURN - turn.bytes) as usize;
+        let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
+        let count = (warm? - piece.offset).min(FILE_TURN - turn.bytes) as usize;
         match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count)? {
             None => return Ok(Progress::Blocked),
             // The file is shorter than it was. Its length is announced: only cutting off tells the client.

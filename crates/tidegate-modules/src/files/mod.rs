@@ -227,6 +227,10 @@ impl Inner {
             && old.generation == self.lookup.root.generation()
         {
             old.checked.set(exchange.started);
+            if has_waited {
+                // What had to be waited for to be opened may be waited for in closing, too.
+                let _ = blocking::run_in(self.lookup.root.lane(), move || drop(found));
+            }
             return self.answer(old, exchange);
         }
         if old.is_some() {
