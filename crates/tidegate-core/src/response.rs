@@ -78,6 +78,16 @@ pub trait BodyStream {
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 }
 
+impl Head {
+    /// The fields.
+    pub fn lines(&self) -> &FieldLines {
+        match self {
+            Head::Fields(lines) | Head::Final(lines) => lines,
+            Head::Prebuilt(message) => message.lines(),
+        }
+    }
+}
+
 impl Body {
     /// Bytes in all, where known.
     pub fn len(&self) -> Option<u64> {

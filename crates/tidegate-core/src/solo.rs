@@ -38,7 +38,7 @@ impl Solo {
         let engine = registry.engine(settings, &mut logs)?;
         let mut cx = Ctx::new(engine, stats, AccessBuffers::new(writer));
         for (sink, format) in logs.opened {
-            cx.log.add(sink, format);
+            cx.log.add(sink, &format);
         }
         let mut connections = Slab::default();
         let key = connections.insert(Connection::new(stream, Peer::Unix, 0));

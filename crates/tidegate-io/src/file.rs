@@ -86,7 +86,8 @@ struct Place {
 /// How often the path of a root is followed anew at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// Types of file systems where a server or another process answers: FUSE, NFS, SMB (two), Ceph, 9P, AFS.
-const REMOTE: &[i64] = &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
+const REMOTE: &[i64] =
+    &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 /// How often a look-up is tried that races with renames.
 const RACES: usize = 100;
 

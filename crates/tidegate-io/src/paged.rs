@@ -204,7 +204,9 @@ impl Known {
                 self.end = until.max(self.start + 1);
                 true
             }
-            Err(_) => self.holds(start) && monotonic_ns().saturating_sub(self.at) < WARM_FOR.as_nanos() as u64,
+            Err(_) => {
+                self.holds(start) && monotonic_ns().saturating_sub(self.at) < WARM_FOR.as_nanos() as u64
+            }
         }
     }
 }

@@ -181,7 +181,9 @@ fn ask(port: u16, time: Duration) -> Result<Latencies> {
         stream.set_read_timeout(Some(left))?;
         match server::read_response(&mut stream) {
             Ok((head, _)) if head.starts_with("HTTP/1.1 200 ") => {}
-            Ok((head, _)) => bail!("the small file was answered: {}", head.lines().next().unwrap_or_default()),
+            Ok((head, _)) => {
+                bail!("the small file was answered: {}", head.lines().next().unwrap_or_default())
+            }
             Err(_) if begun.elapsed() >= time => is_answered = false,
             Err(error) => return Err(error),
         }

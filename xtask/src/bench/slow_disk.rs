@@ -81,7 +81,12 @@ fn serve(device: &OwnedFd, size: u64, delay: &Timespec) {
             // FORGET and BATCH_FORGET are not answered.
             2 | 42 => continue,
             // INIT
-            26 => Ok(Words::default().u32(&[7, 31, READ, 1]).u16(&[64, 48]).u32(&[4096, 1]).u16(&[32, 0]).zeros(32)),
+            26 => Ok(Words::default()
+                .u32(&[7, 31, READ, 1])
+                .u16(&[64, 48])
+                .u32(&[4096, 1])
+                .u16(&[32, 0])
+                .zeros(32)),
             // LOOKUP
             1 if request.node == ROOT_NODE && request.body.strip_suffix(b"\0") == Some(FILE.as_bytes()) => {
                 let entry = Words::default().u64(&[FILE_NODE, 0, 3600, 3600]).u32(&[0, 0]);

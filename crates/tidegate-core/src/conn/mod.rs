@@ -106,6 +106,8 @@ struct Request {
     expects_continue: bool,
     /// Monotonic, nanoseconds.
     started: u64,
+    /// Bytes of head and content that have come.
+    received: u64,
 }
 
 impl Connection {

@@ -5,7 +5,7 @@ use super::{Connection, Request, Timer, Work, faults};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
-use crate::log::{Entry, Record, Sink};
+use crate::log::{Entry, EntryFields, Sink};
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -174,6 +174,7 @@ impl Connection {
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
             started: monotonic_ns(),
+            received: head.len as u64,
         };
         let fields = Fields::new(head.fields);
         let method = Method::from_token(head.method);
@@ -191,6 +192,7 @@ impl Connection {
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::All(fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
@@ -259,7 +261,7 @@ impl Connection {
             ready => ready,
         };
         self.flush_shared(cx)?;
-        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
             Err(future) => (Output::later(future), None),
@@ -339,7 +341,9 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let mut at = 0;
         while at < data.len() {
-            let Some(incoming) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) else { break };
+            let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
+                break;
+            };
             let room = incoming.room();
             if room == 0 {
                 break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
@@ -349,6 +353,7 @@ impl Connection {
                 Ok(used) => {
                     at += used;
                     self.window = self.window.saturating_add(used as u32);
+                    request.received += used as u64;
                 }
                 Err(refusal) => {
                     (self.keep_alive, self.unread) = (false, true);
@@ -409,8 +414,13 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
-        let request =
-            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
+        let request = Request {
+            head_only: false,
+            minor_version: 1,
+            expects_continue: false,
+            started: monotonic_ns(),
+            received: 0,
+        };
         let entry = Entry {
             peer: self.peer,
             method: "-",
@@ -419,6 +429,7 @@ impl Connection {
             minor_version: 1,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
@@ -440,7 +451,7 @@ impl Connection {
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
-            let record = sink.map(|sink| Record::capture(entry, sink));
+            let record = sink.map(|sink| cx.log.capture(entry, sink));
             self.work = Some(Box::new(Work { request, output: Some(output), incoming: None, record }));
         }
         Ok(())

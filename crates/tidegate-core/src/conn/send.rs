@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Stream;
 use tidegate_io::{Key, LocalFuture, file, runtime};
@@ -60,6 +60,8 @@ pub(super) struct Output {
     head: u32,
     /// Bytes of head and body that have left the source.
     sent: u64,
+    /// For a log that shows fields of responses.
+    fields: Option<Box<FieldLines>>,
 }
 
 enum Source {
@@ -92,6 +94,7 @@ impl Output {
             keeps_head: false,
             head: 0,
             sent: 0,
+            fields: None,
         }
     }
 
@@ -141,7 +144,14 @@ pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Re
         cx.log.line(
             sink,
             &entry,
-            Ending { status: output.status.0, bytes: output.sent.saturating_sub(output.head.into()), nanos },
+            &Ending {
+                status: output.status.0,
+                received: request.received,
+                sent: output.sent,
+                head: output.head.into(),
+                nanos,
+                fields: output.fields.as_deref(),
+            },
         );
     }
 }
@@ -151,6 +161,20 @@ impl Connection {
     /// held.
     #[inline]
     pub(super) fn start(
+        &mut self,
+        cx: &mut Ctx,
+        response: Response,
+        request: &Request,
+        is_last: bool,
+    ) -> io::Result<Output> {
+        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        let mut output = self.start_plain(cx, response, request, is_last)?;
+        output.fields = fields;
+        Ok(output)
+    }
+
+    #[inline]
+    fn start_plain(
         &mut self,
         cx: &mut Ctx,
         response: Response,

@@ -69,8 +69,7 @@ pub(super) fn leaves_out() -> bool {
 }
 
 fn say(level: Level, location: &'static Location<'static>, message: &dyn std::fmt::Display) {
-    let is_wanted =
-        ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_none_or(|log| level <= log.level));
+    let is_wanted = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_none_or(|log| level <= log.level));
     if !is_wanted {
         return;
     }
@@ -83,9 +82,7 @@ fn say(level: Level, location: &'static Location<'static>, message: &dyn std::fm
     if let Some(message) = admitted {
         write_line(level, &message);
     }
-    if begins_to_leave_out
-        && let Ok(Some(log)) = ERROR_LOG.read().as_deref()
-    {
+    if begins_to_leave_out && let Ok(Some(log)) = ERROR_LOG.read().as_deref() {
         log.writer.wake();
     }
 }

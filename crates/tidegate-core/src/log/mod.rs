@@ -7,10 +7,11 @@
 mod access;
 mod error;
 mod output;
+mod pattern;
 mod thinning;
 mod writer;
 
-pub use access::{AccessBuffers, Ending, Entry, Record};
+pub use access::{AccessBuffers, Ending, Entry, EntryFields, KeptField, Record};
 use tidegate_config::settings::Level;
 
 pub use error::{error, info, set_error_log, warn};

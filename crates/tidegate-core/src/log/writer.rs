@@ -262,11 +262,14 @@ impl OpenLog {
             if let Err(error) = result {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     let target = self.output.target();
-                    error::say_of_log(sink, format_args!(
-                        "the log {target} cannot be written ({error}); {} MiB of lines are held until it can, what \
+                    error::say_of_log(
+                        sink,
+                        format_args!(
+                            "the log {target} cannot be written ({error}); {} MiB of lines are held until it can, what \
                          comes on top is lost",
-                        MOST_HELD >> 20,
-                    ));
+                            MOST_HELD >> 20,
+                        ),
+                    );
                 }
                 return;
             }

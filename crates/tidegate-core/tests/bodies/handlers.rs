@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::response::FilePiece;
-use tidegate_io::paged::PagedFile;
 use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
+use tidegate_io::paged::PagedFile;
 
 /// Keeps handlers waiting until a test opens it, from another thread.
 #[derive(Default)]

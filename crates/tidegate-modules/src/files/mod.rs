@@ -26,11 +26,11 @@ use tidegate_core::phase::Decoration;
 use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
+use tidegate_io::Runtime;
+use tidegate_io::blocking::{self, Lane};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
-use tidegate_io::blocking::{self, Lane};
-use tidegate_io::Runtime;
 use tidegate_stats::Worker as Stats;
 
 /// What the file handlers of one worker share.
