@@ -5,7 +5,7 @@
 
 use super::receive::Incoming;
 use super::{Connection, Request, Work};
-use crate::log::{Ending, Entry, Sink};
+use crate::log::{self, Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
 use std::io::{self, IoSlice};
@@ -60,6 +60,8 @@ pub(super) struct Output {
     head: u32,
     /// Bytes of head and body that have left the source.
     sent: u64,
+    /// A file could not be read as far as was announced.
+    is_cut: bool,
     /// For a log that shows fields of responses.
     fields: Option<Box<FieldLines>>,
 }
@@ -94,6 +96,7 @@ impl Output {
             keeps_head: false,
             head: 0,
             sent: 0,
+            is_cut: false,
             fields: None,
         }
     }
@@ -140,6 +143,9 @@ pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Re
     cx.stats.sent_bytes.add(output.sent);
     cx.stats.responses.add(output.status.0);
     cx.stats.latency.record_nanos(nanos);
+    if output.is_cut {
+        cx.stats.responses_cut.add(1);
+    }
     if let Some((sink, entry)) = entry {
         cx.log.line(
             sink,
@@ -358,7 +364,7 @@ impl Connection {
     /// Moves what is held, then messages, files and parts. `key` is whom to wake for what has to come from
     /// a disk; without it the caller comes again.
     fn advance(&mut self, output: &mut Output, key: Option<Key>) -> io::Result<Progress> {
-        let mut turn = Turn { bytes: 0, key };
+        let mut turn = Turn { bytes: 0, key, is_cut: &mut output.is_cut };
         loop {
             let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
             if !self.send_held(more)? {
@@ -555,11 +561,13 @@ impl Output {
 }
 
 /// What a connection does in one turn.
-struct Turn {
+struct Turn<'o> {
     /// Bytes of files.
     bytes: u64,
     /// Who is woken when a disk has answered.
     key: Option<Key>,
+    /// See [`Output`].
+    is_cut: &'o mut bool,
 }
 
 /// Sends a piece of a file, as far as that waits for no disk.
@@ -567,7 +575,7 @@ fn send_piece(
     stream: &Stream,
     piece: &mut FilePiece,
     total: &mut u64,
-    turn: &mut Turn,
+    turn: &mut Turn<'_>,
 ) -> io::Result<Progress> {
     while piece.offset < piece.end {
         if turn.bytes >= FILE_TURN {
@@ -575,16 +583,37 @@ fn send_piece(
         }
         let waker = turn.key.map(runtime::waker);
         let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
-        let count = (warm? - piece.offset).min(FILE_TURN - turn.bytes) as usize;
-        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count)? {
-            None => return Ok(Progress::Blocked),
-            // The file is shorter than it was. Its length is announced: only cutting off tells the client.
-            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(sent) => {
+        let warm = warm.map_err(|error| cut(turn, error))?;
+        let count = (warm - piece.offset).min(FILE_TURN - turn.bytes) as usize;
+        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count) {
+            Ok(None) => return Ok(Progress::Blocked),
+            Ok(Some(0)) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
+            Ok(Some(sent)) => {
                 *total += sent as u64;
                 turn.bytes += sent as u64;
             }
+            Err(error) if error.raw_os_error() == Some(EIO) => return Err(cut(turn, error)),
+            Err(error) => return Err(error), // the client has gone
         }
     }
     Ok(Progress::Done)
+}
+
+/// `EIO`
+const EIO: i32 = 5;
+
+/// The file cannot be read, or is shorter than it was. Its length is announced: only cutting off tells the
+/// client.
+#[cold]
+fn cut(turn: &mut Turn<'_>, error: io::Error) -> io::Error {
+    *turn.is_cut = true;
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            log::warn("a file became shorter while it was sent; its connection is cut")
+        }
+        _ => log::error(format_args!(
+            "a file cannot be read on ({error}); the connection that it is sent on is cut"
+        )),
+    }
+    error
 }
