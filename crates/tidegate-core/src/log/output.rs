@@ -29,24 +29,36 @@ pub(super) struct Output {
 impl Output {
     /// Opens a log for appending.
     pub(super) fn open(target: &LogTarget) -> io::Result<Output> {
-        let file = match target {
-            LogTarget::Stdout | LogTarget::Stderr => None,
-            LogTarget::File(path) => Some(append_to(path)?),
-        };
-        let mut output = Output { target: target.clone(), file, may_stick: false, is_torn: false };
-        output.may_stick = output.is_no_file();
-        Ok(output)
+        Ok(match target {
+            LogTarget::Stdout | LogTarget::Stderr => Output::with(target, None),
+            LogTarget::File(path) => Output::with(target, Some(append_to(path)?)),
+        })
     }
 
-    /// Opens a file anew after a rotation; the old one stays in use where that fails. Whether a line was
-    /// begun in another file than it would end in.
+    /// A log that somebody else has opened.
+    pub(super) fn given(target: &LogTarget, file: File) -> Output {
+        Output::with(target, Some(file))
+    }
+
+    fn with(target: &LogTarget, file: Option<File>) -> Output {
+        let mut output = Output { target: target.clone(), file, may_stick: false, is_torn: false };
+        output.may_stick = output.is_no_file();
+        output
+    }
+
+    /// Opens a file anew after a rotation; the old one stays in use where that fails. See
+    /// [`Output::replace`] for the answer.
     pub(super) fn reopen(&mut self) -> io::Result<bool> {
         let LogTarget::File(_) = self.target else { return Ok(false) };
-        let new = Output::open(&self.target)?;
+        Ok(self.replace(Output::open(&self.target)?))
+    }
+
+    /// Takes another one's place. Whether a line was begun in another file than it would end in.
+    pub(super) fn replace(&mut self, new: Output) -> bool {
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
         self.is_torn = old.is_torn && !is_other;
-        Ok(old.is_torn && is_other)
+        old.is_torn && is_other
     }
 
     /// What it was opened for.
@@ -118,7 +130,7 @@ impl Output {
 
 /// Never waits. A pipe is opened for both directions, so that it needs no reader now and breaks for none
 /// that leaves.
-fn append_to(path: &Path) -> io::Result<File> {
+pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let is_pipe = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
     let flags = OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new().append(true).read(is_pipe).create(!is_pipe).custom_flags(flags).open(path)

@@ -6,8 +6,9 @@
 //! (FAULTS 51).
 
 use super::error;
-use super::output::Output;
+use super::output::{self, Output};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -52,6 +53,7 @@ struct Counts {
 
 enum Work {
     Open(Output, Arc<AtomicU64>),
+    Replace(Sink, Output),
     Write(Sink, Vec<u8>),
     Reopen(SyncSender<Vec<String>>),
     Flush(SyncSender<()>),
@@ -80,6 +82,24 @@ impl Writer {
         self.queue.send(open).map_err(|_| io::Error::other("the log thread has ended"))?;
         logs.push(Log { target: target.clone(), lost });
         Ok(Sink(logs.len() - 1))
+    }
+
+    /// Takes a log that another process has opened for this one, in place of the one of that name where there
+    /// is one: see [`open_file`].
+    pub fn provide(&self, target: &LogTarget, file: File) -> io::Result<()> {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = Output::given(target, file);
+        let present = logs.iter().position(|log| log.target == *target);
+        let lost = Arc::new(AtomicU64::new(0));
+        let work = match present {
+            Some(index) => Work::Replace(Sink(index), output),
+            None => Work::Open(output, lost.clone()),
+        };
+        self.queue.send(work).map_err(|_| io::Error::other("the log thread has ended"))?;
+        if present.is_none() {
+            logs.push(Log { target: target.clone(), lost });
+        }
+        Ok(())
     }
 
     /// Hands lines over. Never waits: what does not fit is dropped and counted.
@@ -133,6 +153,15 @@ impl Writer {
     }
 }
 
+/// Opens the file of a log for appending, for this process or another; `None` for standard output and error,
+/// which every process has.
+pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
+    match target {
+        LogTarget::Stdout | LogTarget::Stderr => Ok(None),
+        LogTarget::File(path) => output::append_to(path).map(Some),
+    }
+}
+
 impl Counts {
     fn written(&self, size: usize) {
         self.queued.fetch_sub(size, Relaxed);
@@ -173,6 +202,14 @@ impl Scribe {
                 Ok(Some(Work::Open(output, lost))) => {
                     let (held, held_bytes, is_failing, said) = (VecDeque::new(), 0, false, 0);
                     self.logs.push(OpenLog { output, held, held_bytes, is_failing, lost, said });
+                }
+                Ok(Some(Work::Replace(sink, output))) => {
+                    if let Some(log) = self.logs.get_mut(sink.0) {
+                        log.retry(sink, &self.counts);
+                        if log.output.replace(output) {
+                            log.drop_rest_of_line(&self.counts);
+                        }
+                    }
                 }
                 Ok(Some(Work::Write(sink, lines))) => {
                     if let Some(log) = self.logs.get_mut(sink.0) {
