@@ -7,6 +7,8 @@
 //!
 //! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+pub mod gateway;
+
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,6 +32,8 @@ pub struct Settings {
     pub sites: Vec<Arc<Site>>,
     /// Bounds on what a client may do.
     pub limits: Limits,
+    /// What those get who are turned away.
+    pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
     /// Where access lines go unless a site says otherwise; `None` when off.
@@ -44,6 +48,8 @@ pub struct Settings {
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::travel::optional_path")]
     pub control: Option<PathBuf>,
+    /// Where request bodies wait that have to be complete.
+    pub spill: gateway::Spill,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
@@ -184,6 +190,19 @@ pub enum Action {
     },
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// `fastcgi`
+    Fastcgi(Box<gateway::Application>),
+    /// `scgi`
+    Scgi(Box<gateway::Application>),
+    /// `proxy`
+    Proxy(Box<gateway::Proxy>),
+}
+
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+    }
 }
 
 /// Static files.
@@ -289,6 +308,20 @@ pub enum Network {
 pub struct Limits {
     /// Open client connections, all workers together.
     pub connections: u32,
+    /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
+    pub connections_per_address: Option<u32>,
+    /// Clients whose connections are not counted by address.
+    pub exempt_addresses: Vec<Network>,
+    /// Requests that wait for something at the same time, all workers together.
+    pub in_flight: u32,
+    /// Requests that wait for a place in `in_flight`.
+    pub queue_length: u32,
+    /// How long they wait at most.
+    pub queue_age: Duration,
+    /// Bytes that stuck connections may own, all workers together; `None` derives it from the machine.
+    pub memory: Option<u64>,
+    /// How long what is ready may wait on a worker before it turns away; `None` never does.
+    pub overload_delay: Option<Duration>,
     /// Bytes of a request head, target included.
     pub head_size: u32,
     /// Bytes of a request target.
@@ -307,6 +340,8 @@ pub struct Limits {
     pub rate_grace: Duration,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
+    /// Idle connections, all workers together.
+    pub keep_alive_connections: u32,
     /// Requests served on one connection before it is closed; `None` is no bound.
     pub keep_alive_requests: Option<u32>,
     /// Bytes of an unread request body that are read and dropped to keep a connection.
@@ -317,6 +352,19 @@ pub struct Limits {
     pub ranges: u16,
     /// Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`).
     pub unsent_size: u32,
+}
+
+/// What those get who are turned away because the server is busy (the busy function of R2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// 429 or 503.
+    pub status: u16,
+    /// Whole seconds, at least 1.
+    pub retry_after: Duration,
+    /// May be empty.
+    pub text: String,
+    /// Of the text.
+    pub media_type: String,
 }
 
 /// The file cache of each worker (R4).

@@ -8,6 +8,8 @@ pub mod canned;
 mod cold;
 mod cpu;
 mod downloads;
+mod gateway;
+mod gateway_peers;
 mod generator;
 mod host;
 pub mod idle;
@@ -16,6 +18,7 @@ mod overload;
 mod peers;
 mod reload;
 mod report;
+pub mod responder;
 mod server;
 mod slow_disk;
 mod soak;
@@ -31,6 +34,8 @@ pub enum Bench {
     Idle(idle::Arguments),
     /// Latency of small requests while others pull a cold file from a slow disk, beside other servers
     Cold(cold::Arguments),
+    /// CPU per request to an application, beside other servers
+    Gateway(gateway::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
     /// What clients get at multiples of the peak, beside other servers
@@ -51,6 +56,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),
+        Bench::Gateway(arguments) => gateway::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),

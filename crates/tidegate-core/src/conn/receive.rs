@@ -2,10 +2,12 @@
 
 use super::send::{Output, count};
 use super::{Connection, Request, Timer, Work, faults};
+use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
-use crate::exchange::{Exchange, Reply};
-use crate::log::{Entry, EntryFields, Sink};
+use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::log::{self, EntryFields, Sink};
+use crate::phase::{Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -21,17 +23,33 @@ use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, 
 pub(super) enum Incoming {
     /// A handler reads it.
     Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
+    /// Not content of a request at all: what a client sends through a tunnel.
+    Tunnel(BodySink),
     /// Nobody does: read and dropped to keep the connection, within a limit.
     Discard { decoder: BodyDecoder, left: u64 },
 }
 
 impl Incoming {
+    /// Bytes held for the handler.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
+            Incoming::Discard { .. } => 0,
+        }
+    }
+
     /// Whether bytes from the client are waited for, and not a handler that has enough for now.
     pub(super) fn wants_more(&self) -> bool {
         match self {
             Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted() && sink.has_reader(),
+            Incoming::Tunnel(sink) => sink.room() > 0 && sink.has_reader(),
             Incoming::Discard { .. } => true,
         }
+    }
+
+    /// Whether a client that sends too slowly is given up. One that has nothing to say in a tunnel is not.
+    pub(super) fn has_least_rate(&self) -> bool {
+        !matches!(self, Incoming::Tunnel(_))
     }
 }
 
@@ -66,7 +84,9 @@ impl Connection {
 
     /// The client has finished sending.
     pub(super) fn on_end(&mut self) {
-        if self.is_receiving() {
+        if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
+            sink.complete();
+        } else if self.is_receiving() {
             self.fail_receiving(RequestBodyError::Interrupted);
             self.keep_alive = false;
         }
@@ -160,6 +180,7 @@ impl Connection {
         self.served = self.served.saturating_add(1);
         self.keep_alive = head.keep_alive
             && !cx.draining
+            && !matches!(self.entry, Entry::Reserved(_))
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
         // Our decision, which the client learns from the answer: it may have sent more by then.
         if head.keep_alive && !self.keep_alive {
@@ -176,6 +197,7 @@ impl Connection {
             started: monotonic_ns(),
             received: head.len as u64,
         };
+        cx.admission.on_request(request.started);
         let fields = Fields::new(head.fields);
         let method = Method::from_token(head.method);
 
@@ -184,7 +206,7 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let mut entry = Entry {
+        let mut entry = log::Entry {
             peer: self.peer,
             method: head.method,
             target: head.target,
@@ -203,7 +225,7 @@ impl Connection {
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
 
-        let mut content_sink = None;
+        let (mut content_sink, mut is_exempt) = (None, false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -215,6 +237,11 @@ impl Connection {
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
+                Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
+                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                    Reply::Ready(cx.admission.busy())
+                }
                 Ok(path) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
@@ -235,8 +262,13 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
+                        context: ExchangeContext::new(&self.stream, &self.local, site),
                     };
-                    engine.handle(site, &mut exchange)
+                    let reply = engine.handle(site, &mut exchange);
+                    if matches!(reply, Reply::Later(_)) {
+                        is_exempt = engine.always_answers(site, path);
+                    }
+                    reply
                 }
             },
         };
@@ -246,10 +278,11 @@ impl Connection {
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(mut future) => {
-                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+            Reply::Later(future) => {
+                let mut later = cx.admission.later(future, is_exempt);
+                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                     Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(future),
+                    Poll::Pending => Err(later),
                 }
             }
         };
@@ -264,13 +297,31 @@ impl Connection {
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
-            Err(future) => (Output::later(future), None),
+            Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }
+    }
+
+    /// Whether the server is too busy for a request. The status page is always served, and only that to who
+    /// was let in for it.
+    #[inline]
+    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
+        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
+            return false;
+        }
+        let Some(why) = why else {
+            let is_shed = cx.admission.sheds_request();
+            cx.stats.requests_shed.add(is_shed.into());
+            return is_shed;
+        };
+        cx.stats.connections_refused.add(1);
+        cx.stats.connection_refusals.add(why, 1);
+        true
     }
 
     /// What becomes of announced content after the handler has seen the request.
@@ -421,7 +472,7 @@ impl Connection {
             started: monotonic_ns(),
             received: 0,
         };
-        let entry = Entry {
+        let entry = log::Entry {
             peer: self.peer,
             method: "-",
             target: "-",
@@ -445,14 +496,15 @@ impl Connection {
         request: Request,
         is_last: bool,
         sink: Option<Sink>,
-        entry: &Entry<'_>,
+        entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let output = self.start(cx, response, &request, is_last)?;
+        let mut output = self.start(cx, response, &request, is_last)?;
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
-            self.work = Some(Box::new(Work { request, output: Some(output), incoming: None, record }));
+            let incoming = output.take_tunnel();
+            self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         }
         Ok(())
     }
@@ -462,8 +514,8 @@ impl Incoming {
     /// Bytes that may be taken now.
     fn room(&self) -> usize {
         match self {
-            Incoming::Pipe { sink, .. } if !sink.has_reader() => 0,
-            Incoming::Pipe { sink, .. } => sink.room(),
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) if !sink.has_reader() => 0,
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.room(),
             Incoming::Discard { .. } => usize::MAX,
         }
     }
@@ -471,12 +523,19 @@ impl Incoming {
     fn is_complete(&self) -> bool {
         match self {
             Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
+            Incoming::Tunnel(_) => false,
         }
     }
 
     /// Decodes the front of `data`, which is not empty; the bytes used.
     fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
-        let (Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. }) = self;
+        let decoder = match self {
+            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder,
+            Incoming::Tunnel(sink) => {
+                sink.push(data);
+                return Ok(data.len());
+            }
+        };
         let decoded =
             decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
         let is_complete = decoder.is_complete();
@@ -491,6 +550,7 @@ impl Incoming {
                     sink.complete();
                 }
             }
+            Incoming::Tunnel(_) => {}
             Incoming::Discard { left, .. } => {
                 *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
             }
