@@ -132,6 +132,8 @@ pub enum Kind {
     File,
     /// `stderr`, `stdout` or a path.
     LogTarget,
+    /// What an access line looks like.
+    LogFormat,
     /// Names of files to read, `*` and `?` allowed.
     Glob,
     /// A host name: `example.com`, `*.example.com`.

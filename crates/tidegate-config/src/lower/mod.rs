@@ -155,11 +155,11 @@ fn access_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option
     let Some(Value::LogTarget(target)) = item.first() else { return None };
     check_log(checker, disk, item, target);
     let format = match item.property("format") {
-        Some(Value::Word("common")) => AccessFormat::Common,
-        Some(Value::Word("json")) => AccessFormat::Json,
+        Some(Value::LogFormat(format)) => format.clone(),
         _ => AccessFormat::Combined,
     };
-    Some(AccessLog { target: target.clone(), format })
+    let only_errors = item.property("only").is_some();
+    Some(AccessLog { target: target.clone(), format, only_errors })
 }
 
 /// Says so when a log could not be written.

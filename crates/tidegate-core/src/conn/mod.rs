@@ -119,6 +119,8 @@ struct Request {
     ends_with_client: bool,
     /// Monotonic, nanoseconds.
     started: u64,
+    /// Bytes of head and content that have come.
+    received: u64,
 }
 
 impl Connection {
