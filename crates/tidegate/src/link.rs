@@ -35,6 +35,8 @@ pub struct Begin {
     pub identity: Option<Identity>,
     /// What may be read; `None`: whatever the user may.
     pub readable: Option<Vec<PathBuf>>,
+    /// A folder for files without a name (`spill`).
+    pub spill: Option<PathBuf>,
 }
 
 /// A user and its groups, by number.

@@ -51,6 +51,8 @@ pub struct Layout {
     /// What they may read beside files of the system, with device and inode at the time: a folder that was
     /// replaced is another one. `None`: everything.
     pub readable: Option<Vec<Seen>>,
+    /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
+    pub spill: Option<PathBuf>,
 }
 
 /// A path, and device and inode of what lay there.
@@ -70,6 +72,7 @@ impl Layout {
             processes: usize::from(settings.processes),
             identity,
             readable: settings.sandbox.then(readable),
+            spill: privileges::spill(settings),
         }
     }
 
@@ -92,6 +95,7 @@ impl Layout {
             (present, wanted) => present.is_none() == wanted.is_none(),
         };
         (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
+            && (next.spill.is_none() || self.spill == next.spill)
             && may_read
     }
 }
@@ -217,7 +221,11 @@ impl Servers {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
             paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
-        let begin = serde_json::to_vec(&Begin { identity: layout.identity.clone(), readable })?;
+        let begin = serde_json::to_vec(&Begin {
+            identity: layout.identity.clone(),
+            readable,
+            spill: layout.spill.clone(),
+        })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
@@ -653,6 +661,7 @@ mod tests {
             processes: 1,
             identity: None,
             readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
+            spill: None,
         };
         assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
