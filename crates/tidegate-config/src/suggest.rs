@@ -90,6 +90,9 @@ const FOREIGN: &[(&str, &str)] = &[
     ("client_body_timeout", "a slow body is bounded by `limits { body-rate \"256B\"; rate-grace \"30s\" }` here"),
     ("send_timeout", "a slow reader is bounded by `limits { send-rate \"256B\"; rate-grace \"30s\" }` here"),
     ("large_client_header_buffers", "the bound is `limits { head-size \"32KiB\" }` here"),
+    ("limit_conn", "connections of one address are bounded by `limits { connections-per-address 2048 }` here"),
+    ("limit_conn_zone", "connections of one address are bounded by `limits { connections-per-address 2048 }` here"),
+    ("maxconn", "the bound is `limits { connections 20000 }` here"),
     ("open_file_cache", "`open_file_cache` is called `file-cache` here"),
     ("server_tokens", "the field is set or left out with `server-field off` here"),
     ("access_log", "`access_log` is called `access-log` here"),
@@ -116,7 +119,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("scgi_pass", "`scgi_pass` is called `scgi` here: `scgi \"127.0.0.1:4000\"`"),
     ("client_body_temp_path", "the folder is called `spill` here"),
     ("ssl_certificate", "TLS is not part of this version"),
-    ("pool", "pools of application processes are not part of this version"),
     ("tls", "TLS is not part of this version"),
 ];
 

@@ -4,7 +4,7 @@
 
 mod running;
 
-use running::{Folder, KeepAlive, Load, Server, WAIT, exchange, exchange_with, run, site, wait_for};
+use running::{Folder, KeepAlive, Load, Server, WAIT, exchange, exchange_with, get, run, site, wait_for};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::fs;
 use std::io::{Read, Write};
@@ -478,7 +478,7 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
         other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
     let before = wait_for(|| Some(refused()).filter(|count| *count > 0), "accepting to fail");
-    let turns = 200;
+    let turns = 50;
     for _ in 0..turns {
         refused();
     }
@@ -490,4 +490,39 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
         other.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200 OK");
     }
+}
+
+/// FAULTS 41: when there is no descriptor for long, those who wait are told so instead of being left to hang.
+#[test]
+fn who_waits_in_vain_for_a_descriptor_is_told() {
+    let folder = Folder::new("no-descriptor");
+    let config =
+        "listen \"127.0.0.1:0\"\nworkers 1\nsite { respond 200 \"here\"; route \"/.perf\" { status } }\n";
+    let server = Server::with_config(&folder, config);
+    let mut connected = KeepAlive::new(&server.address);
+    assert_eq!(connected.get("/").0, "here");
+    let pid = server.processes()[0];
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    let tight = Rlimit { current: Some(open + 1), ..getrlimit(Resource::Nofile) };
+    let limit = prlimit(Some(pid), Resource::Nofile, tight).unwrap();
+    let mut others: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let mut refused = 0;
+    for other in &mut others {
+        other.set_read_timeout(Some(WAIT)).unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    }
+    for other in &mut others {
+        let mut answer = [0; 12];
+        other.read_exact(&mut answer).unwrap();
+        refused += u64::from(&answer == b"HTTP/1.1 503");
+    }
+    assert!(refused >= 6, "{refused}");
+    assert_eq!(connected.get("/").0, "here");
+    drop(others);
+
+    prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    let other = wait_for(|| get(&server.address, "/").ok().filter(|body| body == "here"), "recovery");
+    assert_eq!(other, "here");
+    let stats = &server.status()["stats"];
+    assert_eq!(stats["connection_refusals"]["descriptors"].as_u64().unwrap(), refused);
 }

@@ -2,12 +2,15 @@
 
 use super::send::{Output, count};
 use super::{Connection, Request, Timer, Work, faults};
+use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply};
-use crate::log::{Entry, Record, Sink};
+use crate::log::{self, EntryFields, Sink};
+use crate::phase::{Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
@@ -28,6 +31,14 @@ pub(super) enum Incoming {
 }
 
 impl Incoming {
+    /// Bytes held for the handler.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
+            Incoming::Discard { .. } => 0,
+        }
+    }
+
     /// Whether bytes from the client are waited for, and not a handler that has enough for now.
     pub(super) fn wants_more(&self) -> bool {
         match self {
@@ -170,6 +181,7 @@ impl Connection {
         self.served = self.served.saturating_add(1);
         self.keep_alive = head.keep_alive
             && !cx.draining
+            && !matches!(self.entry, Entry::Reserved(_))
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
         // Our decision, which the client learns from the answer: it may have sent more by then.
         if head.keep_alive && !self.keep_alive {
@@ -183,8 +195,11 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
+            ends_with_client: false,
             started: monotonic_ns(),
+            received: head.len as u64,
         };
+        cx.admission.on_request(request.started);
         let fields = Fields::new(head.fields);
         let method = Method::from_token(head.method);
 
@@ -193,7 +208,7 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let mut entry = Entry {
+        let mut entry = log::Entry {
             peer: self.peer,
             method: head.method,
             target: head.target,
@@ -201,6 +216,7 @@ impl Connection {
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::All(fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
@@ -211,7 +227,8 @@ impl Connection {
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
 
-        let mut content_sink = None;
+        let (mut content_sink, mut is_exempt) = (None, false);
+        let abandons = Cell::new(false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -223,6 +240,11 @@ impl Connection {
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
+                Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
+                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                    Reply::Ready(cx.admission.busy())
+                }
                 Ok(path) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
@@ -243,22 +265,28 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, &self.local, site),
+                        context: ExchangeContext::new(&self.stream, &self.local, site, &abandons),
                     };
-                    engine.handle(site, &mut exchange)
+                    let reply = engine.handle(site, &mut exchange);
+                    if matches!(reply, Reply::Later(_)) {
+                        is_exempt = engine.always_answers(site, path);
+                    }
+                    reply
                 }
             },
         };
         cx.path_buffer = path_buffer;
 
+        let request = Request { ends_with_client: abandons.get(), ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(mut future) => {
-                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+            Reply::Later(future) => {
+                let mut later = cx.admission.later(future, is_exempt);
+                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                     Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(future),
+                    Poll::Pending => Err(later),
                 }
             }
         };
@@ -270,16 +298,34 @@ impl Connection {
             ready => ready,
         };
         self.flush_shared(cx)?;
-        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
-            Err(future) => (Output::later(future), None),
+            Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }
+    }
+
+    /// Whether the server is too busy for a request. The status page is always served, and only that to who
+    /// was let in for it.
+    #[inline]
+    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
+        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
+            return false;
+        }
+        let Some(why) = why else {
+            let is_shed = cx.admission.sheds_request();
+            cx.stats.requests_shed.add(is_shed.into());
+            return is_shed;
+        };
+        cx.stats.connections_refused.add(1);
+        cx.stats.connection_refusals.add(why, 1);
+        true
     }
 
     /// What becomes of announced content after the handler has seen the request.
@@ -350,7 +396,9 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let mut at = 0;
         while at < data.len() {
-            let Some(incoming) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) else { break };
+            let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
+                break;
+            };
             let room = incoming.room();
             if room == 0 {
                 break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
@@ -360,6 +408,7 @@ impl Connection {
                 Ok(used) => {
                     at += used;
                     self.window = self.window.saturating_add(used as u32);
+                    request.received += used as u64;
                 }
                 Err(refusal) => {
                     (self.keep_alive, self.unread) = (false, true);
@@ -420,9 +469,15 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
-        let request =
-            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
-        let entry = Entry {
+        let request = Request {
+            head_only: false,
+            minor_version: 1,
+            expects_continue: false,
+            ends_with_client: false,
+            started: monotonic_ns(),
+            received: 0,
+        };
+        let entry = log::Entry {
             peer: self.peer,
             method: "-",
             target: "-",
@@ -430,6 +485,7 @@ impl Connection {
             minor_version: 1,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
@@ -445,13 +501,13 @@ impl Connection {
         request: Request,
         is_last: bool,
         sink: Option<Sink>,
-        entry: &Entry<'_>,
+        entry: &log::Entry<'_>,
     ) -> io::Result<()> {
         let mut output = self.start(cx, response, &request, is_last)?;
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
-            let record = sink.map(|sink| Record::capture(entry, sink));
+            let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
             self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         }

@@ -10,12 +10,12 @@
 use super::control::Reply;
 use super::logs::Logs;
 use super::pid_file::PidFile;
-use super::servers::{Layout, Revision, START_PATIENCE, State};
+use super::servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use super::sockets::Sockets;
 use super::{Master, PATIENCE, use_error_log, users};
 use crate::link::ToServer;
 use crate::revision::{self, keep_rejected};
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
@@ -94,6 +94,7 @@ impl Master {
         if let Err(error) = self.move_pid_file(&settings) {
             notes.push(format!("{error:#}"));
         }
+        self.pools.adopt(&settings);
         drop(previous);
         self.take_number();
         Ok(())
@@ -139,6 +140,10 @@ impl Master {
 
     /// Waits until these processes have prepared, and has them commit; an error when one of them cannot.
     pub(super) fn take_up_in_all(&mut self, ids: &[u64], patience: Duration) -> Result<()> {
+        let find = |servers: &Servers, id: u64| servers.list.iter().any(|server| server.id == id);
+        let served = self.servers.list.iter().filter(|server| server.was_serving());
+        let served: Vec<u64> = served.map(|server| server.id).collect();
+        let mut fresh = ids.iter().filter(|id| !served.contains(id));
         self.wait_until(patience, |servers| {
             let mut asked = servers.list.iter().filter(|server| ids.contains(&server.id));
             asked.all(|server| server.reply.is_some())
@@ -157,6 +162,9 @@ impl Master {
                     ));
                 }
             }
+        }
+        if fresh.any(|id| !find(&self.servers, *id)) {
+            bail!("a server process has ended at its start; what it said is above, or in the error log");
         }
         ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit));
         if !self.wait_until(PATIENCE, |servers| servers.have_done(ids)) {

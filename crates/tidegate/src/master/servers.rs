@@ -6,6 +6,7 @@
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
 use super::Event;
+use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
@@ -50,6 +51,8 @@ pub struct Layout {
     /// What they may read beside files of the system, with device and inode at the time: a folder that was
     /// replaced is another one. `None`: everything.
     pub readable: Option<Vec<Seen>>,
+    /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
+    pub spill: Option<PathBuf>,
 }
 
 /// A path, and device and inode of what lay there.
@@ -69,6 +72,7 @@ impl Layout {
             processes: usize::from(settings.processes),
             identity,
             readable: settings.sandbox.then(readable),
+            spill: privileges::spill(settings),
         }
     }
 
@@ -91,6 +95,7 @@ impl Layout {
             (present, wanted) => present.is_none() == wanted.is_none(),
         };
         (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
+            && (next.spill.is_none() || self.spill == next.spill)
             && may_read
     }
 }
@@ -113,9 +118,19 @@ impl Revision {
     /// The settings as one process gets them.
     pub fn fitted(&self) -> Arc<Settings> {
         let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        let connections = fitted.limits.connections.div_ceil(u32::from(self.settings.processes.max(1)));
-        if connections != fitted.limits.connections {
-            Arc::make_mut(&mut fitted).limits.connections = connections;
+        let processes = u32::from(self.settings.processes.max(1));
+        if processes > 1 {
+            let limits = &mut Arc::make_mut(&mut fitted).limits;
+            for part in [
+                &mut limits.connections,
+                &mut limits.keep_alive_connections,
+                &mut limits.in_flight,
+                &mut limits.queue_length,
+            ] {
+                *part = part.div_ceil(processes);
+            }
+            let memory = limits.memory.unwrap_or_else(tidegate_core::admission::default_memory);
+            limits.memory = Some(memory.div_ceil(processes.into()));
         }
         fitted
     }
@@ -134,7 +149,9 @@ pub struct Server {
     pub place: usize,
     pub pid: u32,
     pub state: State,
-    /// What it has said to the last `Prepare`.
+    /// The number of the last `Prepare`.
+    asked: u64,
+    /// What it has said to that.
     pub reply: Option<Result<(), String>>,
     /// It has done what it was told last: taken up settings, or logs.
     pub is_done: bool,
@@ -168,7 +185,10 @@ pub struct Servers {
     pub list: Vec<Server>,
     places: Vec<Place>,
     last_id: u64,
+    /// Times that a process was told to prepare.
+    prepared: u64,
     roster: Arc<Roster>,
+    pools: Arc<Pools>,
     events: Sender<Event>,
     executable: PathBuf,
     /// Nothing is started again.
@@ -176,7 +196,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub fn new(roster: Arc<Roster>, events: Sender<Event>, executable: &Path) -> Servers {
+    pub fn new(roster: Arc<Roster>, pools: Arc<Pools>, events: Sender<Event>, executable: &Path) -> Servers {
         // The program that runs now, also when another lies in its place by the time it is needed.
         let own = Path::new("/proc/self/exe");
         let executable = if own.exists() { own } else { executable }.to_owned();
@@ -184,7 +204,9 @@ impl Servers {
             list: Vec::new(),
             places: Vec::new(),
             last_id: 0,
+            prepared: 0,
             roster,
+            pools,
             events,
             executable,
             is_ending: false,
@@ -199,7 +221,11 @@ impl Servers {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
             paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
-        let begin = serde_json::to_vec(&Begin { identity: layout.identity.clone(), readable })?;
+        let begin = serde_json::to_vec(&Begin {
+            identity: layout.identity.clone(),
+            readable,
+            spill: layout.spill.clone(),
+        })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
@@ -231,6 +257,7 @@ impl Servers {
             place,
             pid,
             state: State::Starting,
+            asked: 0,
             reply: None,
             is_done: false,
             layout,
@@ -257,8 +284,11 @@ impl Servers {
 
     fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
+        self.prepared += 1;
+        server.asked = self.prepared;
         server.reply = None;
         server.is_done = false;
+        let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
@@ -269,8 +299,7 @@ impl Servers {
             descriptors.extend(open.into_iter().map(|listener| listener.fd));
         }
         let settings = revision.fitted();
-        let revision = revision.number;
-        let message = ToServer::Prepare { revision, settings, is_recovery, logs, listeners };
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
         if !server.link.send(&message, descriptors) {
             server.reply = Some(Err(format!("server process {} takes no orders", server.pid)));
         }
@@ -349,6 +378,8 @@ impl Servers {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let Some(server) = self.list.get_mut(index) else { return };
         match message {
+            // To an earlier one, which was given up.
+            ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
                 server.reply = Some(Ok(()));
                 if server.replaces.is_some() {
@@ -359,6 +390,7 @@ impl Servers {
                 let is_own_start = server.replaces.is_some();
                 if is_own_start {
                     log::error(format_args!("server process {} cannot serve: {why}", server.pid));
+                    server.is_told = true;
                     server.kill();
                 }
                 server.reply = Some(Err(why));
@@ -377,6 +409,7 @@ impl Servers {
                 server.link.send(&ToServer::Stop, Vec::new());
                 self.roster.has_ended(id, Some(*figures));
             }
+            ToMaster::Pools(demands) => return self.pools.heard(id, demands),
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }
         self.publish();
@@ -425,8 +458,11 @@ impl Servers {
         let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
         let is_own_start = server.replaces.is_some();
         server.state = State::Draining;
-        self.roster.has_ended(id, None);
         let is_missed = state == State::Serving || (state == State::Starting && is_own_start);
+        if is_mistake && is_missed && !server.is_told {
+            server.deadline = None; // so that its end is told
+        }
+        self.roster.has_ended(id, None);
         if is_mistake
             && is_missed
             && !self.is_ending
@@ -545,6 +581,14 @@ impl Servers {
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
             members.push(Member { id: 0, info, link: None, last: Figures::default() });
         }
+        let links: Vec<Served> = members
+            .iter()
+            .filter_map(|member| {
+                let is_draining = member.info.state == "draining";
+                Some(Served { id: member.id, link: member.link.clone()?, is_draining })
+            })
+            .collect();
+        self.pools.set_servers(links);
         self.roster.set_members(members);
     }
 }
@@ -617,6 +661,7 @@ mod tests {
             processes: 1,
             identity: None,
             readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
+            spill: None,
         };
         assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
