@@ -190,7 +190,8 @@ fn who_crashes_again_and_again_is_answered_for_at_once() {
     assert!(status == 503 && answer.contains("Retry-After: "), "{answer}");
     let pool = server.pool();
     assert!(pool["last_failure"].as_str().unwrap().contains("no luck"), "{pool}");
-    assert!(pool["refused"]["down"].as_u64() >= Some(1), "{pool}");
+    let is_counted = || server.pool()["refused"]["down"].as_u64() >= Some(1);
+    wait_for(|| is_counted().then_some(()), "the refusal to be told");
     assert_eq!(server.get("/").0, 200);
 }
 
