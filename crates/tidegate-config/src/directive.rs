@@ -27,11 +27,21 @@ pub enum Context {
     Tls,
     /// Inside `acme { … }`.
     Acme,
+    /// Inside `fastcgi { … }`.
+    Fastcgi,
+    /// Inside `scgi { … }`.
+    Scgi,
+    /// Inside `cgi { … }`.
+    Cgi,
+    /// Inside `proxy { … }`.
+    Proxy,
+    /// Inside `pool { … }`.
+    Pool,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -42,6 +52,11 @@ impl Context {
         Self::Compress,
         Self::Tls,
         Self::Acme,
+        Self::Fastcgi,
+        Self::Scgi,
+        Self::Cgi,
+        Self::Proxy,
+        Self::Pool,
     ];
 
     /// Where the context is, in messages.
@@ -57,6 +72,11 @@ impl Context {
             Self::Compress => "in `compress`",
             Self::Tls => "in `tls`",
             Self::Acme => "in `acme`",
+            Self::Fastcgi => "in `fastcgi`",
+            Self::Scgi => "in `scgi`",
+            Self::Cgi => "in `cgi`",
+            Self::Proxy => "in `proxy`",
+            Self::Pool => "in `pool`",
         }
     }
 
@@ -73,6 +93,11 @@ impl Context {
             Self::Compress => "compress",
             Self::Tls => "tls",
             Self::Acme => "acme",
+            Self::Fastcgi => "fastcgi",
+            Self::Scgi => "scgi",
+            Self::Cgi => "cgi",
+            Self::Proxy => "proxy",
+            Self::Pool => "pool",
         }
     }
 }
@@ -117,6 +142,8 @@ pub enum Kind {
     File,
     /// `stderr`, `stdout` or a path.
     LogTarget,
+    /// What an access line looks like.
+    LogFormat,
     /// Names of files to read, `*` and `?` allowed.
     Glob,
     /// A host name: `example.com`, `*.example.com`.
@@ -145,6 +172,16 @@ pub enum Kind {
     Token,
     /// The extension of a file name, without its dot.
     Extension,
+    /// The name of a pool, or the address of an application.
+    Destination,
+    /// The same for applications that speak HTTP, as a URL.
+    Url,
+    /// The name of a variable for an application.
+    Variable,
+    /// A field name that a request may be given.
+    RequestField,
+    /// How the names of scripts end.
+    Suffix,
 }
 
 /// How often an argument may stand.

@@ -7,13 +7,17 @@
 //!
 //! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+pub mod gateway;
+
+pub mod pool;
+
 pub mod tls;
 
 pub use tls::{
-    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate,
-    ListenTls, SiteTls,
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls, SiteTls,
 };
 
+use pool::Pool;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -37,8 +41,12 @@ pub struct Settings {
     pub sites: Vec<Arc<Site>>,
     /// Automatic certificates.
     pub acme: Acme,
+    /// Applications behind the server, in source order.
+    pub pools: Vec<Pool>,
     /// Bounds on what a client may do.
     pub limits: Limits,
+    /// What those get who are turned away.
+    pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
     /// Where access lines go unless a site says otherwise; `None` when off.
@@ -53,6 +61,8 @@ pub struct Settings {
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::travel::optional_path")]
     pub control: Option<PathBuf>,
+    /// Where request bodies wait that have to be complete.
+    pub spill: gateway::Spill,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
@@ -203,8 +213,23 @@ pub enum Action {
         /// The text, `text/plain`; may be empty.
         body: String,
     },
+    /// `cgi`: CGI scripts.
+    Cgi(Box<gateway::Application>),
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// `fastcgi`
+    Fastcgi(Box<gateway::Application>),
+    /// `scgi`
+    Scgi(Box<gateway::Application>),
+    /// `proxy`
+    Proxy(Box<gateway::Proxy>),
+}
+
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+    }
 }
 
 /// Static files.
@@ -310,6 +335,20 @@ pub enum Network {
 pub struct Limits {
     /// Open client connections, all workers together.
     pub connections: u32,
+    /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
+    pub connections_per_address: Option<u32>,
+    /// Clients whose connections are not counted by address.
+    pub exempt_addresses: Vec<Network>,
+    /// Requests that wait for something at the same time, all workers together.
+    pub in_flight: u32,
+    /// Requests that wait for a place in `in_flight`.
+    pub queue_length: u32,
+    /// How long they wait at most.
+    pub queue_age: Duration,
+    /// Bytes that stuck connections may own, all workers together; `None` derives it from the machine.
+    pub memory: Option<u64>,
+    /// How long what is ready may wait on a worker before it turns away; `None` never does.
+    pub overload_delay: Option<Duration>,
     /// Bytes of a request head, target included.
     pub head_size: u32,
     /// Bytes of a request target.
@@ -330,6 +369,8 @@ pub struct Limits {
     pub rate_grace: Duration,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
+    /// Idle connections, all workers together.
+    pub keep_alive_connections: u32,
     /// Requests served on one connection before it is closed; `None` is no bound.
     pub keep_alive_requests: Option<u32>,
     /// Bytes of an unread request body that are read and dropped to keep a connection.
@@ -340,6 +381,19 @@ pub struct Limits {
     pub ranges: u16,
     /// Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`).
     pub unsent_size: u32,
+}
+
+/// What those get who are turned away because the server is busy (the busy function of R2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// 429 or 503.
+    pub status: u16,
+    /// Whole seconds, at least 1.
+    pub retry_after: Duration,
+    /// May be empty.
+    pub text: String,
+    /// Of the text.
+    pub media_type: String,
 }
 
 /// The file cache of each worker (R4).
@@ -366,6 +420,8 @@ pub struct AccessLog {
     pub target: LogTarget,
     /// What a line looks like.
     pub format: AccessFormat,
+    /// Only requests that were answered with an error: 400 and above.
+    pub only_errors: bool,
 }
 
 /// Where a log goes.
@@ -380,7 +436,7 @@ pub enum LogTarget {
 }
 
 /// What an access line looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessFormat {
     /// The common log format.
     Common,
@@ -388,6 +444,57 @@ pub enum AccessFormat {
     Combined,
     /// One JSON object.
     Json,
+    /// These, one after the other.
+    Pattern(Arc<[LogPart]>),
+}
+
+/// A part of an access line. What is not there is `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LogPart {
+    /// As it stands.
+    Text(String),
+    /// `{client}`: the address of the client.
+    Client,
+    /// `{client-port}`
+    ClientPort,
+    /// `{scheme}`: `http` or `https`.
+    Scheme,
+    /// `{host}`: the host asked for, as sent.
+    Host,
+    /// `{method}`
+    Method,
+    /// `{target}`: the request target as sent.
+    Target,
+    /// `{path}`: the target before its `?`.
+    Path,
+    /// `{query}`: the target behind its `?`.
+    Query,
+    /// `{protocol}`: `HTTP/1.1`.
+    Protocol,
+    /// `{status}`
+    Status,
+    /// `{bytes}`: of the response, without its head.
+    Bytes,
+    /// `{bytes-in}`: of the request, its head included.
+    BytesIn,
+    /// `{bytes-out}`: of the response, its head included.
+    BytesOut,
+    /// `{duration-us}`: from the complete head to the last byte handed to the kernel.
+    DurationMicroseconds,
+    /// `{duration-ms}`: the same in milliseconds, with three digits behind the point.
+    DurationMilliseconds,
+    /// `{duration}`: the same in seconds, with six digits behind the point.
+    DurationSeconds,
+    /// `{time}`: `10/Oct/2000:13:55:36 +0000`.
+    Time,
+    /// `{time-iso}`: `2000-10-10T13:55:36Z`.
+    TimeIso,
+    /// `{time-unix}`: seconds since 1970.
+    TimeUnix,
+    /// `{request.NAME}`: the first field of this name.
+    Request(String),
+    /// `{response.NAME}`: the first field of this name, as far as a handler or the settings set it.
+    Response(String),
 }
 
 /// The log of the server's own messages.

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use tidegate_config::settings::SocketAccess;
 use tidegate_config::{Loaded, load_str};
 
 #[test]
@@ -62,6 +63,9 @@ fn show(loaded: &Loaded) -> String {
         }
     };
     line("workers", format!("{:?}", settings.workers), format!("{:?}", plain.workers));
+    line("processes", settings.processes.to_string(), plain.processes.to_string());
+    line("user", format!("{:?}", settings.user), format!("{:?}", plain.user));
+    line("sandbox", settings.sandbox.to_string(), plain.sandbox.to_string());
     line("limits", format!("{:#?}", settings.limits), format!("{:#?}", plain.limits));
     line("file-cache", format!("{:#?}", settings.file_cache), format!("{:#?}", plain.file_cache));
     line("access-log", format!("{:?}", settings.access_log), format!("{:?}", plain.access_log));
@@ -70,6 +74,9 @@ fn show(loaded: &Loaded) -> String {
     line("pid-file", format!("{:?}", settings.pid_file), format!("{:?}", plain.pid_file));
     line("control", format!("{:?}", settings.control), format!("{:?}", plain.control));
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
+    for pool in &settings.pools {
+        let _ = writeln!(out, "pool {pool:#?}");
+    }
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
@@ -83,6 +90,9 @@ fn show(loaded: &Loaded) -> String {
         if !listener.proxies.is_empty() || listener.redirects_to_https.is_some() {
             let (proxies, https) = (&listener.proxies, listener.redirects_to_https);
             let _ = writeln!(out, "  proxies {proxies:?} https {https:?}");
+        }
+        if listener.access != SocketAccess::default() {
+            let _ = writeln!(out, "  {:?}", listener.access);
         }
     }
     for site in &settings.sites {

@@ -183,6 +183,11 @@ impl Session {
         self.outgoing.len()
     }
 
+    /// Bytes of its buffers, which are none unless it is stuck.
+    pub fn owned(&self) -> usize {
+        self.incoming.capacity() + self.outgoing.capacity()
+    }
+
     /// Plaintext that is sealed for one write: what is given to [`Session::send`] in such pieces is always
     /// taken whole, unless ciphertext waits already.
     pub fn burst(&self) -> usize {

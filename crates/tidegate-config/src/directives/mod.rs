@@ -5,6 +5,8 @@
 
 mod answer;
 mod files;
+mod gateway;
+mod pool;
 mod server;
 mod site;
 mod tls;
@@ -12,8 +14,15 @@ mod tls;
 use crate::directive::{Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 5] =
-    [server::DIRECTIVES, site::DIRECTIVES, files::DIRECTIVES, answer::DIRECTIVES, tls::DIRECTIVES];
+const PARTS: [&[Directive]; 7] = [
+    server::DIRECTIVES,
+    site::DIRECTIVES,
+    files::DIRECTIVES,
+    answer::DIRECTIVES,
+    gateway::DIRECTIVES,
+    pool::DIRECTIVES,
+    tls::DIRECTIVES,
+];
 
 /// Every directive, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Directive> {

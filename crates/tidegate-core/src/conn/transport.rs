@@ -219,6 +219,21 @@ impl Transport {
         if self.is_tls() { None } else { Some(&self.stream) }
     }
 
+    /// The socket, to be asked about and nothing else.
+    #[inline]
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Bytes of its own buffers.
+    pub(super) fn owned(&self) -> usize {
+        match &self.layer {
+            Layer::Bare => 0,
+            Layer::Tls(session) => session.owned(),
+            Layer::Proxy(prelude) => prelude.received.capacity(),
+        }
+    }
+
     /// The client does not speak TLS: goes on without. What it has sent so far is lost.
     pub(super) fn fall_back(&mut self) -> Vec<u8> {
         match std::mem::replace(&mut self.layer, Layer::Bare) {

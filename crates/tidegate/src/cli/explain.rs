@@ -23,6 +23,7 @@ use tidegate_http::{Authority, Field, Fields, Method, Target};
 use tidegate_io::Poller;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::Peer;
+use tidegate_modules::gateway::board::Board;
 
 /// Says what would answer a request, and why.
 ///
@@ -126,10 +127,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
     tls.take(&TlsFiles::read(&settings)?);
-    let engine = Registry::new(Arc::default(), StatusView::default(), tls)
+    let engine = Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
-    let mut exchange = Exchange {
+    let exchange = Exchange {
         method,
         method_token,
         target: url,
@@ -145,8 +146,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,
+        context: Default::default(),
     };
-    engine.explain(listener, &mut exchange, &mut |sentence| {
+    engine.explain(listener, &exchange, &mut |sentence| {
         let _ = writeln!(out, "{sentence}");
     });
     print(&out)

@@ -3,14 +3,17 @@
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
 mod bench;
+mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
 mod explain;
 mod fmt;
+mod launch;
 mod man;
 mod serve;
 mod trust;
+mod spawn;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -57,9 +60,16 @@ enum Command {
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
     Trust(trust::Arguments),
+    Spawn(spawn::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// Starts CGI scripts.
+    #[command(hide = true)]
+    CgiStub(cgi_stub::Arguments),
+    /// Becomes an application of a pool.
+    #[command(hide = true)]
+    Launch(launch::Arguments),
     /// A server process; `serve` starts it.
     #[command(hide = true)]
     Server,
@@ -84,6 +94,9 @@ pub fn run() -> ExitCode {
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),
+        Command::Spawn(arguments) => spawn::run(&arguments),
+        Command::CgiStub(arguments) => cgi_stub::run(&arguments),
+        Command::Launch(arguments) => launch::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),

@@ -11,6 +11,7 @@ pub mod control;
 mod logs;
 mod notify;
 mod pid_file;
+mod pools;
 mod reload;
 mod roster;
 mod servers;
@@ -23,22 +24,23 @@ pub use acme::default_storage;
 
 use crate::descriptors;
 use crate::link::ToMaster;
-use crate::revision::{self, ServeOptions};
+use crate::revision::{self, ServeOptions, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
+use pools::Pools;
 use roster::Roster;
 use rustix::process::getppid;
-use servers::{Layout, Revision, Servers, State};
+use servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
@@ -82,6 +84,7 @@ pub struct Master {
     roster: Arc<Roster>,
     writer: Arc<Writer>,
     pid_file: Option<PidFile>,
+    pools: Arc<Pools>,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -135,9 +138,14 @@ impl Master {
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
         use_error_log(&writer, &logs, &settings)?;
-        warnings.extend(warning);
+        // A folder that somebody serves for a moment needs no such advice.
+        warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
         let roster = Roster::new();
-        let servers = Servers::new(roster.clone(), sender.clone(), &options.executable);
+        let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
+        let pools = Pools::start(clients)?;
+        pools.adopt(&settings);
+        roster.set_pools(pools.clone());
+        let servers = Servers::new(roster.clone(), pools.clone(), sender.clone(), &options.executable);
         let current = Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, logs, layout };
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
@@ -150,6 +158,7 @@ impl Master {
             roster,
             writer,
             pid_file: None,
+            pools,
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -182,9 +191,10 @@ impl Master {
         self.servers.set_places(self.current.layout.processes);
         let mut outcome = Ok(());
         for place in 0..self.current.layout.processes {
-            outcome = outcome.and_then(|()| self.servers.start(place, &self.current).map(drop));
+            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
         }
-        outcome = outcome.and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting)));
+        outcome = outcome
+            .and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting), START_PATIENCE));
         if outcome.is_err() {
             self.cut_servers();
         }
@@ -242,10 +252,7 @@ impl Master {
         let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(self.tls.next_look());
         let next = next.chain(until).min();
         let event = match next {
-            Some(next) => match self.events.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(event) => Some(event),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-            },
+            Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
         };
         if let (Some(at), Some(every)) = (self.next_alive, self.notifier.watchdog())
@@ -332,8 +339,8 @@ impl Master {
         let mut failures = self.current.logs.reopen();
         let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
         failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
-        let is_done = |servers: &Servers| servers.list.iter().all(|server| server.is_done || server.has_ended);
-        if !self.wait_until(PATIENCE, is_done) {
+        let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
+        if !self.wait_until(PATIENCE, |servers| servers.have_done(&all)) {
             failures.push("a server process does not react, and may still write to the old logs".into());
         }
         if failures.is_empty() {
@@ -377,6 +384,12 @@ impl Master {
         match outcome {
             Ok(successor) => {
                 self.notifier.succeeded_by(successor.pid);
+                // Who connects when this is told meets the new one.
+                self.servers.is_ending = true;
+                let serving = self.servers.in_state(State::Serving);
+                let patience = self.current.settings.drain_timeout;
+                serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
+                self.wait_until(PATIENCE, |servers| servers.have_done(&serving));
                 successor.tell(&self.roster.figures());
                 let said = format!(
                     "process {} serves; process {} finishes what is open, for {} s at most",
@@ -415,6 +428,7 @@ impl Master {
             1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
+        self.pools.end();
         log::info(&said);
         self.writer.flush();
         if let Some(successor) = &ending.successor {

@@ -5,10 +5,11 @@
 //! threads of their own; it asks the server processes in turn, over their links.
 
 use crate::certificates;
+use super::pools::Pools;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{Settings, Site};
 use tidegate_tls::Slot;
@@ -27,6 +28,7 @@ pub struct Roster {
     started: i64,
     facts: Mutex<Facts>,
     asking: AtomicUsize,
+    pools: OnceLock<Arc<Pools>>,
 }
 
 #[derive(Default)]
@@ -66,7 +68,13 @@ impl Roster {
             started: tidegate_io::clock::wall_seconds(),
             facts: Mutex::default(),
             asking: AtomicUsize::new(0),
+            pools: OnceLock::new(),
         })
+    }
+
+    /// Names the pools, which are part of the report.
+    pub fn set_pools(&self, pools: Arc<Pools>) {
+        let _ = self.pools.set(pools);
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
@@ -154,7 +162,7 @@ impl Roster {
                     add(&mut sum, &figures);
                     heard.push(id);
                     if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
-                        member.last = figures;
+                        member.last = *figures;
                     }
                 }
                 Ok(_) => {}
@@ -208,7 +216,7 @@ impl Roster {
             let said = match question {
                 Question::Figures => {
                     let figures = roster.figures();
-                    Answer::Report(roster.server(&figures), figures.counted)
+                    Answer::Report(Box::new((roster.server(&figures), figures.counted)))
                 }
                 Question::Workers(question) => Answer::Workers(roster.ask(&question)),
             };
@@ -222,6 +230,8 @@ impl Roster {
 
     /// What the server is.
     pub fn server(&self, figures: &Figures) -> ServerInfo {
+        // Asked first: the supervisor may take a moment.
+        let pools = self.pools.get().map(|pools| pools.status()).unwrap_or_default();
         let facts = self.facts();
         ServerInfo {
             version: VERSION.into(),
@@ -235,6 +245,7 @@ impl Roster {
             certificates: facts.certificates.iter().map(|(source, slot)| certificates::info_of(source, slot)).collect(),
             is_draining: facts.is_draining,
             log_lines_lost: figures.log_lines_lost,
+            pools,
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }

@@ -12,6 +12,8 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use std::path::{Path, PathBuf};
+use tidegate_config::settings::Action;
+use tidegate_config::settings::gateway::Script;
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -20,7 +22,7 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
     }
     rustix::thread::set_no_new_privs(true).context("cannot give up gaining privileges")?;
     match &begin.readable {
-        Some(readable) => confine(readable),
+        Some(readable) => confine(readable, begin.spill.as_deref()),
         None => Ok(None),
     }
 }
@@ -36,9 +38,9 @@ fn become_user(identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// Reads below `readable`, connects, and nothing else that landlock knows. What this kernel does not have of
+/// Reads below `readable`, writes files without a name in `spill`, connects, and nothing else that landlock knows. What this kernel does not have of
 /// it is left out; a kernel without landlock is worth a word.
-fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
+fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>> {
     let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     let mut rules = Vec::with_capacity(readable.len());
     for path in readable {
@@ -46,6 +48,11 @@ fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
         let Ok(fd) = PathFd::new(path) else { continue };
         let access = if path.is_dir() { read } else { AccessFs::ReadFile.into() };
         rules.push(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)));
+    }
+    if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
+        // A file without a name is opened in the folder, which counts as making one there.
+        let access = read | AccessFs::MakeReg | AccessFs::WriteFile;
+        rules.push(Ok(PathBeneath::new(fd, access)));
     }
     let confined = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -56,20 +63,20 @@ fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
         .and_then(|ruleset| ruleset.add_rules(rules))
         .and_then(landlock::RulesetCreated::restrict_self);
     match confined {
-        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
-            Ok(Some("this kernel has no landlock, or it is switched off: server processes are confined by the \
+        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => Ok(Some(
+            "this kernel has no landlock, or it is switched off: server processes are confined by the \
                      permissions of their user alone; `sandbox off` says that this is meant"
-                .into()))
-        }
+                .into(),
+        )),
         Ok(_) => Ok(None),
-        Err(error) => {
-            Ok(Some(format!("server processes could not be confined by landlock, and go on without: {error}")))
-        }
+        Err(error) => Ok(Some(format!(
+            "server processes could not be confined by landlock, and go on without: {error}"
+        ))),
     }
 }
 
 /// What of the system a server process reads: name resolution, certificates of authorities, its own state.
-const SYSTEM: &[&str] = &[
+pub const SYSTEM: &[&str] = &[
     "/etc/hosts",
     "/etc/resolv.conf",
     "/etc/nsswitch.conf",
@@ -88,13 +95,13 @@ const SYSTEM: &[&str] = &[
     "/sys/devices/system",
 ];
 
-/// What server processes may read under these settings.
+/// What server processes may read under these settings, beside [`SYSTEM`].
 ///
 /// Of a root the folder it lies in too, and that of the folder it leads to where it is a symbolic link: a root
 /// that is replaced as a whole, as deployments do, is another folder under the same name. The root folder of
 /// the system is never opened that way.
 pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut paths: Vec<PathBuf> = Vec::new();
     let mut add = |path: &Path| {
         paths.push(path.to_owned());
         if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
@@ -102,9 +109,9 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
-        if let tidegate_config::settings::Action::Files(files) = &route.action {
-            add(&files.root);
-            if let Ok(real) = files.root.canonicalize() {
+        for folder in folders(&route.action) {
+            add(folder);
+            if let Ok(real) = folder.canonicalize() {
                 add(&real);
             }
         }
@@ -114,16 +121,68 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
     paths
 }
 
+/// Where server processes may put what has to be complete before an application gets it; `None` where no route
+/// needs that.
+pub fn spill(settings: &tidegate_config::Settings) -> Option<PathBuf> {
+    let needs = |action: &Action| matches!(action, Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_));
+    let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.any(|route| needs(&route.action)).then(|| settings.spill.folder.clone())
+}
+
+/// What a route reads: whoever adds a kind of answer that reads files names them here.
+fn folders(action: &Action) -> Vec<&Path> {
+    match action {
+        Action::Files(files) => vec![&files.root],
+        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+            let script = match &application.script {
+                Script::File(file) => Some(file.as_path()),
+                Script::Suffixes(_) | Script::FirstFile { .. } | Script::Mounted(_) => None,
+            };
+            let root = Some(application.root.as_path()).filter(|root| root.is_absolute());
+            let sent = application.gateway.sendfile.iter().map(|folder| folder.root.as_path());
+            root.into_iter().chain(script).chain(sent).collect()
+        }
+        Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
+        Action::Redirect { .. } | Action::Respond { .. } | Action::Status => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    /// Landlock holds for the thread that asks for it, so a test may.
+    #[test]
+    fn a_confined_thread_reads_below_its_folders_and_does_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("tidegate-confined-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("f"), "here").unwrap();
+        let allowed = vec![folder.clone(), PathBuf::from("/no/such/folder")];
+        let confined = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            if let Some(warning) = confine(&allowed, None).unwrap() {
+                eprintln!("SKIPPED: {warning}");
+                return;
+            }
+            assert_eq!(std::fs::read_to_string(allowed[0].join("f")).unwrap(), "here");
+            assert!(std::fs::read("/etc/passwd").is_err(), "reads elsewhere");
+            assert!(std::fs::write(allowed[0].join("g"), "").is_err(), "writes");
+            assert!(std::fs::remove_file(allowed[0].join("f")).is_err(), "removes");
+            assert!(std::process::Command::new("/bin/true").spawn().is_err(), "runs a program");
+            assert!(TcpListener::bind("127.0.0.1:0").is_err(), "opens a port");
+        });
+        confined.join().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_root_may_be_read_with_the_folder_it_lies_in_but_never_all() {
         let text = "listen \":1\"\nsite { root \"/usr/share\"; route \"/x/*\" { root \"/tmp\" } }\n";
-        let loaded = tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let loaded =
+            tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
         let paths = readable(&loaded.settings.unwrap());
-        for path in ["/usr/share", "/usr", "/tmp", "/proc"] {
+        for path in ["/usr/share", "/usr", "/tmp"] {
             assert!(paths.contains(&PathBuf::from(path)), "{path}");
         }
         assert!(!paths.contains(&PathBuf::from("/")));
