@@ -222,7 +222,8 @@ fn openssl_and_curl_speak_tls() {
     make("site", false);
     make("client", true);
     let text = "listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
-        site \"a.test\" { root \".\"; tls { client-certificates \"client.pem\" mode=optional } }\n";
+        site \"a.test\" { root \".\"; tls { client-certificates \"client.pem\" mode=optional } }\n\
+        site \"early.test\" { root \".\"; tls { early-data } }\n";
     let Some(served) = Served::with("openssl", folder, text) else { return };
     fs::write(served.folder.join("large.bin"), bytes(3 << 20)).unwrap();
     let port = served.url.rsplit(':').next().unwrap().to_owned();
@@ -235,10 +236,11 @@ fn openssl_and_curl_speak_tls() {
         assert!(fs::read(served.folder.join("copy")).unwrap() == bytes(3 << 20));
     }
     let address = format!("127.0.0.1:{port}");
+    let host_of = |options: &[&str]| if options.contains(&"early.test") { "early.test" } else { "a.test" };
     let s_client = |options: &[&str]| {
         let mut child = Command::new("openssl")
-            .args(["s_client", "-connect", &address, "-servername", "a.test", "-CAfile", "site.pem"])
-            .args(options)
+            .args(["s_client", "-connect", &address, "-servername", host_of(options), "-CAfile", "site.pem"])
+            .args(options.iter().filter(|option| !["-servername", "early.test"].contains(option)))
             .current_dir(&served.folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -247,7 +249,7 @@ fn openssl_and_curl_speak_tls() {
             .unwrap();
         std::io::Write::write_all(
             child.stdin.as_mut().unwrap(),
-            b"GET /site.pem HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n",
+            format!("GET /site.pem HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", host_of(options)).as_bytes(),
         )
         .unwrap();
         // Its input stays open until it has seen the end of the connection.
@@ -262,6 +264,16 @@ fn openssl_and_curl_speak_tls() {
         assert!(again.contains("Reused, TLSv1."), "{again}");
         let known = s_client(&[version, "-cert", "client.pem", "-key", "client.key", "-ign_eof"]);
         assert!(known.contains("200 OK"), "{known}");
+    }
+    // What comes with the first packet is answered where it is safe, and else told to come again (FAULTS 25).
+    fs::write(served.folder.join("get"), "GET /site.pem HTTP/1.1\r\nHost: early.test\r\n\r\n").unwrap();
+    let post = "POST /site.pem HTTP/1.1\r\nHost: early.test\r\nContent-Length: 0\r\n\r\n";
+    fs::write(served.folder.join("post"), post).unwrap();
+    let name = ["-tls1_3", "-servername", "early.test", "-ign_eof"];
+    for (request, status) in [("get", "HTTP/1.1 200 OK"), ("post", "HTTP/1.1 425 Too Early")] {
+        s_client(&[&name[..], &["-sess_out", "early"]].concat());
+        let said = s_client(&[&name[..], &["-sess_in", "early", "-early_data", request]].concat());
+        assert!(said.contains("Early data was accepted") && said.contains(status), "{said}");
     }
     let old = s_client(&["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]);
     assert!(!old.contains("200 OK"), "{old}");
