@@ -39,12 +39,8 @@ pub struct Looked {
 }
 
 impl CertificateWatch {
-    /// Whether there is anything to look at.
-    pub fn is_empty(&self) -> bool {
-        self.seen.is_empty()
-    }
-
-    /// Takes the files of `settings` as they are now for those that have been read.
+    /// Takes the files of `settings` as they are now for those that will have been read. Comes before reading
+    /// them, so that no change is missed.
     pub fn begin(settings: &Settings) -> CertificateWatch {
         let mut watch = CertificateWatch::default();
         for path in paths(settings) {

@@ -22,6 +22,7 @@ mod users;
 
 pub use acme::default_storage;
 
+use crate::certificates::CertificateWatch;
 use crate::descriptors;
 use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
@@ -128,6 +129,7 @@ impl Master {
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &Logs::default())?;
+        let seen = CertificateWatch::begin(&settings);
         let files = TlsFiles::read(&settings)?;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
@@ -146,7 +148,7 @@ impl Master {
         pools.adopt(&settings);
         roster.set_pools(pools.clone());
         let servers = Servers::new(roster.clone(), pools.clone(), sender.clone(), &options.executable);
-        let current = Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, logs, layout };
+        let current = Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
         let mut master = Master {
@@ -249,7 +251,9 @@ impl Master {
         {
             return Some(event);
         }
-        let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(self.tls.next_look());
+        // Only `run` looks; who waits for something else must not be woken for it again and again.
+        let look = self.tls.next_look().filter(|_| until.is_none() && !self.servers.is_ending);
+        let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(look);
         let next = next.chain(until).min();
         let event = match next {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),

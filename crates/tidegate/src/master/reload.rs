@@ -13,6 +13,7 @@ use super::pid_file::PidFile;
 use super::servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use super::sockets::Sockets;
 use super::{Master, PATIENCE, use_error_log, users};
+use crate::certificates::CertificateWatch;
 use crate::link::ToServer;
 use crate::revision::{self, keep_rejected};
 use anyhow::{Result, anyhow, bail};
@@ -75,10 +76,11 @@ impl Master {
         notes.extend(warning.filter(|_| settings.user != self.current.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity);
         let logs = Logs::open(&settings, &self.current.logs)?;
+        let seen = CertificateWatch::begin(&settings);
         let files = TlsFiles::read(&settings)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
         let number = self.current.number + 1;
-        let next = Revision { number, settings: Arc::new(settings), sockets, tls: files, logs, layout };
+        let next = Revision { number, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
         self.tls.check(&next)?;
         let replaced = self.bring_up(&next)?;
         self.current.sockets.remove_files(&next.sockets);
@@ -99,7 +101,7 @@ impl Master {
         }
         self.pools.adopt(&settings);
         drop(previous);
-        self.tls.adopt(&self.current);
+        self.tls.adopt(&mut self.current);
         self.take_number();
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
+use crate::certificates::CertificateWatch;
 use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -111,6 +112,8 @@ pub struct Revision {
     pub sockets: Sockets,
     /// Read.
     pub tls: TlsFiles,
+    /// The state of those files just before they were read.
+    pub seen: CertificateWatch,
     /// Open.
     pub logs: Logs,
     /// Of the processes.

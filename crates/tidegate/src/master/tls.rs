@@ -45,9 +45,9 @@ impl Tls {
     }
 
     /// A revision is in force.
-    pub fn adopt(&mut self, revision: &Revision) {
+    pub fn adopt(&mut self, revision: &mut Revision) {
         let settings = &revision.settings;
-        self.watch = CertificateWatch::begin(settings);
+        self.watch = std::mem::take(&mut revision.seen);
         let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some());
         self.next_look = speaks.then(|| Instant::now() + LOOK);
         certificates::warn(settings, &self.store, wall_seconds());
@@ -73,7 +73,7 @@ impl Master {
     /// Before the first server process starts.
     pub(super) fn begin_tls(&mut self) -> Result<()> {
         self.tls.check(&self.current)?;
-        self.tls.adopt(&self.current);
+        self.tls.adopt(&mut self.current);
         self.servers.tls.tickets = Some(self.tls.tickets());
         Ok(())
     }
