@@ -162,12 +162,16 @@ impl<C: Clock> Manager<C> {
 
     fn obey(&mut self, order: Order) {
         let Order::Serve { names, issuers, storage } = order;
-        // What was begun under other settings ends unheard.
+        // What was begun under other settings ends unheard. A pause after a failure goes on: a reload is no reason
+        // to ask an authority again that wants to be left alone.
         self.work = JoinSet::new();
-        self.schedule = Schedule::default();
+        self.schedule.release();
+        if self.storage.as_ref().is_none_or(|present| present.root() != storage.root()) {
+            self.schedule = Schedule::default();
+        }
         let now = self.clock.now();
         self.schedule.set_names(&names, now);
-        for name in &names {
+        for name in names.iter().filter(|name| !self.schedule.is_good(name, now)).collect::<Vec<_>>() {
             if let Some((pair, about)) = kept(&storage, name).filter(|(_, about)| about.not_after > now) {
                 self.schedule.obtained(name, about.not_before, about.not_after, now, chance());
                 (self.report)(Outcome::Ready { name: name.clone(), pair, issuer: None });

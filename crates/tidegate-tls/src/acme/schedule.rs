@@ -69,6 +69,11 @@ impl Schedule {
         }
     }
 
+    /// Nothing is being worked on any more.
+    pub fn release(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.is_busy = false);
+    }
+
     /// There is a certificate for the name, good for this time.
     pub fn obtained(&mut self, name: &str, not_before: i64, not_after: i64, now: i64, chance: f64) {
         let Some(entry) = self.entries.get_mut(name) else { return };
