@@ -59,7 +59,7 @@ enum Command {
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
     Spawn(spawn::Arguments),
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
     Man(man::Arguments),
     /// Starts CGI scripts.
