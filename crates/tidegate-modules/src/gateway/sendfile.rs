@@ -15,8 +15,8 @@ use tidegate_core::{Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
-use tidegate_io::paged::PagedFile;
 use tidegate_io::file::{FileKind, Opened, Patience, Root};
+use tidegate_io::paged::PagedFile;
 
 /// The folders of a route.
 pub struct Sendfile {
