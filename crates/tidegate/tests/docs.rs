@@ -54,6 +54,8 @@ impl Ground {
         for folder in ["srv/private", "var/log/tidegate", "run/tidegate", "etc/tidegate"] {
             fs::create_dir_all(path.join(folder)).unwrap();
         }
+        fs::create_dir_all(path.join("srv/www")).unwrap();
+        fs::write(path.join("srv/www/busy.html"), "<p>Too many at once.").unwrap();
         Ground(path)
     }
 
