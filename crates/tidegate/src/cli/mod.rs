@@ -61,7 +61,7 @@ enum Command {
     Upgrade(control_client::UpgradeArguments),
     Trust(trust::Arguments),
     Spawn(spawn::Arguments),
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
     Man(man::Arguments),
     /// Starts CGI scripts.
