@@ -129,7 +129,7 @@ impl Server {
         text
     }
 
-    fn certificate(&self, info: &CertificateInfo) -> serde_json::Value {
+    fn certificate(&self, info: &CertificateInfo) -> Value {
         json!({
             "source": info.source,
             "names": info.names,
