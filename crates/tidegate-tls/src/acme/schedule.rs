@@ -94,6 +94,7 @@ impl Schedule {
     pub fn told(&mut self, name: &str, window: Option<Window>, again: Option<i64>, now: i64, chance: f64) {
         let Some(entry) = self.entries.get_mut(name) else { return };
         entry.is_busy = false;
+        entry.obtain_at = entry.obtain_at.max(now);
         let pause = again.unwrap_or(ASK_EVERY).clamp(ASK_BOUNDS.0, ASK_BOUNDS.1);
         entry.ask_at = Some(now.saturating_add(pause).saturating_add(part(pause / 10, chance)));
         if let Some(window) = window
