@@ -4,11 +4,13 @@
 //! future and the load generator from its loop. Like a [`Session`](crate::Session) an idle one holds no buffer.
 
 use crate::connector::{Connector, ConnectorError};
+use crate::session::suite_name;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
 use std::cell::Cell;
+use std::fmt;
 use std::io;
 use std::mem;
 use thiserror::Error;
@@ -80,6 +82,12 @@ pub struct Agreed {
     pub is_resumed: bool,
 }
 
+impl fmt::Display for Agreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}", self.version, self.suite, self.group)
+    }
+}
+
 /// A TLS connection, client side.
 pub struct ClientSession {
     connection: Box<UnbufferedClientConnection>,
@@ -143,7 +151,7 @@ impl ClientSession {
                 .connection
                 .negotiated_cipher_suite()
                 .and_then(|suite| suite.suite().as_str())
-                .unwrap_or("-"),
+                .map_or("-", suite_name),
             group: self
                 .connection
                 .negotiated_key_exchange_group()

@@ -3,7 +3,7 @@
 //! The gateway makes one [`Connector`] for each kind of backend, the load generator one for each run. It is
 //! shared by threads; sessions that may be resumed are kept in it.
 
-use crate::certificate::{Certificate, CertificateError, Pair, certificates};
+use crate::certificate::{Certificate, CertificateError, Pair, certificates, read_file};
 use crate::provider;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -71,6 +72,25 @@ impl TrustedRoots {
         }
         Ok(Arc::new(TrustedRoots(Arc::new(roots))))
     }
+
+    /// Those in a file.
+    pub fn read(path: &Path) -> Result<Arc<TrustedRoots>, CertificateError> {
+        TrustedRoots::new(&path.display().to_string(), &read_file(path)?)
+    }
+}
+
+/// The file of those whom the system trusts: what `SSL_CERT_FILE` names, else where distributions have it.
+pub fn system_roots() -> PathBuf {
+    const PLACES: [&str; 5] = [
+        "/etc/ssl/certs/ca-certificates.crt", // Debian, Arch
+        "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora
+        "/etc/ssl/ca-bundle.pem",             // openSUSE
+        "/etc/ssl/cert.pem",                  // Alpine, BSD
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    ];
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let found = || PLACES.iter().map(PathBuf::from).find(|path| path.is_file());
+    named.or_else(found).unwrap_or_else(|| PathBuf::from(PLACES[0]))
 }
 
 /// What is offered to servers.

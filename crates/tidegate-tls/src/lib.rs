@@ -22,11 +22,13 @@ pub use certificate::{Certificate, CertificateError, Pair, Slot};
 pub use challenge::Challenges;
 pub use client::{ClientAuthorities, ClientIdentity, ClientPolicy};
 pub use client_session::{Agreed, CLIENT_BUFFER, ClientSession, ClientSessionError};
-pub use connector::{Connector, ConnectorError, ConnectorOptions, Trust, TrustedRoots};
+pub use connector::{Connector, ConnectorError, ConnectorOptions, Trust, TrustedRoots, system_roots};
 pub use hello::{Hello, Peeked};
 pub use session::{Handshake, Resumption, Session, SessionError};
 pub use terms::{Protocols, SiteConfig, Terms, TermsError, Versions};
 pub use ticket::TicketKeys;
+
+pub use rustls::pki_types::ServerName;
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};
