@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tidegate_io::socket::{Received, Stream};
 use tidegate_tls::session::BUFFER_MIN;
 use tidegate_tls::{
-    CLIENT_BUFFER, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions, Hello, Pair,
-    Session, SiteConfig, Terms, Trust, TrustedRoots, Versions,
+    CLIENT_BUFFER, Certificate, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions, Hello, Pair,
+    Session, SiteConfig, Slot, Terms, Trust, TrustedRoots, Versions,
 };
 
 struct Both {
@@ -185,6 +185,7 @@ fn a_client_shows_who_it_is() {
     };
     let site = SiteConfig::new(&terms, &tickets()).unwrap();
     let connect = |identity: Option<Pair>| {
+        let identity = identity.map(|pair| Slot::new(Certificate::new(&pair).unwrap()));
         let options = ConnectorOptions { identity, ..ConnectorOptions::new(trust(&authority)) };
         let mut both = Both::new(&Connector::new(&options).unwrap(), "a.test", &site);
         (both.settle(), both.server.handshake().and_then(|agreed| agreed.client.clone()))
