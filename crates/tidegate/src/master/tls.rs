@@ -115,7 +115,9 @@ impl Master {
         let settings = self.current.settings.clone();
         let looked = self.tls.watch.look(&settings, certificates::stamp_of);
         for (place, files) in pair_files(&settings).enumerate() {
+            let is_done = update.files.pairs.iter().any(|(known, _)| *known == key_of(files));
             if looked.pairs.contains(&place)
+                && !is_done
                 && let Some(pair) = certificates::renew(files, &self.tls.store)
             {
                 self.current.tls.renew(key_of(files), pair.clone());
