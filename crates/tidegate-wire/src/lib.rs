@@ -4,6 +4,7 @@
 //! client feed it bytes and write what it encodes. Both roles, server and client, live side by side.
 
 pub mod h1;
+pub mod h2;
 
 #[doc(hidden)]
 pub mod fuzzing;

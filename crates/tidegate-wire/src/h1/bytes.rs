@@ -37,12 +37,12 @@ const fn classes() -> [u8; 256] {
 
 /// `tchar` of RFC 9110 section 5.6.2.
 #[inline]
-pub(super) fn is_token(b: u8) -> bool {
+pub(crate) fn is_token(b: u8) -> bool {
     CLASS[usize::from(b)] & TOKEN != 0
 }
 
 /// At least one `tchar`, and nothing else.
-pub(super) fn is_token_all(bytes: &[u8]) -> bool {
+pub(crate) fn is_token_all(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|b| is_token(*b))
 }
 
@@ -50,24 +50,24 @@ pub(super) fn is_token_all(bytes: &[u8]) -> bool {
 /// unencoded in queries, so these pass. What they always encode is refused: `" # < >`, control bytes and
 /// everything beyond ASCII.
 #[inline]
-pub(super) fn is_target(b: u8) -> bool {
+pub(crate) fn is_target(b: u8) -> bool {
     CLASS[usize::from(b)] & TARGET != 0
 }
 
 /// A byte of a field value: `field-vchar`, space, tab (RFC 9110 section 5.5).
 #[inline]
-pub(super) fn is_value(b: u8) -> bool {
+pub(crate) fn is_value(b: u8) -> bool {
     CLASS[usize::from(b)] & VALUE != 0
 }
 
 /// `unreserved` or `sub-delims` of RFC 3986, what a `reg-name` consists of beside percent-encoded bytes.
 #[inline]
-pub(super) fn is_reg_name(b: u8) -> bool {
+pub(crate) fn is_reg_name(b: u8) -> bool {
     CLASS[usize::from(b)] & REG_NAME != 0
 }
 
 /// Without spaces and tabs at both ends (`OWS`). `trim_ascii` would also take line ends.
-pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
@@ -75,7 +75,7 @@ pub(super) fn trim(mut value: &[u8]) -> &[u8] {
 }
 
 /// Decimal digits of `n`, appended.
-pub(super) fn push_decimal(out: &mut Vec<u8>, mut n: u64) {
+pub(crate) fn push_decimal(out: &mut Vec<u8>, mut n: u64) {
     let mut digits = [b'0'; 20];
     let mut first = digits.len();
     for slot in digits.iter_mut().rev() {
