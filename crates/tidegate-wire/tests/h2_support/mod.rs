@@ -111,6 +111,8 @@ pub struct End {
     pub second: u32,
     /// Content is released as soon as it comes.
     pub releases: bool,
+    /// Pieces of content that follow each other are one.
+    pub joins: bool,
 }
 
 impl End {
@@ -128,7 +130,17 @@ impl End {
 
     fn new(connection: Connection, out: Vec<u8>) -> End {
         let (input, seen, keys) = (Vec::new(), Vec::new(), Vec::new());
-        End { connection, section: Section::new(), input, out, seen, keys, second: 1, releases: true }
+        End {
+            connection,
+            section: Section::new(),
+            input,
+            out,
+            seen,
+            keys,
+            second: 1,
+            releases: true,
+            joins: true,
+        }
     }
 
     /// A server that has read a client's preface and said its own.
@@ -208,6 +220,7 @@ impl End {
                 }
                 if let Some(Seen::Data { id, data: before, is_end: was_end }) = self.seen.last_mut()
                     && *id == stream.id()
+                    && self.joins
                 {
                     before.extend_from_slice(data);
                     *was_end = is_end;
