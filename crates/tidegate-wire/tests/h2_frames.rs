@@ -403,7 +403,8 @@ fn streams_over_the_limit_are_refused() {
 #[test]
 fn floods_end_in_calm() {
     let get_and_reset = |n: u32| [headers(2 * n + 1, WHOLE, GET), reset(2 * n + 1, 8)].concat();
-    let rows: Vec<(&str, Flood, Box<dyn Fn(u32) -> Vec<u8>>)> = vec![
+    type Row = (&'static str, Flood, Box<dyn Fn(u32) -> Vec<u8>>);
+    let rows: Vec<Row> = vec![
         ("17 rapid reset", Flood::Reset, Box::new(get_and_reset)),
         (
             "18 resets provoked by a window",

@@ -56,6 +56,11 @@ proptest! {
         h2_events(&[&bytes], Limits::default(), is_server);
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     #[test]
     fn both_ends_understand_each_other(
         contents in vec((vec(any::<u8>(), 0..40_000), vec(any::<u8>(), 0..100_000)), 1..6),

@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn faults() {
-        let rows: [(&str, &[u8], Result<&[u8], DecodeError>); 8] = [
+        type Row = (&'static str, &'static [u8], Result<&'static [u8], DecodeError>);
+        let rows: [Row; 8] = [
             ("nothing", b"", Ok(b"")),
             ("www.example.com", b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff", Ok(b"www.example.com")),
             ("padding of 7 bits", b"\x03\xff\xff", Err(DecodeError::HuffmanPadding)),

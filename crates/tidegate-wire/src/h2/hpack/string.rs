@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn integers() {
-        let rows: [(&str, &[u8], u32, Result<usize, DecodeError>); 10] = [
+        type Row = (&'static str, &'static [u8], u32, Result<usize, DecodeError>);
+        let rows: [Row; 10] = [
             ("RFC 7541 C.1.1", b"\x0a", 5, Ok(10)),
             ("RFC 7541 C.1.2", b"\x1f\x9a\x0a", 5, Ok(1337)),
             ("RFC 7541 C.1.3", b"\x2a", 8, Ok(42)),
