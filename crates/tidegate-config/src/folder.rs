@@ -12,7 +12,7 @@ use crate::directives;
 use crate::disk::{Disk, RealDisk, What};
 use crate::environment::ProcessEnvironment;
 use crate::lower;
-use crate::settings::{Listener, Origin, PathPattern, Settings, Site};
+use crate::settings::{Listener, Origin, PathPattern, Settings, Site, SocketAccess};
 use crate::source::Source;
 use crate::value::{self, Value, Written};
 
@@ -78,13 +78,14 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         .and_then(|directive| lower::default_item(directive, Context::Listen))
         .and_then(|item| u32::try_from(number(&item)).ok());
     let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
-    Ok(Listener { address, backlog: backlog.unwrap_or_default(), default_site: None, origin })
+    let backlog = backlog.unwrap_or_default();
+    Ok(Listener { address, backlog, default_site: None, access: SocketAccess::default(), origin })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Action, ListenAddress};
+use crate::settings::{Action, ListenAddress};
 
     #[test]
     fn serves_a_folder_with_listings() {

@@ -4,17 +4,26 @@
 //! A route carries *effective* values: what a site or the top level set for it has been inherited already,
 //! so that no consumer ever has to look upwards. `Origin` says where a thing was written, for `explain`
 //! and for messages.
+//!
+//! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A whole configuration, checked and complete.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Worker threads; `None` is one for each processor this process may run on.
     pub workers: Option<u16>,
+    /// Server processes, at least 1; each has `workers` workers.
+    pub processes: u16,
+    /// Whom the server processes become when the server is started as root; `None` lets them stay it.
+    pub user: Option<User>,
+    /// Whether the server processes are confined to what the settings name, where the kernel can.
+    pub sandbox: bool,
     /// Every address that is listened on; no two are the same but for port 0.
     pub listeners: Vec<Listener>,
     /// In source order.
@@ -30,15 +39,39 @@ pub struct Settings {
     /// Value of the `Server` field; `None` leaves the field out.
     pub server_field: Option<String>,
     /// The file that holds the process number; absolute.
+    #[serde(with = "crate::travel::optional_path")]
     pub pid_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
+    #[serde(with = "crate::travel::optional_path")]
     pub control: Option<PathBuf>,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
 
+/// Whom the server processes become, by name or number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The user.
+    pub name: String,
+    /// The group; `None` takes the user's own, and its further groups with it.
+    pub group: Option<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Who may connect to a unix socket: what its file is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SocketAccess {
+    /// Permission bits; `None` leaves them to the umask.
+    pub mode: Option<u32>,
+    /// By name or number; `None` is who started the server.
+    pub owner: Option<String>,
+    /// By name or number; `None` is that of who started the server.
+    pub group: Option<String>,
+}
+
 /// Where something was written.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The file as the operator named it; `<command line>` for what came from arguments.
     pub file: Arc<str>,
@@ -49,7 +82,7 @@ pub struct Origin {
 }
 
 /// An address to listen on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
@@ -58,21 +91,23 @@ pub struct Listener {
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
+    /// Who may connect, on a unix socket.
+    pub access: SocketAccess,
     /// Where it was written.
     pub origin: Origin,
 }
 
 /// What a listener binds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ListenAddress {
     /// An address and a port; `[::]` takes IPv4 clients too. Port 0 is the kernel's choice.
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
-    Unix(PathBuf),
+    Unix(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// A virtual server: the host names it answers to, and its routes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// Empty for the site without a name.
     pub names: Vec<HostPattern>,
@@ -85,7 +120,7 @@ pub struct Site {
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HostPattern {
     /// A whole name.
     Exact(String),
@@ -94,7 +129,7 @@ pub enum HostPattern {
 }
 
 /// What to do with the requests whose path matches.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     /// Which requests; compared in the order of the routes.
     pub pattern: PathPattern,
@@ -115,7 +150,7 @@ pub struct Route {
 }
 
 /// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PathPattern {
     /// `/.perf`
     Exact(String),
@@ -128,7 +163,7 @@ pub enum PathPattern {
 }
 
 /// What a route answers with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "made once at load, and most routes are files")]
 pub enum Action {
     /// Static files.
@@ -152,9 +187,10 @@ pub enum Action {
 }
 
 /// Static files.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
     /// Absolute. The path of the request is looked up below it.
+    #[serde(with = "crate::travel::path")]
     pub root: PathBuf,
     /// Set by `alias`: this prefix of the path is cut off before the look-up below `root`.
     pub strip_prefix: Option<String>,
@@ -179,7 +215,7 @@ pub struct Files {
 }
 
 /// An entry of `try`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Try {
     /// A path with `{path}` filled in: `{path}.html`, `/index.html`.
     Path(String),
@@ -188,7 +224,7 @@ pub enum Try {
 }
 
 /// Directory listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// Files included above and below the table where a folder has them: `HEADER.html`, `README.html`,
     /// `README.md`, `README` (as text).
@@ -200,7 +236,7 @@ pub struct Listing {
 }
 
 /// A content coding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coding {
     /// RFC 1952; `.gz`.
     Gzip,
@@ -211,7 +247,7 @@ pub enum Coding {
 }
 
 /// Compression on the fly.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compress {
     /// In the server's order of preference, with the level of each.
     pub codings: Vec<(Coding, u8)>,
@@ -222,7 +258,7 @@ pub struct Compress {
 }
 
 /// An `allow` or a `deny` of one network.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessRule {
     /// Whether whom it fits is let in or refused.
     pub allows: bool,
@@ -233,7 +269,7 @@ pub struct AccessRule {
 }
 
 /// `10.0.0.0/8`, `::1`, `all`, or `unix` for clients on a unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// Everyone.
     All,
@@ -249,7 +285,7 @@ pub enum Network {
 }
 
 /// Bounds on what a client may do; all on by default.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Open client connections, all workers together.
     pub connections: u32,
@@ -284,7 +320,7 @@ pub struct Limits {
 }
 
 /// The file cache of each worker (R4).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileCache {
     /// `false` under `file-cache off`.
     pub enabled: bool,
@@ -301,7 +337,7 @@ pub struct FileCache {
 }
 
 /// An access log.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccessLog {
     /// Where the lines go.
     pub target: LogTarget,
@@ -310,18 +346,18 @@ pub struct AccessLog {
 }
 
 /// Where a log goes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogTarget {
     /// Standard error.
     Stderr,
     /// Standard output.
     Stdout,
     /// A file; absolute, its folder exists.
-    File(PathBuf),
+    File(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// What an access line looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessFormat {
     /// The common log format.
     Common,
@@ -332,7 +368,7 @@ pub enum AccessFormat {
 }
 
 /// The log of the server's own messages.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ErrorLog {
     /// Where the lines go.
     pub target: LogTarget,
@@ -341,7 +377,7 @@ pub struct ErrorLog {
 }
 
 /// How important a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Something is not served.
     Error,

@@ -9,6 +9,7 @@ use crate::log;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::path::Path;
 use std::time::Duration;
 use tidegate_config::settings::ListenAddress;
 use tidegate_io::socket::{self, Peer, Stream};
@@ -20,6 +21,8 @@ pub(crate) const CROWD: usize = 128;
 pub(crate) const ACCEPTS: usize = 64;
 /// How long accepting rests when descriptors or memory have run out.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// How long the kernel keeps a connection back that has sent nothing.
+const DEFER: Duration = Duration::from_secs(5);
 
 /// Open connections of all workers of this process, against `limits connections`.
 static OPEN: AtomicU32 = AtomicU32::new(0);
@@ -33,15 +36,16 @@ pub struct Listener {
 }
 
 /// Opens the sockets of one address, one for each of `workers`, and tells the address that was really
-/// taken (port 0 takes any).
+/// taken (port 0 takes any). `prepare` is for unix sockets: see [`socket::listen_unix`].
 pub fn open(
     address: &ListenAddress,
     backlog: u32,
     workers: usize,
+    prepare: &dyn Fn(&Path) -> io::Result<()>,
 ) -> io::Result<(Vec<OwnedFd>, ListenAddress)> {
     match address {
         ListenAddress::Tcp(tcp) => {
-            let options = socket::ListenOptions { backlog, defer: Duration::from_secs(5) };
+            let options = socket::ListenOptions { backlog, defer: DEFER };
             let sockets = socket::listen_tcp(*tcp, workers, &options)?;
             let taken = match sockets.first().map(|fd| socket::local_address(fd.as_fd())).transpose()? {
                 Some(Peer::Tcp(taken)) => taken,
@@ -50,7 +54,7 @@ pub fn open(
             Ok((sockets, ListenAddress::Tcp(taken)))
         }
         ListenAddress::Unix(path) => {
-            let first = socket::listen_unix(path, backlog)?;
+            let first = socket::listen_unix(path, backlog, prepare)?;
             let mut sockets = Vec::with_capacity(workers);
             for _ in 1..workers {
                 sockets.push(first.try_clone()?);
@@ -59,6 +63,26 @@ pub fn open(
             Ok((sockets, address.clone()))
         }
     }
+}
+
+/// Opens another socket of an address that this process listens on already; `None` where an address has
+/// only one (unix sockets).
+pub fn one_more(address: &ListenAddress, backlog: u32) -> io::Result<Option<OwnedFd>> {
+    match address {
+        ListenAddress::Tcp(tcp) => {
+            let options = socket::ListenOptions { backlog, defer: DEFER };
+            socket::one_more_tcp(*tcp, &options).map(Some)
+        }
+        ListenAddress::Unix(_) => Ok(None),
+    }
+}
+
+/// Takes over a listening socket that somebody else has opened, such as systemd, and tells its address.
+pub fn adopt(fd: BorrowedFd<'_>) -> io::Result<ListenAddress> {
+    Ok(match socket::adopt_listener(fd, DEFER)? {
+        Ok(tcp) => ListenAddress::Tcp(tcp),
+        Err(path) => ListenAddress::Unix(path),
+    })
 }
 
 /// What accepting gave.

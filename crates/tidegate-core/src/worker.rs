@@ -34,6 +34,10 @@ pub trait Registry {
     /// The engine for a revision, and the logs its sites write.
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine>;
 
+    /// An engine of this registry is in force from now on: what its handlers share follows these settings.
+    /// Not every engine comes so far: a reload that fails elsewhere is given up.
+    fn in_force(&mut self, _settings: &Arc<Settings>) {}
+
     /// Answers a question of the operator about what this worker holds, such as its file cache.
     fn ask(&mut self, question: &str) -> String;
 }
@@ -62,9 +66,16 @@ pub type MakeRegistry = Arc<dyn Fn(Arc<Stats>) -> Box<dyn Registry> + Send + Syn
 
 /// What a worker may be told.
 pub enum Command {
-    /// Take up settings and the listeners that go with them, in their order; the reply says whether it
-    /// worked. Connections stay.
-    Adopt(Arc<Settings>, Vec<Listener>, Sender<io::Result<()>>),
+    /// Get ready to take up settings and the listeners that go with them, in their order; the reply says
+    /// whether that can be done. Nothing changes yet, and the next `Prepare` takes the place of this one.
+    Prepare(Arc<Settings>, Vec<Listener>, Sender<io::Result<()>>),
+    /// Take up what was prepared. Connections stay. Nothing happens where nothing was prepared.
+    Commit(Sender<io::Result<()>>),
+    /// Forget what was prepared.
+    Discard,
+    /// Accept from these sockets from now on, with the settings in force: for a worker that was started
+    /// without any.
+    Listen(Vec<Listener>, Sender<io::Result<()>>),
     /// Accept no more, finish what is under way, and end when nothing is open.
     Drain {
         /// Whether connections between requests are closed at once. Otherwise their next answer says
@@ -130,19 +141,34 @@ impl Asker {
     }
 }
 
-/// Starts a worker and waits until it serves.
+/// Called on a worker's thread when that ends, also by a panic.
+pub type OnEnd = Box<dyn FnOnce() + Send>;
+
+struct CallOnDrop(Option<OnEnd>);
+
+impl Drop for CallOnDrop {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+/// Starts a worker and waits until it serves. `on_end` is called when it has ended, whyever.
 pub fn start(
     number: usize,
     settings: Arc<Settings>,
     listeners: Vec<Listener>,
     make: MakeRegistry,
     writer: Arc<Writer>,
+    on_end: OnEnd,
 ) -> io::Result<Handle> {
     let stats = Arc::new(Stats::default());
     let (commands, inbox) = channel();
     let (started, outcome) = channel();
     let counted = stats.clone();
     let thread = std::thread::Builder::new().name(format!("tidegate-{number}")).spawn(move || {
+        let _ended = CallOnDrop(Some(on_end));
         match Worker::new(inbox, &make, counted, writer, &settings, listeners) {
             Err(error) => drop(started.send(Err(error))),
             Ok(mut worker) => {
@@ -234,6 +260,8 @@ struct Worker {
     connections: Slab<Connection>,
     cx: Ctx,
     again: Vec<Key>,
+    /// Settings that wait for their `Commit`.
+    prepared: Option<(Arc<Settings>, Engine, LogSet, Vec<Listener>)>,
     /// What is accepted from now on has its unsent bytes bounded.
     is_crowded: bool,
     /// Accepting rests until then, monotonic nanoseconds.
@@ -274,6 +302,7 @@ impl Worker {
             connections: Slab::default(),
             cx,
             again: Vec::new(),
+            prepared: None,
             is_crowded: false,
             accept_after: 0,
             began: monotonic_ns(),
@@ -282,9 +311,17 @@ impl Worker {
         Ok(worker)
     }
 
-    fn adopt(&mut self, settings: &Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
+    fn prepare(&mut self, settings: Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
         let mut logs = LogSet::new(self.writer.clone());
-        self.cx.engine = Rc::new(self.registry.engine(settings, &mut logs)?);
+        let engine = self.registry.engine(&settings, &mut logs)?;
+        self.prepared = Some((settings, engine, logs, listeners));
+        Ok(())
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        let Some((settings, engine, logs, listeners)) = self.prepared.take() else { return Ok(()) };
+        self.cx.engine = Rc::new(engine);
+        self.registry.in_force(&settings);
         self.take_up(logs, listeners)
     }
 
@@ -359,7 +396,9 @@ impl Worker {
                     self.drive(key);
                 }
             }
-            let tick = (monotonic_ns() - self.began) / TICK.as_nanos() as u64;
+            let now = monotonic_ns();
+            self.runtime.expire(now);
+            let tick = (now - self.began) / TICK.as_nanos() as u64;
             self.cx.wheel.advance(tick as u32, &mut expired);
             for index in expired.drain(..) {
                 if let Some(key) = self.connections.key_of(index) {
@@ -384,7 +423,12 @@ impl Worker {
         let timers = self.cx.wheel.next().map(|ticks| TICK * ticks);
         let log = self.cx.log.is_waiting().then_some(LOG_DELAY);
         let accept = (may_accept && self.accept_after > 0).then_some(listen::PAUSE);
-        timers.into_iter().chain(log).chain(accept).min()
+        // Rounded up to the millisecond that epoll counts in: a deadline is never early.
+        let deadline = self
+            .runtime
+            .next_deadline()
+            .map(|at| Duration::from_millis(at.saturating_sub(monotonic_ns()).div_ceil(1_000_000)));
+        timers.into_iter().chain(log).chain(accept).chain(deadline).min()
     }
 
     #[inline]
@@ -500,8 +544,16 @@ impl Worker {
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
-                Command::Adopt(settings, listeners, reply) => {
-                    let _ = reply.send(self.adopt(&settings, listeners));
+                Command::Prepare(settings, listeners, reply) => {
+                    self.prepared = None;
+                    let _ = reply.send(self.prepare(settings, listeners));
+                }
+                Command::Commit(reply) => {
+                    let _ = reply.send(self.commit());
+                }
+                Command::Discard => self.prepared = None,
+                Command::Listen(listeners, reply) => {
+                    let _ = reply.send(self.take_up(LogSet::new(self.writer.clone()), listeners));
                 }
                 Command::Ask(question, reply) => {
                     let _ = reply.send(self.registry.ask(&question));

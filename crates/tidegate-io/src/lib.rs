@@ -5,12 +5,16 @@
 
 pub mod blocking;
 pub mod clock;
+pub mod connect;
 pub mod file;
 pub mod notify;
+pub mod oneshot;
+pub mod passing;
 pub mod poller;
 pub mod runtime;
 pub mod slab;
 pub mod socket;
+pub mod timer;
 pub mod watched;
 pub mod wheel;
 

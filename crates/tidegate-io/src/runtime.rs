@@ -8,6 +8,7 @@
 
 use crate::poller::{Kind, Ready, Registry};
 use crate::slab::{Key, Slab};
+use crate::timer::Timers;
 use crate::watched::State;
 use rustix::event::{EventfdFlags, eventfd};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -61,6 +62,7 @@ pub struct Runtime {
     ready_tasks: RefCell<Vec<Key>>,
     tasks: RefCell<Slab<Option<LocalFuture<()>>>>,
     pub(crate) watched: RefCell<Slab<Rc<State>>>,
+    pub(crate) timers: RefCell<Timers>,
     scratch: Cell<Vec<u8>>,
     remote: Arc<Remote>,
 }
@@ -85,6 +87,7 @@ impl Runtime {
             ready_tasks: RefCell::default(),
             tasks: RefCell::default(),
             watched: RefCell::default(),
+            timers: RefCell::default(),
             scratch: Cell::new(vec![0; SCRATCH]),
             remote: remote.clone(),
         });
@@ -131,6 +134,21 @@ impl Runtime {
     pub fn on_io(&self, event: &Ready) {
         if let Some(state) = self.watched.borrow_mut().get_mut(event.key()) {
             state.on_event(event);
+        }
+    }
+
+    /// When the next [`crate::timer`] passes, monotonic nanoseconds: the poller must not wait longer.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.timers.borrow().next()
+    }
+
+    /// Wakes what waited for a deadline that has passed by `now`.
+    pub fn expire(&self, now: u64) {
+        loop {
+            let expired = self.timers.borrow_mut().take_expired(now);
+            let Some(waker) = expired else { return };
+            waker.wake();
         }
     }
 

@@ -5,10 +5,12 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, send, sendmsg,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The other end of a connection.
@@ -42,16 +44,51 @@ pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) ->
     }
     let mut sockets = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = bound(address, true)?;
-        socket.set_tcp_nodelay(true)?; // inherited by what is accepted
-        set_defer_accept(socket.as_fd(), options.defer)?;
-        socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
-        if address.port() == 0 {
-            address = socket.local_addr()?.as_socket().unwrap_or(address);
+        let socket = one_more_tcp(address, options)?;
+        if address.port() == 0
+            && let Peer::Tcp(taken) = local_address(socket.as_fd())?
+        {
+            address = taken;
         }
-        sockets.push(socket.into());
+        sockets.push(socket);
     }
     Ok(sockets)
+}
+
+/// Opens another socket of an address that this process listens on already, with [`listen_tcp`].
+pub fn one_more_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket = bound(address, true)?;
+    socket.set_tcp_nodelay(true)?; // inherited by what is accepted
+    set_defer_accept(socket.as_fd(), options.defer)?;
+    socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
+    Ok(socket.into())
+}
+
+/// Makes a listening stream socket that somebody else has opened one like ours, and tells what it listens
+/// on: an address, or the path of a unix socket.
+///
+/// Fails with `InvalidInput` for anything else.
+pub fn adopt_listener(fd: BorrowedFd<'_>, defer: Duration) -> io::Result<Result<SocketAddr, PathBuf>> {
+    use rustix::net::{SocketType, sockopt};
+    let is_ours = sockopt::socket_type(fd)? == SocketType::STREAM && sockopt::socket_acceptconn(fd)?;
+    let address = rustix::net::getsockname(fd)?;
+    rustix::io::ioctl_fionbio(fd, true)?;
+    let foreign = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    match SocketAddr::try_from(address.clone()) {
+        _ if !is_ours => foreign("it is no listening stream socket"),
+        Ok(tcp) => {
+            sockopt::set_tcp_nodelay(fd, true)?;
+            set_defer_accept(fd, defer)?;
+            Ok(Ok(tcp))
+        }
+        Err(_) => {
+            let unix = rustix::net::SocketAddrUnix::try_from(address);
+            match unix.ok().as_ref().and_then(|unix| unix.path_bytes()) {
+                Some(path) => Ok(Err(PathBuf::from(OsStr::from_bytes(path)))),
+                None => foreign("it listens neither on an address nor on a path"),
+            }
+        }
+    }
 }
 
 /// Bounds the unsent bytes that the kernel takes for each connection accepted from now on
@@ -61,7 +98,13 @@ pub fn bound_unsent(listener: BorrowedFd<'_>, bytes: u32) {
 }
 
 /// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.
-pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
+///
+/// `prepare` may change who may connect: it is called when the file is there and nobody can connect yet.
+pub fn listen_unix(
+    path: &Path,
+    backlog: u32,
+    prepare: &dyn Fn(&Path) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
     let address = SockAddr::unix(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     if let Err(e) = socket.bind(&address) {
@@ -76,6 +119,7 @@ pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
         socket.bind(&address)?;
     }
     socket.set_nonblocking(true)?;
+    prepare(path).inspect_err(|_| drop(std::fs::remove_file(path)))?;
     socket.listen(backlog.min(i32::MAX as u32) as i32)?;
     Ok(socket.into())
 }

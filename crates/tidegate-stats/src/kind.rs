@@ -4,6 +4,7 @@
 //! every slot, the empty ones included. Used by the table in `worker.rs`; the engine maps its own errors to
 //! these kinds, this crate knows none of them.
 
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
 use crate::cell::Counter;
@@ -144,10 +145,25 @@ impl<K: Kind, const N: usize> Metric for Kinds<K, N> {
 }
 
 /// Counts by kind as they were read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>", bound = "K: Kind")]
 pub struct KindCounts<K> {
     counts: Box<[u64]>,
     kind: PhantomData<K>,
+}
+
+impl<K> From<KindCounts<K>> for Vec<u64> {
+    fn from(from: KindCounts<K>) -> Vec<u64> {
+        from.counts.into_vec()
+    }
+}
+
+impl<K: Kind> From<Vec<u64>> for KindCounts<K> {
+    fn from(mut counts: Vec<u64>) -> KindCounts<K> {
+        // Another version of the program may know fewer kinds, or more.
+        counts.resize(K::NAMES.len(), 0);
+        KindCounts { counts: counts.into(), kind: PhantomData }
+    }
 }
 
 impl<K: Kind> Default for KindCounts<K> {
@@ -212,8 +228,27 @@ impl Metric for Statuses {
 }
 
 /// Responses by status code as they were read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct StatusCounts(Box<[u64]>);
+
+impl From<StatusCounts> for Vec<(u16, u64)> {
+    fn from(from: StatusCounts) -> Vec<(u16, u64)> {
+        from.codes().collect()
+    }
+}
+
+impl From<Vec<(u16, u64)>> for StatusCounts {
+    fn from(codes: Vec<(u16, u64)>) -> StatusCounts {
+        let mut counts = StatusCounts::default();
+        for (status, count) in codes {
+            if let Some(slot) = counts.0.get_mut(usize::from(status).wrapping_sub(100)) {
+                *slot = count;
+            }
+        }
+        counts
+    }
+}
 
 impl Default for StatusCounts {
     fn default() -> Self {

@@ -28,10 +28,8 @@ async fn serve(mut io: DuplexStream) -> Vec<Seen> {
     loop {
         while seen < end.seen.len() {
             match end.seen[seen].clone() {
-                Seen::Request { id, head, is_end } => {
-                    if is_end {
-                        pending.insert(id, (end.key(id), head.into_bytes(), 0, false));
-                    }
+                Seen::Request { id, head, is_end: true } => {
+                    pending.insert(id, (end.key(id), head.into_bytes(), 0, false));
                 }
                 Seen::Data { id, data, is_end } => {
                     contents.entry(id).or_default().extend(data);

@@ -2,7 +2,7 @@
 //!
 //! Each worker makes its own registry on its own thread; `explain` uses the same construction without one.
 
-use crate::status_source::{StatusSource, StatusView};
+use crate::server::view::StatusView;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tidegate_stats::Worker as Stats;
 /// What the handlers of one worker share.
 pub struct Registry {
     stats: Arc<Stats>,
-    source: Arc<StatusSource>,
+    view: StatusView,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
 }
@@ -33,23 +33,20 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>) -> Registry {
-        Registry { stats, source, files: None }
+    pub fn new(stats: Arc<Stats>, view: StatusView) -> Registry {
+        Registry { stats, view, files: None }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(source: Arc<StatusSource>) -> MakeRegistry {
-        Arc::new(move |stats| Box::new(Registry::new(stats, source.clone())))
+    pub fn maker(view: StatusView) -> MakeRegistry {
+        Arc::new(move |stats| Box::new(Registry::new(stats, view.clone())))
     }
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
     pub fn build(&mut self, settings: &Arc<Settings>, open_log: &mut OpenLog<'_>) -> io::Result<Engine> {
         let cache = settings.file_cache.clone();
         let files = match self.files.take() {
-            Some(files) => {
-                files.adopt(cache);
-                files
-            }
+            Some(files) => files,
             None => runtime::with(|runtime| files::Shared::new(cache, self.stats.clone(), runtime)),
         };
         self.files = Some(files.clone());
@@ -87,7 +84,7 @@ impl Registry {
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
-            Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView(self.source.clone())))),
+            Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),
         })
     }
 }
@@ -101,6 +98,12 @@ fn filters_for(route: &Route) -> Vec<Rc<dyn Filter>> {
 impl worker::Registry for Registry {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
         self.build(settings, &mut |log| logs.open(log).map(Some))
+    }
+
+    fn in_force(&mut self, settings: &Arc<Settings>) {
+        if let Some(files) = &self.files {
+            files.adopt(settings.file_cache.clone());
+        }
     }
 
     fn ask(&mut self, question: &str) -> String {

@@ -3,14 +3,20 @@
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
 //! of the same run. `static_files` and `idle` start servers (`server`, `peers`); `instructions` needs none.
 
+mod burst;
 pub mod canned;
 mod cpu;
+mod downloads;
+mod generator;
 mod host;
 pub mod idle;
 mod instructions;
+mod overload;
 mod peers;
+mod reload;
 mod report;
 mod server;
+mod soak;
 mod static_files;
 
 use anyhow::Result;
@@ -21,6 +27,16 @@ pub enum Bench {
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
     Idle(idle::Arguments),
+    /// Ten thousand downloads beside nginx, thirty thousand that are all complete
+    Downloads(downloads::Arguments),
+    /// What clients get at multiples of the peak, beside other servers
+    Overload(overload::Arguments),
+    /// Alternating bursts of many and few clients, beside other servers
+    Burst(burst::Arguments),
+    /// Reloads, upgrades and killed processes under load
+    Reload(reload::Arguments),
+    /// Half an hour of everything, in which nothing may grow
+    Soak(soak::Arguments),
     /// Instructions per operation, compared with the stored baseline
     Instructions(instructions::Arguments),
 }
@@ -30,6 +46,11 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
+        Bench::Downloads(arguments) => downloads::run(arguments),
+        Bench::Overload(arguments) => overload::run(arguments),
+        Bench::Burst(arguments) => burst::run(arguments),
+        Bench::Reload(arguments) => reload::run(arguments),
+        Bench::Soak(arguments) => soak::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }
 }

@@ -106,14 +106,16 @@ impl ServerFiles<'_> {
         let settings = self.write(
             "tidegate.kdl",
             &format!(
-                "workers 1\n\
+                "processes {processes}\nworkers 1\n\
                  listen \"127.0.0.1:{port}\"\n\
                  access-log {log}\n\
                  limits {{\n    connections {connections}\n    keep-alive-timeout \"{keep_alive}s\"\n}}\n\
-                 site {{ root \"{documents}\" }}\n",
+                 site {{\n    root \"{documents}\"\n    {directives}\n}}\n",
                 connections = setup.connections,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
+                directives = setup.site_directives,
+                processes = setup.processes,
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, &tidegate().to_string_lossy());
@@ -145,12 +147,13 @@ impl ServerFiles<'_> {
                  \x20   keepalive_timeout {keep_alive}s;\n    keepalive_requests 1000000000;\n\
                  \x20   open_file_cache max=10000 inactive=600s;\n    open_file_cache_valid 60s;\n\
                  {temporary}\
-                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096; root {documents}; }}\n}}\n",
+                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096{send_buffer}; root {documents}; }}\n}}\n",
                 descriptors = host::most_descriptors(),
                 // It closes idle connections when fewer than a sixteenth of its places are free.
                 connections = setup.connections + setup.connections / 8,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
+                send_buffer = setup.send_buffer.map_or(String::new(), |bytes| format!(" sndbuf={bytes}")),
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, "nginx");

@@ -25,6 +25,12 @@ pub struct Setup {
     pub keep_alive: Duration,
     /// Connections that a server must be able to hold.
     pub connections: u32,
+    /// Server processes of Tidegate.
+    pub processes: u32,
+    /// Send buffer of each connection, where the server has a setting for it.
+    pub send_buffer: Option<u32>,
+    /// Further directives for Tidegate's site.
+    pub site_directives: String,
 }
 
 impl Setup {
@@ -32,7 +38,15 @@ impl Setup {
         let folder = folder()?;
         let documents = folder.join("documents");
         fs::create_dir_all(&documents)?;
-        Ok(Self { folder, documents, keep_alive, connections })
+        let (processes, send_buffer, site_directives) = (1, None, String::new());
+        Ok(Self { folder, documents, keep_alive, connections, processes, send_buffer, site_directives })
+    }
+
+    /// Writes a file for the bench itself, out of the servers' sight.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
     }
 
     /// Adds a file of `size` bytes that no compression could shorten much.
@@ -85,6 +99,7 @@ pub struct Server {
     pub logs: bool,
     pub port: u16,
     child: Child,
+    folder: PathBuf,
     error_log: PathBuf,
 }
 
@@ -104,7 +119,7 @@ impl Server {
         let mut command = ServerFiles { folder: &folder, port, logs, setup }.command(kind)?;
         command.stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {}", kind.name()))?;
-        let mut server = Self { kind, logs, port, child, error_log };
+        let mut server = Self { kind, logs, port, child, folder, error_log };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -118,6 +133,11 @@ impl Server {
     /// The server and everything it has started.
     pub fn processes(&self) -> Result<Vec<u32>> {
         cpu::process_tree(self.child.id())
+    }
+
+    /// The control socket of Tidegate.
+    pub fn control(&self) -> PathBuf {
+        self.folder.join("control")
     }
 
     /// Fetches a document and returns its length; an error says what else came.

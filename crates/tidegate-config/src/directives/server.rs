@@ -40,6 +40,34 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "workers 4",
         ..Directive::new("workers", TOP)
     },
+    bound("processes", TOP, &[one("count", Kind::Number { least: 1, most: 64 })], "processes 1",
+        "Server processes (`MaxProcs`), each with `workers` workers. One is right for most. More hold more \
+         connections where a process may not have enough descriptors, and of several only one's connections are \
+         lost should it crash. `limits` hold for all of them together, the file cache is each worker's own.",
+        "processes 2"),
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        properties: &[Property {
+            name: "group",
+            kind: Kind::Text { most: 64 },
+            default: None,
+            doc: "The group, by name or number, in place of the user's own groups.",
+        }],
+        doc: "Whom the server processes become, by name or number, when the server is started as root: they serve \
+              the clients. The master stays root, to open ports below 1024, logs and sockets for them; it touches \
+              no byte of a client. Without it the servers stay root, and a warning says so.",
+        example: "user \"www-data\" group=\"www-data\"",
+        ..Directive::new("user", TOP)
+    },
+    Directive {
+        arguments: &[one("word", Kind::Choice(&["auto", "off"]))],
+        default: Some("sandbox auto"),
+        doc: "Confines the server processes by landlock, where the kernel has it: they may read the folders that \
+              the roots lie in and a few files of the system, write nothing, run nothing and open no port. What \
+              they need beyond that, the master opens for them. `off` leaves it to the permissions of the user.",
+        example: "sandbox off",
+        ..Directive::new("sandbox", TOP)
+    },
     Directive {
         arguments: &[one("address", Kind::Address)],
         children: Children::Block(Context::Listen),
@@ -65,6 +93,25 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               without a name answers, else the first site.",
         example: "default-site \"example.com\"",
         ..Directive::new("default-site", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("bits", Kind::Text { most: 5 })],
+        doc: "Permission bits of a unix socket, in octal: who may write to it may connect. Without it the umask \
+              decides.",
+        example: "mode \"0660\"",
+        ..Directive::new("mode", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        doc: "Owner of a unix socket, by name or number. Giving it away takes root.",
+        example: "owner \"www-data\"",
+        ..Directive::new("owner", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        doc: "Group of a unix socket, by name or number. Another than one's own takes root.",
+        example: "group \"www-data\"",
+        ..Directive::new("group", &[Context::Listen])
     },
     Directive {
         arguments: &[one("files", Kind::Glob)],

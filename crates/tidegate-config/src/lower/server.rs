@@ -8,7 +8,7 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
-use crate::settings::{ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Settings};
+use crate::settings::{ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Settings, SocketAccess, User};
 use crate::value::Value;
 
 /// The top level lowered; the sites are added to `settings` one by one.
@@ -37,6 +37,9 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
             Some(Value::Number(count)) => u16::try_from(*count).ok(),
             _ => None,
         }),
+        processes: find("processes").map_or(1, |item| u16::try_from(number(&item)).unwrap_or(1)).max(1),
+        user: find("user").and_then(|item| user(checker, &item)),
+        sandbox: !find("sandbox").is_some_and(|item| matches!(item.first(), Some(Value::Word("off")))),
         listeners,
         sites: Vec::new(),
         limits: limits(checker, &items),
@@ -77,6 +80,7 @@ fn listeners(
         if let ListenAddress::Unix(path) = address {
             check_folder(checker, disk, item, path, "the socket");
         }
+        let access = socket_access(checker, item, matches!(address, ListenAddress::Unix(_)));
         let backlog = written_or_default(&item.children, Context::Listen, "backlog");
         let default_site = item.child("default-site");
         listeners.push(Listener {
@@ -86,11 +90,52 @@ fn listeners(
                 Some(Value::Host(host)) => Some(super::host_text(host)),
                 _ => None,
             }),
+            access,
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());
     }
     (listeners, default_sites)
+}
+
+/// `mode`, `owner` and `group` of a unix socket.
+fn socket_access(checker: &mut Checker<'_>, item: &Item, is_unix: bool) -> SocketAccess {
+    let mut access = SocketAccess::default();
+    for name in ["mode", "owner", "group"] {
+        let Some(child) = item.child(name) else { continue };
+        if !is_unix {
+            let message = format!("`{name}` is for unix sockets, and this address is none");
+            checker.diagnostics.push(child.error(message).help("take it out, or listen on \"unix:/path\""));
+            continue;
+        }
+        let Some(text) = child.texts().pop() else { continue };
+        match name {
+            "owner" => access.owner = Some(text),
+            "group" => access.group = Some(text),
+            _ => match u32::from_str_radix(&text, 8) {
+                Ok(mode) if mode <= 0o777 => access.mode = Some(mode),
+                _ => {
+                    let message = format!("`{text}` is no permission bits");
+                    checker.diagnostics.push(child.error_at(0, message).help("write them in octal: \"0660\""));
+                }
+            },
+        }
+    }
+    access
+}
+
+fn user(checker: &mut Checker<'_>, item: &Item) -> Option<User> {
+    let name = item.texts().pop()?;
+    let group = match item.property("group") {
+        Some(Value::Text(group)) => Some(group.clone()),
+        _ => None,
+    };
+    if name.is_empty() || group.as_deref() == Some("") {
+        let help = "name one, such as \"www-data\", or take the line out";
+        checker.diagnostics.push(item.error("a user or a group without a name").help(help));
+        return None;
+    }
+    Some(User { name, group, origin: item.origin() })
 }
 
 fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {

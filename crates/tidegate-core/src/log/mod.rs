@@ -11,7 +11,7 @@ mod writer;
 
 pub use access::{AccessBuffers, Ending, Entry, Record};
 pub use error::{error, info, set_error_log, warn};
-pub use writer::{Sink, Writer};
+pub use writer::{Sink, Writer, open_file};
 
 /// Appends `text` so that nothing of it can end the line, close a quote or reach a terminal: quotes,
 /// backslashes, control bytes and everything that is not ASCII as `\xHH` (FAULTS 38).

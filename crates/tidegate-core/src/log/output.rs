@@ -32,14 +32,22 @@ pub(super) struct Output {
 impl Output {
     /// Opens a log for appending.
     pub(super) fn open(target: &LogTarget) -> io::Result<Output> {
-        let file = match target {
-            LogTarget::Stdout | LogTarget::Stderr => None,
-            LogTarget::File(path) => Some(append_to(path)?),
-        };
+        Ok(match target {
+            LogTarget::Stdout | LogTarget::Stderr => Output::with(target, None),
+            LogTarget::File(path) => Output::with(target, Some(append_to(path)?)),
+        })
+    }
+
+    /// A log that somebody else has opened.
+    pub(super) fn given(target: &LogTarget, file: File) -> Output {
+        Output::with(target, Some(file))
+    }
+
+    fn with(target: &LogTarget, file: Option<File>) -> Output {
         let mut output =
             Output { target: target.clone(), file, may_stick: false, is_stuck: false, is_torn: false };
         output.may_stick = output.may_stick();
-        Ok(output)
+        output
     }
 
     /// Opens a file anew after a rotation; the old one stays in use where that fails.
@@ -108,7 +116,7 @@ impl Output {
 
 /// Never waits. A pipe is opened for both directions, so that it needs no reader now and breaks for none
 /// that leaves.
-fn append_to(path: &Path) -> io::Result<File> {
+pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let is_pipe = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
     let flags = OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new().append(true).read(is_pipe).create(!is_pipe).custom_flags(flags).open(path)

@@ -1,6 +1,7 @@
 //! The thread that writes logs, and its patience with those that do not take what is written.
 
-use super::output::Output;
+use super::output::{self, Output};
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -26,6 +27,7 @@ pub struct Writer {
 
 enum Work {
     Open(Output),
+    Replace(Sink, Output),
     Write(Sink, Vec<u8>),
     Reopen(SyncSender<Vec<String>>),
     Flush(SyncSender<()>),
@@ -51,6 +53,23 @@ impl Writer {
         self.queue.send(Work::Open(output)).map_err(|_| io::Error::other("the log thread has ended"))?;
         targets.push(target.clone());
         Ok(Sink(targets.len() - 1))
+    }
+
+    /// Takes a log that another process has opened for this one, in place of the one of that name where there
+    /// is one: see [`open_file`].
+    pub fn provide(&self, target: &LogTarget, file: File) -> io::Result<()> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = Output::given(target, file);
+        let present = targets.iter().position(|open| open == target);
+        let work = match present {
+            Some(index) => Work::Replace(Sink(index), output),
+            None => Work::Open(output),
+        };
+        self.queue.send(work).map_err(|_| io::Error::other("the log thread has ended"))?;
+        if present.is_none() {
+            targets.push(target.clone());
+        }
+        Ok(())
     }
 
     /// Hands lines over. Never waits: what does not fit is dropped and counted.
@@ -86,6 +105,15 @@ impl Writer {
     }
 }
 
+/// Opens the file of a log for appending, for this process or another; `None` for standard output and error,
+/// which every process has.
+pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
+    match target {
+        LogTarget::Stdout | LogTarget::Stderr => Ok(None),
+        LogTarget::File(path) => output::append_to(path).map(Some),
+    }
+}
+
 fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|b| **b == b'\n').count() as u64
 }
@@ -96,6 +124,11 @@ fn write_all(work: &Receiver<Work>, lost: &AtomicU64) {
     for item in work {
         match item {
             Work::Open(output) => outputs.push(output),
+            Work::Replace(sink, output) => {
+                if let Some(present) = outputs.get_mut(sink.0) {
+                    *present = output;
+                }
+            }
             Work::Write(sink, lines) => {
                 let Some(output) = outputs.get_mut(sink.0) else { continue };
                 match output.write(&lines) {

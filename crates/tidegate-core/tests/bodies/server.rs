@@ -81,13 +81,13 @@ impl Server {
     fn with(settings: Settings) -> Server {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let settings = Arc::new(settings);
-        let (mut sockets, address) = listen::open(&settings.listeners[0].address, 64, 1).unwrap();
+        let (mut sockets, address) = listen::open(&settings.listeners[0].address, 64, 1, &|_| Ok(())).unwrap();
         let ListenAddress::Tcp(tcp) = address else { panic!("a TCP address was asked for") };
         let listeners = vec![Listener { fd: sockets.remove(0), address }];
         let (make, gate, told) = registry();
         let number = NUMBER.fetch_add(1, Relaxed);
         let writer = Writer::start().unwrap();
-        let handle = worker::start(number, settings, listeners, make, writer.clone()).unwrap();
+        let handle = worker::start(number, settings, listeners, make, writer.clone(), Box::new(|| {})).unwrap();
         Server { handle, address: tcp, gate, writer, told }
     }
 

@@ -1,9 +1,9 @@
 //! The report on the server: rows of label and value in sections, written as HTML, text or JSON.
 
-use super::ServerInfo;
+use super::{ProcessInfo, ServerInfo};
 use super::ask::Format;
 use super::html;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
 use tidegate_stats::Snapshot;
@@ -68,10 +68,22 @@ impl Server {
             "revision": info.revision,
             "state": self.state(),
             "log_lines_lost": info.log_lines_lost,
+            "processes": info.processes.iter().map(|process| self.process_to_json(process)).collect::<Vec<_>>(),
             "listeners": info.listeners,
             "sites": info.sites,
         });
         format!("{{\"server\":{server},\"stats\":{}}}\n", self.counted.to_json())
+    }
+
+    fn process_to_json(&self, process: &ProcessInfo) -> Value {
+        json!({
+            "pid": process.pid,
+            "state": process.state,
+            "started": date(process.started),
+            "uptime": self.since(process.started),
+            "workers": process.workers,
+            "restarts": process.restarts,
+        })
     }
 
     fn to_prometheus(&self) -> String {
@@ -87,6 +99,9 @@ impl Server {
                 info.log_lines_lost.to_string(),
             ),
         ];
+        let restarts: u64 = info.processes.iter().map(|process| process.restarts).sum();
+        let help = "Server processes that were replaced because they had ended by mistake.";
+        let rows = rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");
@@ -100,7 +115,12 @@ impl Server {
 
     /// Seconds.
     fn uptime(&self) -> i64 {
-        self.info.now.saturating_sub(self.info.started).max(0)
+        self.since(self.info.started)
+    }
+
+    /// Seconds.
+    fn since(&self, then: i64) -> i64 {
+        self.info.now.saturating_sub(then).max(0)
     }
 
     fn about(&self) -> Section {
@@ -115,6 +135,12 @@ impl Server {
             Row::new("Settings Revision", info.revision.to_string()),
             Row::new("Log Lines Lost", info.log_lines_lost.to_string()),
         ];
+        rows.extend(info.processes.iter().map(|process| {
+            let ProcessInfo { pid, state, workers, restarts, .. } = process;
+            let uptime = span(self.since(process.started));
+            let said = format!("{pid} {state}, {uptime}, {workers} workers, {restarts} restarts");
+            Row::new("ServerProcess", said)
+        }));
         rows.extend(info.listeners.iter().map(|address| Row::new("ListenSocket", address.as_str())));
         rows.extend(info.sites.iter().map(|names| Row::new("Site", names.as_str())));
         Section { title: "Server".into(), rows }

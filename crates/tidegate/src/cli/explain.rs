@@ -5,7 +5,7 @@
 use super::{complain, default_config, has_color, print};
 use crate::registry::Registry;
 use crate::revision::SettingsFrom;
-use crate::status_source::StatusSource;
+use crate::server::view::StatusView;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::fmt::Write as _;
@@ -123,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Handlers belong to a worker; this thread is one that never serves.
     let poller = Poller::new().context("cannot open a poller")?;
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
-    let engine = Registry::new(Arc::default(), StatusSource::new())
+    let engine = Registry::new(Arc::default(), StatusView::default())
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
     let mut exchange = Exchange {

@@ -2,6 +2,7 @@
 //!
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
+mod bench;
 mod check;
 mod completions;
 mod control_client;
@@ -54,8 +55,12 @@ enum Command {
     Reload(control_client::ReloadArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// A server process; `serve` starts it.
+    #[command(hide = true)]
+    Server,
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
@@ -68,6 +73,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Server => crate::server::run(),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fmt(arguments) => fmt::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
@@ -75,6 +81,7 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
         Command::Reference => print(&tidegate_config::reference()),

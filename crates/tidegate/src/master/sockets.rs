@@ -3,11 +3,15 @@
 //!
 //! Called at the start, on reload and for an upgrade.
 
+use super::users;
 use anyhow::{Context, Result, anyhow};
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -32,6 +36,10 @@ pub struct OpenAddress {
     pub taken: ListenAddress,
     /// One for each worker there was when they were opened.
     pub sockets: Vec<OwnedFd>,
+    /// What the service manager calls them, where it has opened them: nothing of them is ours to remove.
+    pub given: Option<String>,
+    /// Device and inode of a unix socket's file, so that nobody else's is removed.
+    pub file: Option<(u64, u64)>,
 }
 
 impl Sockets {
@@ -53,7 +61,7 @@ impl Sockets {
         let mut sockets = Vec::with_capacity(kept.len());
         for (listener, kept) in settings.listeners.iter().zip(kept) {
             sockets.push(match kept.and_then(|index| present.0.get(index)) {
-                Some(open) => open.copy(listener)?,
+                Some(open) => open.copy(listener, workers)?,
                 None => open_new(listener, workers, present)?,
             });
         }
@@ -112,23 +120,43 @@ impl Sockets {
     pub fn remove_files(&self, successor: &Sockets) {
         for open in &self.0 {
             if let ListenAddress::Unix(path) = &open.taken
+                && open.given.is_none()
+                && open.file.is_none_or(|ours| file_of(&open.taken) == Some(ours))
                 && !successor.taken().any(|taken| *taken == open.taken)
             {
-                let _ = std::fs::remove_file(path);
+                let _ = fs::remove_file(path);
             }
         }
     }
 }
 
 impl OpenAddress {
-    fn copy(&self, listener: &ListenerSettings) -> Result<OpenAddress> {
+    /// A socket that the service manager has opened.
+    pub fn given(address: ListenAddress, socket: OwnedFd, name: String) -> OpenAddress {
+        let (requested, taken) = (address.clone(), address);
+        OpenAddress { requested, taken, sockets: vec![socket], given: Some(name), file: None }
+    }
+
+    fn copy(&self, listener: &ListenerSettings, workers: usize) -> Result<OpenAddress> {
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(OwnedFd::try_clone).collect();
-        let sockets = copies.with_context(|| format!("cannot copy the sockets of {}", self.taken))?;
+        let mut sockets = copies.with_context(|| format!("cannot copy the sockets of {}", self.taken))?;
+        // For more workers than before; where one cannot be had, several accept from one.
+        while self.given.is_none() && sockets.len() < workers {
+            match listen::one_more(&self.taken, listener.backlog) {
+                Ok(Some(socket)) => sockets.push(socket),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if let (ListenAddress::Unix(path), None) = (&self.taken, &self.given) {
+            users::grant(path, &listener.access)
+                .map_err(|error| anyhow!(sentence(listener, &error, &Sockets::default())))?;
+        }
         for socket in &sockets {
             // The queue goes on as it was where this fails.
             let _ = rustix::net::listen(socket, i32::try_from(listener.backlog).unwrap_or(i32::MAX));
         }
-        Ok(OpenAddress { requested: listener.address.clone(), taken: self.taken.clone(), sockets })
+        let (requested, taken) = (listener.address.clone(), self.taken.clone());
+        Ok(OpenAddress { requested, taken, sockets, given: self.given.clone(), file: self.file })
     }
 }
 
@@ -136,7 +164,8 @@ fn open_new(listener: &ListenerSettings, workers: usize, present: &Sockets) -> R
     let mut tries = 0;
     let opened = loop {
         tries += 1;
-        match listen::open(&listener.address, listener.backlog, workers) {
+        let grant = |path: &Path| users::grant(path, &listener.access);
+        match listen::open(&listener.address, listener.backlog, workers, &grant) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && tries < TRIES => {
                 thread::park_timeout(PAUSE)
             }
@@ -144,7 +173,15 @@ fn open_new(listener: &ListenerSettings, workers: usize, present: &Sockets) -> R
         }
     };
     let (sockets, taken) = opened.map_err(|error| anyhow!(sentence(listener, &error, present)))?;
-    Ok(OpenAddress { requested: listener.address.clone(), taken, sockets })
+    let file = file_of(&taken);
+    Ok(OpenAddress { requested: listener.address.clone(), taken, sockets, given: None, file })
+}
+
+fn file_of(address: &ListenAddress) -> Option<(u64, u64)> {
+    match address {
+        ListenAddress::Tcp(_) => None,
+        ListenAddress::Unix(path) => fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino())),
+    }
 }
 
 /// Why an address cannot be listened on, and what to do.
@@ -219,7 +256,7 @@ mod tests {
 
     fn settings(listen: &[&str]) -> Settings {
         let listen: Vec<String> = listen.iter().map(ToString::to_string).collect();
-        from_folder(std::path::Path::new("/"), &listen).unwrap()
+        from_folder(Path::new("/"), &listen).unwrap()
     }
 
     #[test]

@@ -5,26 +5,28 @@
 //! descriptors, a JSON object in the environment that names them, and a pipe on which the new process says
 //! `ready` or why it cannot serve.
 
-use crate::master::Event;
-use crate::sockets::{OpenAddress, Sockets};
+use super::Event;
+use super::roster::Roster;
+use crate::link::Figures;
+use super::sockets::{OpenAddress, Sockets};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::dup;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::getppid;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
-use tidegate_io::socket;
+use tidegate_io::{passing, socket};
 
 /// The variable that names the descriptors. It means nothing to any process but the direct child.
-const VARIABLE: &str = "TIDEGATE_LISTENERS";
+pub const VARIABLE: &str = "TIDEGATE_LISTENERS";
 
 /// How long a new program may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,7 +41,7 @@ pub fn launch(
     sockets: &Sockets,
     events: Sender<Event>,
 ) -> Result<()> {
-    let (hear, tell) = pipe_with(PipeFlags::CLOEXEC).context("cannot open a pipe")?;
+    let (hear, tell) = passing::pair().context("cannot open a link to the new program")?;
     // Copies made by `dup` stay open in the child; ours are closed at the end of this function.
     let mut copies: Vec<OwnedFd> = Vec::new();
     let mut copy = |fd: &OwnedFd| -> Result<RawFd> {
@@ -55,6 +57,8 @@ pub fn launch(
             "requested": open.requested.to_string(),
             "taken": open.taken.to_string(),
             "sockets": numbers,
+            "given": open.given,
+            "file": open.file,
         }));
     }
     let tell = copy(&tell)?;
@@ -76,7 +80,7 @@ pub fn launch(
 }
 
 /// Waits until the child says something or ends; its process number once it serves.
-fn listen_to(mut child: Child, hear: OwnedFd) -> Result<u32, String> {
+fn listen_to(mut child: Child, hear: OwnedFd) -> Result<Successor, String> {
     let deadline = Instant::now() + PATIENCE;
     let mut hear = std::fs::File::from(hear);
     let mut said = Vec::new();
@@ -102,7 +106,7 @@ fn listen_to(mut child: Child, hear: OwnedFd) -> Result<u32, String> {
         let count = hear.read(&mut buffer).unwrap_or(0);
         said.extend_from_slice(buffer.get(..count).unwrap_or_default());
         if said == READY {
-            return Ok(child.id());
+            return Ok(Successor { pid: child.id(), link: hear.into() });
         }
         if said.len() as u64 > SAID {
             let _ = child.kill();
@@ -124,11 +128,28 @@ fn listen_to(mut child: Child, hear: OwnedFd) -> Result<u32, String> {
 /// What the new process says when it serves.
 const READY: &[u8] = b"ready\n";
 
+/// A new process that serves.
+#[derive(Debug)]
+pub struct Successor {
+    /// Its process number.
+    pub pid: u32,
+    link: OwnedFd,
+}
+
+impl Successor {
+    /// Tells it what has been counted until now, so that its reports go on from there.
+    pub fn tell(&self, figures: &Figures) {
+        if let Ok(bytes) = serde_json::to_vec(figures) {
+            let _ = passing::send(self.link.as_fd(), &bytes, &[]);
+        }
+    }
+}
+
 /// What a predecessor has left for this process.
 pub struct Handover {
     /// Its sockets.
     pub sockets: Sockets,
-    tell: std::fs::File,
+    link: OwnedFd,
 }
 
 impl Handover {
@@ -141,7 +162,7 @@ impl Handover {
         if handover["from"].as_i64() != Some(i64::from(parent)) {
             return Ok(None);
         }
-        let tell = inherit(&handover["tell"])?;
+        let link = inherit(&handover["tell"])?;
         let mut addresses = Vec::new();
         for open in handover["listeners"].as_array().into_iter().flatten() {
             let sockets = open["sockets"].as_array().into_iter().flatten().map(inherit);
@@ -149,20 +170,36 @@ impl Handover {
                 requested: address(&open["requested"])?,
                 taken: address(&open["taken"])?,
                 sockets: sockets.collect::<Result<Vec<OwnedFd>>>()?,
+                given: open["given"].as_str().map(str::to_owned),
+                file: serde_json::from_value(open["file"].clone()).unwrap_or_default(),
             });
         }
-        Ok(Some(Handover { sockets: Sockets::new(addresses), tell: tell.into() }))
+        Ok(Some(Handover { sockets: Sockets::new(addresses), link }))
     }
 
     /// Tells the predecessor that this process serves. `false`: it has ended meanwhile, because it was told
     /// to, and so should this one.
-    pub fn ready(mut self) -> bool {
-        self.tell.write_all(READY).is_ok()
+    pub fn ready(self, roster: &Arc<Roster>) -> bool {
+        let mut link = std::fs::File::from(self.link);
+        if link.write_all(READY).is_err() {
+            return false;
+        }
+        // What it has counted comes now, and once more at its end.
+        let roster = roster.clone();
+        let hearing = std::thread::Builder::new().name("tidegate-before".into());
+        let _ = hearing.spawn(move || {
+            while let Ok(Some((bytes, _))) = passing::receive(link.as_fd()) {
+                if let Ok(figures) = serde_json::from_slice(&bytes) {
+                    roster.set_before(figures);
+                }
+            }
+        });
+        true
     }
 
     /// Tells the predecessor why this process cannot serve.
-    pub fn failed(mut self, why: &str) {
-        let _ = self.tell.write_all(why.as_bytes());
+    pub fn failed(self, why: &str) {
+        let _ = std::fs::File::from(self.link).write_all(why.as_bytes());
     }
 }
 
@@ -187,8 +224,8 @@ mod tests {
     use std::process::Stdio;
     use std::sync::mpsc::channel;
 
-    fn outcome(script: &str) -> Result<u32, String> {
-        let (hear, tell) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+    fn outcome(script: &str) -> Result<Successor, String> {
+        let (hear, tell) = passing::pair().unwrap();
         let child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::from(tell)).spawn().unwrap();
         listen_to(child, hear)
     }
@@ -196,7 +233,7 @@ mod tests {
     #[test]
     fn hears_ready_a_reason_and_a_crash() {
         assert!(outcome("echo ready; exec sleep 0.1").is_ok());
-        assert_eq!(outcome("echo cannot listen; exit 1"), Err("cannot listen".into()));
+        assert_eq!(outcome("echo cannot listen; exit 1").unwrap_err(), "cannot listen");
         let crash = outcome("exit 3").unwrap_err();
         assert!(crash.contains("exit status: 3"), "{crash}");
     }

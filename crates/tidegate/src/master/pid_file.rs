@@ -2,7 +2,7 @@
 //!
 //! Written whole or not at all, taken over by a successor, removed at the end unless somebody else's by then.
 
-use crate::control::beside;
+use super::control::beside;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};

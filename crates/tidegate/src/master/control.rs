@@ -5,8 +5,8 @@
 //! answered on the connection's own thread, orders go to the master. A client that dawdles costs a thread,
 //! of which there are few, and never holds up the master.
 
-use crate::master::Event;
-use crate::status_source::StatusSource;
+use super::Event;
+use super::roster::Roster;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -195,7 +195,7 @@ impl Draft {
     }
 
     /// Moves it to its place, where a predecessor's or a stale one may lie, and serves it.
-    pub fn install(self, source: Arc<StatusSource>, events: Sender<Event>) -> Result<ControlSocket> {
+    pub fn install(self, roster: Arc<Roster>, events: Sender<Event>) -> Result<ControlSocket> {
         let at = || format!("cannot make the control socket {}", self.path.display());
         if fs::symlink_metadata(&self.path).is_ok_and(|there| !is_socket(&there)) {
             let _ = fs::remove_file(&self.draft);
@@ -207,7 +207,7 @@ impl Draft {
         let listener = self.listener;
         std::thread::Builder::new()
             .name("tidegate-control".into())
-            .spawn(move || accept(&listener, &source, &events))
+            .spawn(move || accept(&listener, &roster, &events))
             .with_context(at)?;
         Ok(ControlSocket { identity: identity(&self.path), path: self.path })
     }
@@ -231,7 +231,7 @@ fn is_socket(there: &fs::Metadata) -> bool {
     there.file_type().is_socket()
 }
 
-fn accept(listener: &UnixListener, source: &Arc<StatusSource>, events: &Sender<Event>) {
+fn accept(listener: &UnixListener, roster: &Arc<Roster>, events: &Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
@@ -247,9 +247,9 @@ fn accept(listener: &UnixListener, source: &Arc<StatusSource>, events: &Sender<E
             continue;
         }
         open.fetch_add(1, Relaxed);
-        let (source, events, counted) = (source.clone(), events.clone(), open.clone());
+        let (roster, events, counted) = (roster.clone(), events.clone(), open.clone());
         let served = std::thread::Builder::new().name("tidegate-command".into()).spawn(move || {
-            serve(&stream, &source, &events);
+            serve(&stream, &roster, &events);
             counted.fetch_sub(1, Relaxed);
         });
         if served.is_err() {
@@ -258,7 +258,7 @@ fn accept(listener: &UnixListener, source: &Arc<StatusSource>, events: &Sender<E
     }
 }
 
-fn serve(stream: &UnixStream, source: &StatusSource, events: &Sender<Event>) {
+fn serve(stream: &UnixStream, roster: &Roster, events: &Sender<Event>) {
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
     let mut line = String::new();
@@ -268,13 +268,13 @@ fn serve(stream: &UnixStream, source: &StatusSource, events: &Sender<Event>) {
     let Some(line) = line.strip_suffix('\n') else { return };
     let request = match Request::parse(line) {
         None => return respond(stream, &Reply::failed("the server does not know this command")),
-        Some(Request::Status(form)) => return respond(stream, &Reply::ok(source.report(form))),
+        Some(Request::Status(form)) => return respond(stream, &Reply::ok(roster.report(form))),
         Some(Request::Cache(question)) => {
             let (question, format) = match question.strip_suffix("json") {
                 Some(question) => (question.trim_end(), Format::Json),
                 None => (question.as_str(), Format::Text),
             };
-            let (is_ok, text) = source.cache(question, format);
+            let (is_ok, text) = roster.cache(question, format);
             return respond(stream, &Reply { is_ok, text });
         }
         Some(order) => order,
@@ -329,17 +329,17 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert_eq!(owner(&path), None, "nobody answers on a stale one");
         let (events, _orders) = channel();
-        let first = Draft::bind(&path).unwrap().install(StatusSource::new(), events.clone()).unwrap();
+        let first = Draft::bind(&path).unwrap().install(Roster::new(), events.clone()).unwrap();
         assert_eq!(owner(&path), Some(std::process::id().cast_signed()));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let second = Draft::bind(&path).unwrap().install(StatusSource::new(), events).unwrap();
+        let second = Draft::bind(&path).unwrap().install(Roster::new(), events).unwrap();
         first.remove();
         assert!(path.exists());
         second.remove();
         assert!(!path.exists());
         fs::write(&path, "not a socket").unwrap();
         let (events, _orders) = channel();
-        assert!(Draft::bind(&path).unwrap().install(StatusSource::new(), events).is_err());
+        assert!(Draft::bind(&path).unwrap().install(Roster::new(), events).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,0 +1,131 @@
+//! Giving up what a server process does not need, while it has a single thread: root, the right to gain
+//! rights, and files beyond the roots (landlock).
+//!
+//! The master resolves names to numbers and says what may be read; the process does it to itself, first of
+//! all, so that nothing it does later can be undone by a client.
+
+use crate::link::{Begin, Identity};
+use anyhow::{Context, Result};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use std::path::{Path, PathBuf};
+
+/// Gives up what `begin` says. An error must end the process. The sentence is a warning.
+pub fn give_up(begin: &Begin) -> Result<Option<String>> {
+    if let Some(identity) = &begin.identity {
+        become_user(identity)?;
+    }
+    rustix::thread::set_no_new_privs(true).context("cannot give up gaining privileges")?;
+    match &begin.readable {
+        Some(readable) => confine(readable),
+        None => Ok(None),
+    }
+}
+
+fn become_user(identity: &Identity) -> Result<()> {
+    let groups: Vec<Gid> = identity.groups.iter().copied().map(Gid::from_raw).collect();
+    setgroups(&groups).context("cannot give up groups")?;
+    setgid(Gid::from_raw(identity.gid)).context("cannot take on the group")?;
+    setuid(Uid::from_raw(identity.uid)).context("cannot take on the user")?;
+    // With the user's last root identity gone there is no way back; believe it only when seen.
+    let is_root_again = identity.uid != 0 && setuid(Uid::from_raw(0)).is_ok();
+    anyhow::ensure!(!is_root_again, "the process could still become root");
+    Ok(())
+}
+
+/// Reads below `readable`, connects, and nothing else that landlock knows. What this kernel does not have of
+/// it is left out; a kernel without landlock is worth a word.
+fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
+    let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
+    let mut rules = Vec::with_capacity(readable.len());
+    for path in readable {
+        // What is not there, or may not be looked at by this user, cannot be served either.
+        let Ok(fd) = PathFd::new(path) else { continue };
+        let access = if path.is_dir() { read } else { AccessFs::ReadFile.into() };
+        rules.push(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)));
+    }
+    let confined = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V5))
+        .and_then(|ruleset| ruleset.handle_access(AccessNet::BindTcp))
+        .and_then(|ruleset| ruleset.scope(Scope::Signal))
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.add_rules(rules))
+        .and_then(landlock::RulesetCreated::restrict_self);
+    match confined {
+        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
+            Ok(Some("this kernel has no landlock, or it is switched off: server processes are confined by the \
+                     permissions of their user alone; `sandbox off` says that this is meant"
+                .into()))
+        }
+        Ok(_) => Ok(None),
+        Err(error) => {
+            Ok(Some(format!("server processes could not be confined by landlock, and go on without: {error}")))
+        }
+    }
+}
+
+/// What of the system a server process reads: name resolution, certificates of authorities, its own state.
+const SYSTEM: &[&str] = &[
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/localtime",
+    "/etc/ssl",
+    "/etc/pki",
+    "/usr/share/ca-certificates",
+    "/usr/share/zoneinfo",
+    "/usr/lib",
+    "/lib",
+    "/run/systemd/resolve",
+    "/proc",
+    "/sys/fs/cgroup",
+    "/sys/devices/system",
+];
+
+/// What server processes may read under these settings.
+///
+/// Of a root the folder it lies in too, and that of the folder it leads to where it is a symbolic link: a root
+/// that is replaced as a whole, as deployments do, is another folder under the same name. The root folder of
+/// the system is never opened that way.
+pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut add = |path: &Path| {
+        paths.push(path.to_owned());
+        if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
+            paths.push(parent.to_owned());
+        }
+    };
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        if let tidegate_config::settings::Action::Files(files) = &route.action {
+            add(&files.root);
+            if let Ok(real) = files.root.canonicalize() {
+                add(&real);
+            }
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_may_be_read_with_the_folder_it_lies_in_but_never_all() {
+        let text = "listen \":1\"\nsite { root \"/usr/share\"; route \"/x/*\" { root \"/tmp\" } }\n";
+        let loaded = tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let paths = readable(&loaded.settings.unwrap());
+        for path in ["/usr/share", "/usr", "/tmp", "/proc"] {
+            assert!(paths.contains(&PathBuf::from(path)), "{path}");
+        }
+        assert!(!paths.contains(&PathBuf::from("/")));
+    }
+}
