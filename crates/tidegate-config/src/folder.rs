@@ -79,7 +79,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         .and_then(|item| u32::try_from(number(&item)).ok());
     let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
     let backlog = backlog.unwrap_or_default();
-    Ok(Listener { address, backlog, default_site: None, access: SocketAccess::default(), origin })
+    Ok(Listener { address, backlog, default_site: None, access: SocketAccess::default(), h2c: false, origin })
 }
 
 #[cfg(test)]

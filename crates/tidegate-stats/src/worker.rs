@@ -7,7 +7,7 @@
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
-use crate::kind::{AcceptError, Kinds, ParseError, Statuses, Timeout};
+use crate::kind::{AcceptError, ConnectionFault, Kinds, ParseError, Statuses, StreamReset, Timeout};
 use crate::table::metrics;
 
 metrics! {
@@ -40,6 +40,13 @@ metrics! {
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
+    }
+    "Http2Info" {
+        http2_connections: Counter, Count, "Http2Connections", "Connections that speak HTTP/2.";
+        http2_streams: Counter, Count, "Http2Streams", "Streams that clients have opened.";
+        http2_resets: Kinds<StreamReset, { StreamReset::COUNT }>, Count, "Http2Resets", "Streams that were reset.";
+        http2_faults: Kinds<ConnectionFault, { ConnectionFault::COUNT }>, Count, "Http2Faults",
+            "HTTP/2 connections ended because the client broke a rule, or did too much of something.";
     }
     "CacheInfo" {
         cache_entries: Gauge, Count, "CacheEntries", "Files in the cache.";

@@ -91,6 +91,7 @@ fn listeners(
                 _ => None,
             }),
             access,
+            h2c: item.child("h2c").is_some(),
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());
@@ -156,6 +157,7 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         body_rate: count("body-rate"),
         send_rate: count("send-rate"),
         rate_grace: time("rate-grace"),
+        streams: count("streams"),
         keep_alive_timeout: time("keep-alive-timeout"),
         keep_alive_requests: find("keep-alive-requests")
             .filter(|item| !item.is_word("unlimited"))

@@ -6,14 +6,16 @@
 //! this file decides when.
 
 mod faults;
+mod h2;
 mod receive;
 mod send;
 
 use crate::body::RequestBodyError;
 use crate::log;
 use crate::worker::Ctx;
+use h2::Http2;
 use receive::Incoming;
-use send::{Output, Progress};
+use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -50,6 +52,8 @@ enum Timer {
     Body,
     /// The client does not take what it asked for.
     Write,
+    /// Streams of HTTP/2 are under way: looks after all of them.
+    Streams,
     /// Sent everything; waiting for the client to finish.
     Linger,
 }
@@ -85,6 +89,8 @@ pub struct Connection {
     /// Bytes that a full socket refused; nothing overtakes them.
     held: Vec<u8>,
     work: Option<Box<Work>>,
+    /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
+    h2: Option<Box<Http2>>,
 }
 
 /// A request that could not be finished at once.
@@ -131,6 +137,7 @@ impl Connection {
             input: Vec::new(),
             held: Vec::new(),
             work: None,
+            h2: None,
         }
     }
 
@@ -160,7 +167,7 @@ impl Connection {
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.work.is_none() && self.held.is_empty()
+        self.work.is_none() && self.held.is_empty() && self.h2.as_ref().is_none_or(|h2| h2.is_idle())
     }
 
     /// Runs until it has to wait.
@@ -183,6 +190,7 @@ impl Connection {
         let grace = limits.rate_grace;
         match timer {
             Timer::Off => Next::Wait,
+            Timer::Streams => self.check_streams(key, cx),
             Timer::Idle => {
                 cx.stats.keep_alive_timeouts.add(1);
                 Next::Close
@@ -240,6 +248,9 @@ impl Connection {
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
+            if self.h2.is_some() {
+                return self.run_h2(key, cx);
+            }
             if self.lingering {
                 return self.linger(cx);
             }
@@ -327,8 +338,10 @@ impl Connection {
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
         let limits = &cx.engine.settings.limits;
+        let multiplexed = self.h2.as_ref().map(|h2| self.h2_timer(h2, cx));
         let (timer, after) = match &self.work {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
+            _ if multiplexed.is_some() => multiplexed.unwrap_or((Timer::Idle, limits.keep_alive_timeout)),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
             Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
                 (Timer::Body, limits.rate_grace)
@@ -371,5 +384,6 @@ impl Connection {
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);
         }
+        self.abandon_h2(cx);
     }
 }

@@ -15,7 +15,9 @@ use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
-use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
+use tidegate_wire::h1::{
+    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestError, RequestHead, Version,
+};
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -36,9 +38,9 @@ impl Incoming {
 }
 
 /// A request whose target has been understood.
-struct Located<'a> {
-    path: &'a str,
-    query: Option<&'a str>,
+pub(super) struct Located<'a> {
+    pub path: &'a str,
+    pub query: Option<&'a str>,
 }
 
 impl Connection {
@@ -70,6 +72,12 @@ impl Connection {
             self.fail_receiving(RequestBodyError::Interrupted);
             self.keep_alive = false;
         }
+    }
+
+    /// Whether the client may begin with the preface of HTTP/2.
+    fn may_become_h2(&self, cx: &Ctx) -> bool {
+        let listeners = &cx.engine.settings.listeners;
+        self.served == 0 && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
     }
 
     pub(super) fn accept_bytes(&mut self, key: Key, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
@@ -137,6 +145,10 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
+                Err(RequestError::Http2Preface) if self.may_become_h2(cx) && at == 0 => {
+                    self.begin_h2(cx);
+                    return self.take_first_frames(key, cx, data);
+                }
                 Err(error) => {
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
                     (self.unread, at) = (true, data.len());
@@ -496,7 +508,7 @@ enum Refusal {
 }
 
 /// Why a target leads to no path.
-enum Unlocated {
+pub(super) enum Unlocated {
     /// `OPTIONS *`.
     Server,
     Refused(Status),
@@ -504,7 +516,7 @@ enum Unlocated {
 
 /// RFC 9112 section 3.2. The codec has settled which authority counts.
 #[inline]
-fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
+pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
     match Target::parse(method, target) {
         Ok(Target::Asterisk) => Err(Unlocated::Server),
         Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),

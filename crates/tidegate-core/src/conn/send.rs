@@ -31,7 +31,7 @@ const CHUNKS: usize = 16;
 const CHUNK_PREFIX: usize = 18;
 
 /// What is logged for a client that left before it was answered, as nginx does; never sent.
-const CLIENT_CLOSED: Status = Status(499);
+pub(super) const CLIENT_CLOSED: Status = Status(499);
 
 /// How far pumping came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,16 +133,26 @@ impl Work {
 /// Exactly once for each response: counters, histogram, access line.
 #[inline]
 pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
-    let nanos = monotonic_ns().saturating_sub(request.started);
-    cx.stats.sent_bytes.add(output.sent);
-    cx.stats.responses.add(output.status.0);
+    tally(cx, entry, request.started, output.status, output.sent, output.head.into());
+}
+
+/// The same for any protocol. `sent` is what left of head and content, `head` its share of it; `started` is
+/// monotonic, nanoseconds.
+#[inline]
+pub(super) fn tally(
+    cx: &mut Ctx,
+    entry: Option<(Sink, Entry<'_>)>,
+    started: u64,
+    status: Status,
+    sent: u64,
+    head: u64,
+) {
+    let nanos = monotonic_ns().saturating_sub(started);
+    cx.stats.sent_bytes.add(sent);
+    cx.stats.responses.add(status.0);
     cx.stats.latency.record_nanos(nanos);
     if let Some((sink, entry)) = entry {
-        cx.log.line(
-            sink,
-            &entry,
-            Ending { status: output.status.0, bytes: output.sent.saturating_sub(output.head.into()), nanos },
-        );
+        cx.log.line(sink, &entry, Ending { status: status.0, bytes: sent.saturating_sub(head), nanos });
     }
 }
 
@@ -468,7 +478,7 @@ impl Connection {
     }
 
     /// Sends what is held; whether all of it is gone.
-    fn send_held(&mut self, more: bool) -> io::Result<bool> {
+    pub(super) fn send_held(&mut self, more: bool) -> io::Result<bool> {
         if self.held.is_empty() {
             return Ok(true);
         }

@@ -11,6 +11,17 @@ use tidegate_io::socket::Peer;
 /// A buffer this full goes to the writer.
 const FLUSH_AT: usize = 64 << 10;
 
+/// In place of a minor version: HTTP/2.
+pub const HTTP_2: u8 = 20;
+
+fn version_name(minor_version: u8) -> &'static [u8] {
+    match minor_version {
+        0 => b"HTTP/1.0",
+        HTTP_2 => b"HTTP/2.0",
+        _ => b"HTTP/1.1",
+    }
+}
+
 /// What a line tells of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
@@ -22,7 +33,7 @@ pub struct Entry<'a> {
     pub target: &'a str,
     /// Host and port as sent.
     pub authority: &'a str,
-    /// Minor version of HTTP/1.
+    /// Minor version of HTTP/1, or [`HTTP_2`].
     pub minor_version: u8,
     /// `Referer` field.
     pub referer: &'a [u8],
@@ -197,7 +208,9 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending
     push_escaped(out, entry.method.as_bytes());
     out.push(b' ');
     push_escaped(out, entry.target.as_bytes());
-    out.extend_from_slice(if entry.minor_version == 0 { b" HTTP/1.0\" " } else { b" HTTP/1.1\" " });
+    out.push(b' ');
+    out.extend_from_slice(version_name(entry.minor_version));
+    out.extend_from_slice(b"\" ");
     push_decimal(out, u64::from(ending.status));
     out.push(b' ');
     push_decimal(out, ending.bytes);
@@ -208,7 +221,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending) 
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
     push_peer(out, entry.peer);
-    let version: &[u8] = if entry.minor_version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
+    let version = version_name(entry.minor_version);
     for (name, value) in [
         ("host", entry.authority.as_bytes()),
         ("method", entry.method.as_bytes()),

@@ -9,7 +9,7 @@ mod error;
 mod output;
 mod writer;
 
-pub use access::{AccessBuffers, Ending, Entry, Record};
+pub use access::{AccessBuffers, Ending, Entry, HTTP_2, Record};
 pub use error::{error, info, set_error_log, warn};
 pub use writer::{Sink, Writer, open_file};
 

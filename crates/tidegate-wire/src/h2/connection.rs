@@ -233,6 +233,11 @@ impl Connection {
         self.streams.len() == 0 && self.data.is_none() && self.block.is_none()
     }
 
+    /// A field block has begun and its end is still to come.
+    pub fn is_inside_block(&self) -> bool {
+        self.block.is_some()
+    }
+
     /// Lets go of memory that a quiet connection does not need.
     pub fn relax(&mut self) {
         self.streams.relax();

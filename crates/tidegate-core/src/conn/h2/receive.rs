@@ -1,0 +1,319 @@
+//! Reading: frames to events, requests to the engine, content to whoever takes it.
+
+use super::super::receive::{Unlocated, locate};
+use super::super::{Connection, Request, faults};
+use super::send::Output;
+use super::{Http2, Incoming, StreamWork, WIDE_WINDOW, kind_of_error};
+use crate::answer;
+use crate::body::{self, RequestBodyError};
+use crate::exchange::{Exchange, Reply};
+use crate::log::{Entry, HTTP_2, Record};
+use crate::worker::Ctx;
+use std::io;
+use std::task::{Context, Poll};
+use tidegate_http::path::normalise;
+use tidegate_http::{Method, Status};
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::{Key, runtime};
+use tidegate_stats::{ParseError, StreamReset};
+use tidegate_wire::h1::FieldSpace;
+use tidegate_wire::h2::{ErrorCode, Event, FieldSource, Section, StreamError, StreamKey};
+use tidegate_http::FieldLines;
+
+/// Answers wait in the batch up to here; behind it they wait where they come from.
+pub(super) const BATCH_MAX: usize = 128 << 10;
+
+impl Connection {
+    /// Takes all whole frames. Returns the bytes used.
+    pub(super) fn read_frames(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        data: &[u8],
+    ) -> io::Result<usize> {
+        let mut section = cx.section.take().unwrap_or_default();
+        let second = cx.second();
+        let mut at = 0;
+        let result = loop {
+            match h2.wire.read(&data[at..], second, &mut section, &mut cx.batch) {
+                Ok(read) => {
+                    at += read.consumed;
+                    let Some(event) = read.event else { break Ok(()) };
+                    if let Err(error) = self.on_event(h2, key, cx, &section, event) {
+                        break Err(error);
+                    }
+                }
+                Err(error) => {
+                    cx.stats.http2_faults.add(kind_of_error(&error), 1);
+                    at = data.len();
+                    break Ok(());
+                }
+            }
+        };
+        cx.section = Some(section);
+        result.map(|()| at)
+    }
+
+    fn on_event(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        section: &Section,
+        event: Event<'_>,
+    ) -> io::Result<()> {
+        match event {
+            Event::Request { stream, is_end } => self.begin_stream(h2, key, cx, section, stream, is_end, None),
+            Event::Refused { stream, status, is_end } => {
+                self.begin_stream(h2, key, cx, section, stream, is_end, Some(status))
+            }
+            Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
+            Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
+            Event::Reset { stream, .. } => {
+                cx.stats.http2_resets.add(StreamReset::Client, 1);
+                self.abandon_stream(h2, stream, cx);
+                Ok(())
+            }
+            Event::Broken { stream, error } => {
+                let kind = match error {
+                    StreamError::TooManyStreams => StreamReset::Refused,
+                    _ => StreamReset::Fault,
+                };
+                cx.stats.http2_resets.add(kind, 1);
+                if let StreamError::Malformed(malformed) = error {
+                    cx.stats.parse_errors.add(faults::kind_of_malformed(malformed), 1);
+                }
+                if let Some(stream) = stream {
+                    self.abandon_stream(h2, stream, cx);
+                }
+                Ok(())
+            }
+            // The client takes no pushes anyway; what it has asked for is still answered.
+            Event::GoAway { .. } | Event::Response { .. } | Event::Interim { .. } => Ok(()),
+        }
+    }
+
+    /// A complete head: decide, answer, and set up what is left of it.
+    #[expect(clippy::too_many_arguments, reason = "an event and what it concerns")]
+    fn begin_stream(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        section: &Section,
+        stream: StreamKey,
+        is_end: bool,
+        refused: Option<u16>,
+    ) -> io::Result<()> {
+        let engine = cx.engine.clone();
+        let limits = &engine.settings.limits;
+        cx.stats.requests.add(1);
+        cx.stats.http2_streams.add(1);
+        if self.served > 0 {
+            cx.stats.keep_alive_hits.add(1);
+        }
+        self.served = self.served.saturating_add(1);
+        if limits.keep_alive_requests.is_some_and(|most| self.served >= most) && !h2.is_closing {
+            h2.is_closing = true;
+            cx.stats.keep_alive_refusals.add(1);
+            h2.wire.drain(&mut cx.batch);
+        }
+        let mut space = FieldSpace::new();
+        let head = section.request(&mut space);
+        let request = Request {
+            head_only: head.method == "HEAD",
+            minor_version: 1,
+            expects_continue: head.expects_continue && !is_end,
+            started: monotonic_ns(),
+        };
+        let method = Method::from_token(head.method);
+        let mut entry = Entry {
+            peer: self.peer,
+            method: if head.method.is_empty() { "-" } else { head.method },
+            target: if head.target.is_empty() { "-" } else { head.target },
+            authority: head.authority,
+            minor_version: HTTP_2,
+            referer: &[],
+            user_agent: &[],
+        };
+        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
+        let site = engine.site_for(usize::from(self.listener), head.authority);
+        let sink = site.and_then(|site| site.access_log);
+        if sink.is_some() {
+            entry.referer = head.fields.first("referer").unwrap_or(&[]);
+            entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
+        }
+        let mut content_sink = None;
+        let reply = match (refused, site, locate(method, head.target)) {
+            (Some(status), ..) => {
+                let kind = match status {
+                    414 => ParseError::TargetTooLong,
+                    431 => ParseError::HeadTooLarge,
+                    _ => ParseError::Other,
+                };
+                cx.stats.parse_errors.add(kind, 1);
+                Reply::Ready(answer::error(Status(status)))
+            }
+            _ if head.content_length.is_some_and(|len| len > limits.body_size) => {
+                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
+            }
+            (_, _, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
+            (_, _, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
+            (_, None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+                Err(error) => Reply::Ready(answer::error(error.status())),
+                Ok(path) => {
+                    let content = (!is_end).then(|| {
+                        let (sink, content) = body::pipe(head.content_length);
+                        content_sink = Some(sink);
+                        content
+                    });
+                    let mut exchange = Exchange {
+                        method,
+                        method_token: head.method,
+                        target: head.target,
+                        path,
+                        query: located.query,
+                        scheme: "http",
+                        authority: head.authority,
+                        fields: head.fields,
+                        minor_version: 1,
+                        peer: self.peer,
+                        now: cx.now,
+                        started: request.started,
+                        body: content,
+                    };
+                    engine.handle(site, &mut exchange)
+                }
+            },
+        };
+        cx.path_buffer = path_buffer;
+        let ready = match reply {
+            Reply::Ready(response) => Ok(response),
+            Reply::Later(mut future) => {
+                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+                    Poll::Ready(response) => Ok(response),
+                    Poll::Pending => Err(future),
+                }
+            }
+        };
+        let incoming = content_sink
+            .filter(|sink| sink.has_reader())
+            .map(|sink| Incoming { sink, received: 0, unreleased: 0, is_wide: false });
+        let output = match ready {
+            Ok(response) => {
+                let output = self.start_stream(h2, cx, stream, response, &request);
+                if output.is_complete() && incoming.is_none() {
+                    output.count(cx, sink.map(|sink| (sink, entry)), &request);
+                    end_stream(h2, cx, stream);
+                    return self.flush_if_full(cx);
+                }
+                output
+            }
+            Err(future) => Output::later(future),
+        };
+        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let mut work =
+            Box::new(StreamWork { key: stream, request, output, incoming, record, moved: 0, slow: 0 });
+        work.invite(h2, cx);
+        h2.insert(work);
+        self.flush_if_full(cx)
+    }
+
+    fn flush_if_full(&mut self, cx: &mut Ctx) -> io::Result<()> {
+        if cx.batch.len() >= BATCH_MAX { self.flush_shared(cx) } else { Ok(()) }
+    }
+
+    /// Content, or its end.
+    fn take_content(
+        &mut self,
+        h2: &mut Http2,
+        cx: &mut Ctx,
+        stream: StreamKey,
+        data: &[u8],
+        is_end: bool,
+    ) -> io::Result<()> {
+        let limit = cx.engine.settings.limits.body_size;
+        let Some(work) = h2.work(stream) else {
+            h2.wire.release(stream, data.len(), &mut cx.batch);
+            return Ok(());
+        };
+        work.moved = work.moved.saturating_add(data.len() as u32);
+        let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
+            work.incoming = None;
+            h2.wire.release(stream, data.len(), &mut cx.batch);
+            return Ok(());
+        };
+        incoming.received += data.len() as u64;
+        if incoming.received > limit {
+            cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+            incoming.sink.fail(RequestBodyError::TooLarge);
+            work.incoming = None;
+            h2.wire.release(stream, data.len(), &mut cx.batch);
+            return self.refuse_stream_content(h2, cx, stream);
+        }
+        incoming.sink.push(data);
+        incoming.unreleased += data.len();
+        if is_end {
+            incoming.sink.complete();
+        }
+        Ok(())
+    }
+
+    /// More content than is allowed: 413 where nothing has been answered yet.
+    fn refuse_stream_content(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) -> io::Result<()> {
+        let Some(mut work) = h2.remove(stream) else { return Ok(()) };
+        if work.output.has_begun() {
+            h2.insert(work);
+            return Ok(());
+        }
+        work.output = self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request);
+        if work.output.is_complete() {
+            work.count(cx);
+            end_stream(h2, cx, stream);
+        } else {
+            h2.insert(work);
+        }
+        Ok(())
+    }
+}
+
+/// A response is sent. A client that is still sending content is told to stop, without blame (RFC 9113
+/// section 8.1).
+pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) {
+    if h2.wire.is_open(stream) {
+        cx.stats.http2_resets.add(StreamReset::Unread, 1);
+        h2.wire.reset(stream, ErrorCode::NO_ERROR, &mut cx.batch);
+    }
+}
+
+impl StreamWork {
+    /// Asks for content once a handler does, and gives back what the handler has taken.
+    pub(super) fn invite(&mut self, h2: &mut Http2, cx: &mut Ctx) {
+        let Some(incoming) = &mut self.incoming else { return };
+        if !incoming.sink.has_reader() {
+            h2.wire.release(self.key, std::mem::take(&mut incoming.unreleased), &mut cx.batch);
+            self.incoming = None;
+            return;
+        }
+        if !incoming.sink.is_wanted() {
+            return;
+        }
+        if std::mem::take(&mut self.request.expects_continue) && !self.output.has_begun() {
+            cx.stats.responses.add(Status::CONTINUE.0);
+            let fields = FieldLines::new();
+            h2.wire.send_interim(self.key, Status::CONTINUE.0, FieldSource::Lines(&fields), &mut cx.batch);
+        }
+        if !incoming.is_wide {
+            incoming.is_wide = true;
+            h2.wire.widen(self.key, WIDE_WINDOW, &mut cx.batch);
+        }
+        let taken = incoming.unreleased.saturating_sub(incoming.sink.len());
+        if taken > 0 {
+            incoming.unreleased -= taken;
+            h2.wire.release(self.key, taken, &mut cx.batch);
+        }
+    }
+}
