@@ -93,7 +93,7 @@ impl Budget {
     /// What may be moved at `now`.
     pub fn left(&self, now: u64) -> usize {
         let elapsed = u128::from(now.saturating_sub(self.since));
-        let earned = u128::from(self.rate) * (elapsed + BURST) / 1_000_000_000;
+        let earned = u128::from(self.rate).saturating_mul(elapsed + BURST) / 1_000_000_000;
         usize::try_from(earned.saturating_sub(u128::from(self.moved))).unwrap_or(usize::MAX)
     }
 

@@ -9,8 +9,11 @@
 
 pub mod check;
 mod clock;
+pub mod compare;
 mod connection;
+pub mod host;
 pub mod live;
+pub mod peak;
 pub mod plan;
 pub mod preflight;
 pub mod processes;
@@ -22,7 +25,11 @@ pub mod request;
 mod response;
 pub mod run;
 pub mod schedule;
+pub mod statistics;
+pub mod sweep;
 pub mod target;
+#[cfg(test)]
+mod truth;
 pub mod urls;
 pub mod verdict;
 mod worker;

@@ -73,6 +73,8 @@ pub struct Plan {
     pub min_bitrate: Option<f64>,
     /// For whatever is drawn at random.
     pub seed: u64,
+    /// Each connection carries one request and has no successor.
+    pub is_once: bool,
     /// Connections send one request and then only stay open.
     pub is_idle: bool,
     /// Which part of a run over several processes this is.
@@ -122,6 +124,7 @@ impl Plan {
             expectation: Expectation::default(),
             min_bitrate: None,
             seed: 1,
+            is_once: false,
             is_idle: false,
             part: Part::WHOLE,
         }

@@ -375,6 +375,15 @@ impl Outcome {
         self.processes += other.processes;
     }
 
+    /// Takes the first intervals out, as the warm-up.
+    pub fn cut(&mut self, count: usize) {
+        let count = count.min(self.intervals.len().saturating_sub(1));
+        for interval in self.intervals.drain(..count) {
+            self.warmup_requests += interval.counts.requests;
+            self.elapsed = self.elapsed.saturating_sub(interval.length);
+        }
+    }
+
     /// From the end of the warm-up to the last answer.
     pub fn seconds(&self) -> f64 {
         self.elapsed as f64 / 1e9

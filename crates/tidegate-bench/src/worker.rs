@@ -396,7 +396,10 @@ impl<'s> Worker<'s> {
 
     /// Plans to open a connection in place of one that ended.
     fn rest(&mut self, now: u64) {
-        if self.is_stopping || (matches!(self.plan.load, Load::Open { .. }) && !self.plan.keep_alive) {
+        if self.plan.is_once
+            || self.is_stopping
+            || (matches!(self.plan.load, Load::Open { .. }) && !self.plan.keep_alive)
+        {
             return;
         }
         // Nobody hammers a server that refuses everybody: once each connection has failed, they wait, longer

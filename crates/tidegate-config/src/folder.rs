@@ -85,7 +85,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
 #[cfg(test)]
 mod tests {
     use super::*;
-use crate::settings::{Action, ListenAddress};
+    use crate::settings::{Action, ListenAddress};
 
     #[test]
     fn serves_a_folder_with_listings() {

@@ -30,6 +30,8 @@ pub struct Settings {
     pub sites: Vec<Arc<Site>>,
     /// Bounds on what a client may do.
     pub limits: Limits,
+    /// What those get who are turned away.
+    pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
     /// Where access lines go unless a site says otherwise; `None` when off.
@@ -291,6 +293,20 @@ pub enum Network {
 pub struct Limits {
     /// Open client connections, all workers together.
     pub connections: u32,
+    /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
+    pub connections_per_address: Option<u32>,
+    /// Clients whose connections are not counted by address.
+    pub exempt_addresses: Vec<Network>,
+    /// Requests that wait for something at the same time, all workers together.
+    pub in_flight: u32,
+    /// Requests that wait for a place in `in_flight`.
+    pub queue_length: u32,
+    /// How long they wait at most.
+    pub queue_age: Duration,
+    /// Bytes that stuck connections may own, all workers together; `None` derives it from the machine.
+    pub memory: Option<u64>,
+    /// How long what is ready may wait on a worker before it turns away; `None` never does.
+    pub overload_delay: Option<Duration>,
     /// Bytes of a request head, target included.
     pub head_size: u32,
     /// Bytes of a request target.
@@ -311,6 +327,8 @@ pub struct Limits {
     pub streams: u32,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
+    /// Idle connections, all workers together.
+    pub keep_alive_connections: u32,
     /// Requests served on one connection before it is closed; `None` is no bound.
     pub keep_alive_requests: Option<u32>,
     /// Bytes of an unread request body that are read and dropped to keep a connection.
@@ -321,6 +339,19 @@ pub struct Limits {
     pub ranges: u16,
     /// Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`).
     pub unsent_size: u32,
+}
+
+/// What those get who are turned away because the server is busy (the busy function of R2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// 429 or 503.
+    pub status: u16,
+    /// Whole seconds, at least 1.
+    pub retry_after: Duration,
+    /// May be empty.
+    pub text: String,
+    /// Of the text.
+    pub media_type: String,
 }
 
 /// The file cache of each worker (R4).

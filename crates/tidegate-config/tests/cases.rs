@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use tidegate_config::settings::SocketAccess;
 use tidegate_config::{Loaded, load_str};
 
 #[test]
@@ -62,6 +63,9 @@ fn show(loaded: &Loaded) -> String {
         }
     };
     line("workers", format!("{:?}", settings.workers), format!("{:?}", plain.workers));
+    line("processes", settings.processes.to_string(), plain.processes.to_string());
+    line("user", format!("{:?}", settings.user), format!("{:?}", plain.user));
+    line("sandbox", settings.sandbox.to_string(), plain.sandbox.to_string());
     line("limits", format!("{:#?}", settings.limits), format!("{:#?}", plain.limits));
     line("file-cache", format!("{:#?}", settings.file_cache), format!("{:#?}", plain.file_cache));
     line("access-log", format!("{:?}", settings.access_log), format!("{:?}", plain.access_log));
@@ -73,6 +77,9 @@ fn show(loaded: &Loaded) -> String {
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
+        if listener.access != SocketAccess::default() {
+            let _ = writeln!(out, "  {:?}", listener.access);
+        }
     }
     for site in &settings.sites {
         let (origin, log) = (&site.origin, &site.access_log);

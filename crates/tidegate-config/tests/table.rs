@@ -16,6 +16,9 @@ fn within(context: Context, text: &str) -> String {
         Context::Top if text.starts_with("listen") => format!("{text}\n{site}"),
         Context::Top if text.starts_with("site") => format!("{listen}{text}\n"),
         Context::Top => format!("{text}\n{listen}{site}"),
+        Context::Listen if ["mode", "owner", "group"].iter().any(|name| text.starts_with(name)) => {
+            format!("listen \"unix:/tmp/x\" {{ {text} }}\n{site}")
+        }
         Context::Listen => format!("listen \"127.0.0.1:1\" {{ {text} }}\n{site}"),
         Context::Limits => format!("limits {{ {text} }}\n{listen}{site}"),
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),

@@ -102,6 +102,11 @@ impl BodySink {
         self.len() == 0
     }
 
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.pipe.borrow().data.capacity()
+    }
+
     /// Puts decoded content in.
     pub fn push(&self, data: &[u8]) {
         self.pipe.borrow_mut().data.extend_from_slice(data);

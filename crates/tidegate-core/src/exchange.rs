@@ -118,7 +118,8 @@ pub trait Handler {
 pub enum Reply {
     /// The answer.
     Ready(Response),
-    /// The answer, later. The connection polls it; its waker is the connection's.
+    /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
+    /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
     Later(LocalFuture<Response>),
 }
 

@@ -3,6 +3,7 @@
 //! It knows the settings and the protocols and names no module: handlers and filters come from a
 //! [`worker::Registry`] that the binary provides. `ARCHITECTURE.md` follows a request through the files.
 
+pub mod admission;
 pub mod answer;
 pub mod body;
 pub mod conn;

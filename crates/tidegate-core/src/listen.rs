@@ -3,13 +3,11 @@
 //! When descriptors run out, accepting pauses instead of spinning: what is open goes on being served, and
 //! the next close, or a short while, tries again (FAULTS 41).
 
-use crate::answer;
-use crate::conn::Connection;
 use crate::log;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tidegate_config::settings::ListenAddress;
 use tidegate_io::socket::{self, Peer, Stream};
@@ -21,11 +19,10 @@ pub(crate) const CROWD: usize = 128;
 pub(crate) const ACCEPTS: usize = 64;
 /// How long accepting rests when descriptors or memory have run out.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// Without a descriptor for this long, those who wait are told so instead of being left to hang.
+pub(crate) const EXHAUSTION: Duration = Duration::from_secs(1);
 /// How long the kernel keeps a connection back that has sent nothing.
 const DEFER: Duration = Duration::from_secs(5);
-
-/// Open connections of all workers of this process, against `limits connections`.
-static OPEN: AtomicU32 = AtomicU32::new(0);
 
 /// A listening socket of one worker.
 pub struct Listener {
@@ -87,10 +84,10 @@ pub fn adopt(fd: BorrowedFd<'_>) -> io::Result<ListenAddress> {
 
 /// What accepting gave.
 pub(crate) enum Accepted {
-    /// A connection to serve.
-    Connection(Connection),
-    /// One that was turned away.
-    Refused,
+    /// A connection.
+    Connection(Stream, Peer),
+    /// One that was given up before it was accepted.
+    Aborted,
     /// Nobody waits.
     Nobody,
     /// No descriptor or no memory for it.
@@ -99,38 +96,21 @@ pub(crate) enum Accepted {
 
 /// Accepts one connection.
 #[inline]
-pub(crate) fn accept(listener: BorrowedFd<'_>, number: u16, limit: u32, stats: &Stats) -> Accepted {
+pub(crate) fn accept(listener: BorrowedFd<'_>, stats: &Stats) -> Accepted {
     match socket::accept(listener) {
         Ok(Some((stream, peer))) => {
             stats.connections_accepted.add(1);
-            if OPEN.fetch_add(1, Relaxed) >= limit {
-                OPEN.fetch_sub(1, Relaxed);
-                stats.connections_refused.add(1);
-                refuse(&stream);
-                return Accepted::Refused;
-            }
-            stats.connections.add(1);
-            Accepted::Connection(Connection::new(stream, peer, number))
+            Accepted::Connection(stream, peer)
         }
         Ok(None) => Accepted::Nobody,
         Err(error) => refused_by_the_system(&error, stats),
     }
 }
 
-/// A connection was dropped.
-#[inline]
-pub(crate) fn closed(stats: &Stats) {
-    OPEN.fetch_sub(1, Relaxed);
-    stats.connections.sub(1);
-    stats.connections_closed.add(1);
-}
-
-/// The cheapest answer there is. What has come of a request is taken, since closing on it would make the
-/// kernel send a reset, which can destroy the answer on its way; more is not waited for.
-fn refuse(stream: &Stream) {
-    let _ = stream.recv(&mut [0; 4 << 10]);
-    let _ = stream.send(answer::BUSY, false);
-    let _ = stream.finish_sending();
+/// A descriptor kept for when there is no other: given up for a moment, it makes room to accept a connection
+/// and tell it that the server is full.
+pub(crate) fn spare() -> Option<OwnedFd> {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
 }
 
 /// Running out is said once; the counter tells how often it happened.
@@ -150,7 +130,7 @@ fn refused_by_the_system(error: &io::Error, stats: &Stats) -> Accepted {
         }
         Some(libc_errno::ECONNABORTED) => {
             stats.accept_errors.add(AcceptError::Aborted, 1);
-            return Accepted::Refused;
+            return Accepted::Aborted;
         }
         _ => (AcceptError::Other, "accepting failed"),
     };

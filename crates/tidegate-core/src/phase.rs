@@ -30,6 +30,8 @@ pub struct Engine {
     suffixes: Vec<(Box<str>, usize)>,
     /// For each listener, what answers when no name matches.
     defaults: Vec<usize>,
+    /// The patterns of all status routes.
+    status: Vec<PathPattern>,
 }
 
 /// A site at run time.
@@ -124,7 +126,35 @@ impl Engine {
                 named.and_then(|name| find(&exact, &suffixes, name)).unwrap_or(nameless)
             })
             .collect();
-        Engine { settings, sites: sites.into_iter().map(Rc::new).collect(), exact, suffixes, defaults }
+        let routes = sites.iter().flat_map(|site| &site.config.routes);
+        let status = routes
+            .filter(|route| route.action == settings::Action::Status)
+            .map(|route| route.pattern.clone())
+            .collect();
+        let sites = sites.into_iter().map(Rc::new).collect();
+        Engine { settings, sites, exact, suffixes, defaults, status }
+    }
+
+    /// Whether a path of a site leads to the status page, which is served however busy the server is.
+    pub fn always_answers(&self, site: &Site, path: &[u8]) -> bool {
+        !self.status.is_empty()
+            && site
+                .route_for(path)
+                .is_some_and(|index| site.config.routes[index].action == settings::Action::Status)
+    }
+
+    /// Whether these first bytes of a connection may be a request to a status page: cheap, for connections
+    /// that are otherwise turned away unread. [`Engine::always_answers`] has the last word.
+    pub fn may_ask_for_status(&self, bytes: &[u8]) -> bool {
+        if self.status.is_empty() {
+            return false;
+        }
+        let mut words = bytes.splitn(3, |byte| *byte == b' ');
+        let (Some(_method), Some(target), Some(_rest)) = (words.next(), words.next(), words.next()) else {
+            return false;
+        };
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        self.status.iter().any(|pattern| matches(pattern, path))
     }
 
     /// The site that answers for `authority` (host and port) on a listener.
@@ -241,7 +271,8 @@ fn admits(rules: &[settings::AccessRule], peer: Peer) -> bool {
     }
 }
 
-fn covers(network: Network, peer: Peer) -> bool {
+/// Whether a client belongs to a network.
+pub(crate) fn covers(network: Network, peer: Peer) -> bool {
     let (address, bits) = match network {
         Network::All => return true,
         Network::Unix => return peer == Peer::Unix,

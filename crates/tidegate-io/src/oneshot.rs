@@ -64,12 +64,12 @@ mod tests {
     #[test]
     fn gives_the_value_or_nothing() {
         let mut cx = Context::from_waker(Waker::noop());
-        let (promise, mut promised) = promise();
+        let (given, mut promised) = promise();
         assert_eq!(Pin::new(&mut promised).poll(&mut cx), Poll::Pending);
-        promise.fulfil(7);
+        given.fulfil(7);
         assert_eq!(Pin::new(&mut promised).poll(&mut cx), Poll::Ready(Some(7)));
-        let (promise, mut promised) = promise::<u8>();
-        drop(promise);
+        let (given, mut promised) = promise::<u8>();
+        drop(given);
         assert_eq!(Pin::new(&mut promised).poll(&mut cx), Poll::Ready(None));
     }
 }

@@ -133,7 +133,9 @@ mod tests {
 
     #[test]
     fn a_frame_that_breaks_off_or_is_too_long_is_an_error() {
-        for bytes in [&b"\x05\0\0\0\0\0\0\0ab"[..], b"\xff\xff\xff\xff\0\0\0\0", b"\x01\0", b"\0\0\0\0\x01\0\0\0"] {
+        for bytes in
+            [&b"\x05\0\0\0\0\0\0\0ab"[..], b"\xff\xff\xff\xff\0\0\0\0", b"\x01\0", b"\0\0\0\0\x01\0\0\0"]
+        {
             let (here, there) = pair().unwrap();
             send_all(here.as_fd(), bytes).unwrap();
             drop(here);

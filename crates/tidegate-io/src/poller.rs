@@ -56,6 +56,9 @@ impl Ready {
     }
 }
 
+/// Events that one wait gives at most. With as many, there may be more.
+pub const EVENTS: usize = 512;
+
 /// Waits for events.
 pub struct Poller {
     poll: mio::Poll,
@@ -65,7 +68,7 @@ pub struct Poller {
 impl Poller {
     /// A new `epoll` instance.
     pub fn new() -> io::Result<Self> {
-        Ok(Poller { poll: mio::Poll::new()?, events: mio::Events::with_capacity(512) })
+        Ok(Poller { poll: mio::Poll::new()?, events: mio::Events::with_capacity(EVENTS) })
     }
 
     /// A handle that adds descriptors.

@@ -172,6 +172,28 @@ fn set_defer_accept(socket: BorrowedFd<'_>, wait: Duration) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Connections that wait to be accepted on a TCP socket (`TCP_INFO`, where a listening socket tells the
+/// length of its queue in place of the unacknowledged segments). `None` for a unix socket.
+pub fn accept_queue(listener: BorrowedFd<'_>) -> Option<u32> {
+    // SAFETY: a plain structure of integers; all zeros is one.
+    #[allow(unsafe_code)]
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the pointers describe `info` and `length`, which outlive the call; the kernel writes no more
+    // than `length` bytes.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        libc::getsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then_some(info.tcpi_unacked)
+}
+
 /// Accepts one connection. `Ok(None)`: nobody waits.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(Stream, Peer)>> {
     match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -224,6 +246,11 @@ impl Stream {
         }
     }
 
+    /// Whether nothing has come that was not read: closing now destroys nothing that is on its way.
+    pub fn is_quiet(&self) -> bool {
+        matches!(recv(&self.fd, &mut [0; 1], RecvFlags::PEEK), Err(Errno::AGAIN))
+    }
+
     /// Sends what the socket takes, 0 when it is full. `more` keeps a partial segment back (`MSG_MORE`).
     #[inline]
     pub fn send(&self, data: &[u8], more: bool) -> io::Result<usize> {
@@ -261,5 +288,25 @@ fn taken(result: Result<usize, Errno>) -> io::Result<usize> {
     match result {
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         result => Ok(result?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpStream};
+
+    #[test]
+    fn who_waits_to_be_accepted_is_counted() {
+        let options = ListenOptions { backlog: 16, defer: Duration::ZERO };
+        let sockets = listen_tcp((Ipv4Addr::LOCALHOST, 0).into(), 1, &options).unwrap();
+        let listener = sockets[0].as_fd();
+        assert_eq!(accept_queue(listener), Some(0));
+        let Peer::Tcp(address) = local_address(listener).unwrap() else { panic!("a TCP socket") };
+        let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+        assert_eq!(accept_queue(listener), Some(2));
+        let (stream, _) = accept(listener).unwrap().unwrap();
+        assert_eq!(accept_queue(listener), Some(1));
+        assert!(stream.is_quiet());
     }
 }

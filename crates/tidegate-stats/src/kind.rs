@@ -114,6 +114,48 @@ kinds! {
 }
 
 kinds! {
+    /// Why a connection was answered and closed right after accepting it.
+    ConnectionRefusal, "reason" {
+        /// As many are open as `limits connections` allows.
+        Connections "connections",
+        /// Its address has as many open as `limits connections-per-address` allows.
+        Address "address",
+        /// The worker is overloaded.
+        Overload "overload",
+        /// Stuck connections own as much as `limits memory` allows.
+        Memory "memory",
+        /// This process can hold no further descriptor.
+        Descriptors "descriptors",
+    }
+}
+
+kinds! {
+    /// Why a request got no place among those in flight.
+    QueueRefusal, "reason" {
+        /// The queue was full.
+        Full "full",
+        /// It waited longer than the queue allows.
+        Age "age",
+        /// Its client went away.
+        Client "client",
+    }
+}
+
+kinds! {
+    /// Why an idle connection was closed before its time.
+    Flush, "reason" {
+        /// There were more than `limits keep-alive-connections`.
+        Maximum "maximum",
+        /// The worker is overloaded.
+        Overload "overload",
+        /// Memory is short.
+        Memory "memory",
+        /// The server ends.
+        Drain "drain",
+    }
+}
+
+kinds! {
     /// Why a stream of HTTP/2 was reset.
     StreamReset, "cause" {
         /// The client wanted it no more.

@@ -21,7 +21,8 @@ mod worker;
 pub use cell::{Counter, Gauge, Level};
 pub use histogram::{Distribution, Histogram};
 pub use kind::{
-    AcceptError, ConnectionFault, Kind, KindCounts, Kinds, ParseError, StatusCounts, Statuses, StreamReset, Timeout,
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Kind, KindCounts, Kinds, ParseError, QueueRefusal,
+    StatusCounts, Statuses, StreamReset, Timeout,
 };
 pub use table::{Description, Metric, Reading, Unit, View};
 pub use worker::{Snapshot, Worker};

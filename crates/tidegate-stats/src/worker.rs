@@ -7,7 +7,10 @@
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
-use crate::kind::{AcceptError, ConnectionFault, Kinds, ParseError, Statuses, StreamReset, Timeout};
+use crate::kind::{
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Kinds, ParseError, QueueRefusal, Statuses,
+    StreamReset, Timeout,
+};
 use crate::table::metrics;
 
 metrics! {
@@ -16,15 +19,29 @@ metrics! {
         connections_accepted: Counter, Count, "Total Connections Accepted", "Connections accepted.";
         connections_closed: Counter, Count, "Total Connections Closed", "Connections closed, by either side.";
         connections_refused: Counter, Count, "Total Connections Refused",
-            "Connections closed right after accepting them, because of the limit of connections.";
+            "Connections that were answered and closed right after accepting them.";
+        connection_refusals: Kinds<ConnectionRefusal, { ConnectionRefusal::COUNT }>, Count, "Connection Refusals",
+            "Why connections were refused.";
         accept_errors: Kinds<AcceptError, { AcceptError::COUNT }>, Count, "Accept Errors",
             "Connections that could not be accepted.";
+        queued: Gauge, Count, "Queue Length", "Requests that wait for a place among those in flight.";
+        requests_queued: Counter, Count, "Total Requests Queued", "Requests that had to wait for a place.";
+        queue_delay: Histogram, Seconds, "Queueing Delay",
+            "Time that requests waited for a place before they got one.";
+        queue_refusals: Kinds<QueueRefusal, { QueueRefusal::COUNT }>, Count, "Queue Refusals",
+            "Requests that got the busy answer in place of a place.";
+    }
+    "SessionCreationInfo" {
+        in_flight: Gauge, Count, "Active Sessions", "Requests that wait for something before they are answered.";
+        sessions_created: Counter, Count, "Total Sessions Created", "Requests that had to wait for something.";
     }
     "KeepAliveInfo" {
         keep_alive: Gauge, Count, "KeepAliveCount", "Connections that wait idle for another request.";
         keep_alive_hits: Counter, Count, "KeepAliveHits",
             "Requests received on a connection that had served one before.";
         keep_alive_flushes: Counter, Count, "KeepAliveFlushes", "Idle connections closed because of a limit.";
+        keep_alive_flush_reasons: Kinds<Flush, { Flush::COUNT }>, Count, "Flush Reasons",
+            "Why idle connections were closed.";
         keep_alive_refusals: Counter, Count, "KeepAliveRefusals",
             "Connections closed after a response although the client would have kept them.";
         keep_alive_timeouts: Counter, Count, "KeepAliveTimeouts", "Idle connections closed because of their age.";
@@ -40,6 +57,16 @@ metrics! {
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
+    }
+    "Overload" {
+        shedding: Gauge, Count, "Shedding", "Workers that turn away because they are overloaded.";
+        overloads: Counter, Count, "Total Overloads", "Times that a worker began to turn away.";
+        turn_delay: Histogram, Seconds, "Turn Delay",
+            "Time that what was ready waited for its turn: the least of each tenth of a second.";
+        requests_shed: Counter, Count, "Requests Shed",
+            "Requests on open connections that got the busy answer because of overload.";
+        buffer: Gauge, Bytes, "Buffer Memory", "Bytes that connections own because they are stuck.";
+        memory_resets: Counter, Count, "Memory Resets", "Stuck connections reset to free the bytes they owned.";
     }
     "Http2Info" {
         http2_connections: Counter, Count, "Http2Connections", "Connections that speak HTTP/2.";

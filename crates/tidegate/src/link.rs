@@ -10,7 +10,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -52,10 +52,13 @@ pub struct Identity {
 pub enum ToServer {
     /// Get ready for settings. Descriptors: of `logs`, then of `listeners`, worker by worker.
     Prepare {
-        /// Number of the settings.
-        revision: u64,
+        /// Comes back with the answer.
+        number: u64,
         /// The settings, fitted to the process.
         settings: Arc<Settings>,
+        /// One process takes the place of one that has ended: what has gone wrong with the file system since
+        /// the settings were taken up costs the routes it is needed for, not the whole server.
+        is_recovery: bool,
         /// The logs that are files.
         logs: Vec<LogTarget>,
         /// What each worker listens on.
@@ -89,14 +92,14 @@ pub enum ToMaster {
     Failed(u64, String),
     /// What was prepared is in force.
     Committed,
-    /// The logs that were sent are in use.
-    Reopened,
+    /// What it was told is done: the logs that were sent are in use, or it accepts no more.
+    Done,
     /// It has to end: start another in its place, then tell it to drain.
     Leaving,
     /// Its last words.
     Ended {
         /// What it has counted.
-        figures: Figures,
+        figures: Box<Figures>,
         /// Connections that were cut.
         cut: u64,
     },
@@ -128,9 +131,9 @@ pub struct Figures {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// Of one server process.
-    Figures(Figures),
+    Figures(Box<Figures>),
     /// Of all of them.
-    Report(ServerInfo, Snapshot),
+    Report(Box<(ServerInfo, Snapshot)>),
     /// One for each worker.
     Workers(Vec<String>),
 }
@@ -153,8 +156,7 @@ impl Link {
         ended: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> io::Result<Arc<Link>> {
         let (queue, messages) = sync_channel::<(Vec<u8>, Vec<OwnedFd>)>(QUEUE);
-        let link =
-            Arc::new(Link { queue, asked: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(0) });
+        let link = Arc::new(Link { queue, asked: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(0) });
         let writes = socket.try_clone()?;
         std::thread::Builder::new().name("tidegate-tell".into()).spawn(move || {
             for (bytes, descriptors) in messages {
@@ -173,6 +175,12 @@ impl Link {
                         Err(error) => break Err(error.into()),
                     },
                     Ok(None) => break Ok(()),
+                    // It went with something of ours unread, or in the middle of a message: it was killed.
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) =>
+                    {
+                        break Ok(());
+                    }
                     Err(error) => break Err(error),
                 }
             };

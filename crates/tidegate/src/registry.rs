@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route};
-use tidegate_core::log::Sink;
+use tidegate_core::log::{self, Sink};
 use tidegate_core::phase::{self, Decoration, Engine};
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
@@ -24,6 +24,8 @@ use tidegate_stats::Worker as Stats;
 pub struct Registry {
     stats: Arc<Stats>,
     view: StatusView,
+    /// A root that cannot be opened costs its route alone; only for the first engine.
+    is_recovery: bool,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
 }
@@ -34,12 +36,12 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 impl Registry {
     /// For one worker, or for `explain`.
     pub fn new(stats: Arc<Stats>, view: StatusView) -> Registry {
-        Registry { stats, view, files: None }
+        Registry { stats, view, is_recovery: false, files: None }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(view: StatusView) -> MakeRegistry {
-        Arc::new(move |stats| Box::new(Registry::new(stats, view.clone())))
+    pub fn maker(view: StatusView, is_recovery: bool) -> MakeRegistry {
+        Arc::new(move |stats| Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone()) }))
     }
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
@@ -61,6 +63,7 @@ impl Registry {
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             sites.push(phase::Site::new(site.clone(), routes, sink));
         }
+        self.is_recovery = false;
         Ok(Engine::new(settings.clone(), sites))
     }
 
@@ -72,16 +75,18 @@ impl Registry {
         route: &Route,
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
-            Action::Files(files) => {
-                let root = Root::open(&files.root).map_err(|error| {
-                    let root = files.root.display();
-                    io::Error::new(
-                        error.kind(),
-                        format!("cannot open the root {root} ({}): {error}", route.origin),
-                    )
-                })?;
-                Rc::new(Files::new(shared, Arc::new(root), files, route, settings))
-            }
+            Action::Files(files) => match Root::open(&files.root) {
+                Ok(root) => Rc::new(Files::new(shared, Arc::new(root), files, route, settings)),
+                Err(error) => {
+                    let (root, origin) = (files.root.display(), &route.origin);
+                    let said = format!("cannot open the root {root} ({origin}): {error}");
+                    if !self.is_recovery {
+                        return Err(io::Error::new(error.kind(), said));
+                    }
+                    log::error(format_args!("{said}; the route answers 503 until the next reload"));
+                    Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n"))
+                }
+            },
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
             Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),

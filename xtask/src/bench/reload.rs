@@ -153,7 +153,7 @@ impl Operator<'_> {
     /// The process numbers of those that serve.
     pub fn server_processes(&self) -> Result<Vec<i32>> {
         let status = self.status()?;
-        let processes = status["processes"].as_array().context("a status without processes")?;
+        let processes = status["server"]["processes"].as_array().context("a status without processes")?;
         Ok(processes.iter().filter_map(|process| process["pid"].as_i64()).map(|pid| pid as i32).collect())
     }
 

@@ -56,12 +56,13 @@ pub fn json(report: &Report) -> Value {
             "busiest": report.outcome.busiest_worker(),
         },
         "warmup_requests": report.outcome.warmup_requests,
+        "host": report.host,
         "intervals": intervals(report),
     })
 }
 
 /// A distribution: seconds.
-pub fn times(times: &Times) -> Value {
+fn times(times: &Times) -> Value {
     let mut object = Map::new();
     object.insert("count".into(), json!(times.count()));
     object.insert("min".into(), json!(times.min().as_secs_f64()));

@@ -2,12 +2,18 @@
 //!
 //! Every form derives from one [`Report`], so that no two of them disagree.
 
+mod chart;
+mod files;
+mod html;
 mod json;
 mod terminal;
 
-pub use json::{json, times as json_times};
+pub use files::{csv, hdr_log};
+pub use html::{page, rate_chart, sweep_page};
+pub use json::json;
 pub use terminal::{screen, table};
 
+use crate::host::Host;
 use crate::plan::{Load, Plan};
 use crate::run::{Outcome, Totals};
 use crate::schedule::Arrivals;
@@ -35,6 +41,8 @@ pub struct Report {
     pub demanded: Option<f64>,
     /// The demanded bit rate.
     pub min_bitrate: Option<f64>,
+    /// The machine during the run.
+    pub host: Option<Host>,
 }
 
 impl Report {
@@ -52,6 +60,7 @@ impl Report {
             is_open_loop: demanded.is_some(),
             demanded,
             min_bitrate: plan.min_bitrate,
+            host: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The report for a terminal: one screen that users of ab and of siege both recognise.
 
 use super::Report;
+use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
 use crate::record::Times;
 use std::fmt::Write;
@@ -60,6 +61,9 @@ pub fn screen(report: &Report) -> String {
         line("CRC-32 of bodies", format!("{crc:08x} in {count}, {more}"));
     }
     line("Generator", generator(report));
+    if let Some(host) = &report.host {
+        line("This host", show_host(host));
+    }
     out.push('\n');
     out.push_str(&connection_times(report));
     out.push('\n');
@@ -121,6 +125,20 @@ fn generator(report: &Report) -> String {
         );
     }
     text
+}
+
+fn show_host(host: &Host) -> String {
+    let mut parts = vec![format!("processors {:.0} % busy", host.busy() * 100.0)];
+    if let Some(cpu) = host.server_cpu() {
+        parts.push(format!("{cpu:.2} of them by the server"));
+    }
+    if let Some(bytes) = host.server_resident() {
+        parts.push(format!("which held {}", show_bytes(bytes as f64)));
+    }
+    parts.push(format!("run queue {}", host.run_queue()));
+    parts.push(format!("{} segments sent again", host.retransmits()));
+    parts.push(format!("{} listen drops", host.listen_drops()));
+    parts.join(", ")
 }
 
 fn connection_times(report: &Report) -> String {

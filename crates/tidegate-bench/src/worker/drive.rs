@@ -324,7 +324,7 @@ impl Worker<'_> {
         }
         self.failures_in_a_row = 0;
         self.has_connect_failure = false;
-        let is_usable = reader.keep_alive && plan.keep_alive && !connection.is_finished;
+        let is_usable = reader.keep_alive && plan.keep_alive && !plan.is_once && !connection.is_finished;
         if connection.unsent > connection.in_flight.len() {
             // Answered before it was sent to the end: what the rest would mean nobody knows.
             connection.unsent = connection.in_flight.len();
@@ -369,7 +369,7 @@ impl Worker<'_> {
                 self.rest(now);
             }
             self.serve_waiting(now);
-        } else {
+        } else if !self.plan.is_once {
             self.resting.push_back(now);
         }
     }

@@ -153,8 +153,9 @@ impl<'s> Source<'s> {
                 return false;
             }
         }
-        if self.claims.left.is_some() {
+        if let Some(left) = &self.claims.left {
             self.claimed -= 1;
+            self.is_exhausted = self.claimed == 0 && left.load(Relaxed) == 0;
         }
         true
     }

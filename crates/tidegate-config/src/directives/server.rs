@@ -1,6 +1,6 @@
 //! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
 
-use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some_or};
 
 const TOP: &[Context] = &[Context::Top];
 const LIMITS: &[Context] = &[Context::Limits];
@@ -181,6 +181,37 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("server-field", TOP)
     },
     Directive {
+        arguments: &[
+            one("status", Kind::Status { only: &[429, 503] }),
+            Argument { name: "text", kind: Kind::Text { most: 65536 }, count: Count::Optional, words: &[] },
+        ],
+        properties: &[
+            Property {
+                name: "retry-after",
+                kind: Kind::Duration { least: SECOND, most: DAY },
+                default: Some("1s"),
+                doc: "What clients are told to wait (`Retry-After`), in whole seconds.",
+            },
+            Property {
+                name: "file",
+                kind: Kind::File,
+                default: None,
+                doc: "A file of UTF-8 text to send in place of a text; read when the settings are.",
+            },
+            Property {
+                name: "type",
+                kind: Kind::MediaType,
+                default: None,
+                doc: "The media type; `text/plain` for a text, `text/html` for a file where it is left out.",
+            },
+        ],
+        default: Some("busy-answer 503 retry-after=\"1s\""),
+        doc: "What those get who are turned away because the server is busy: over `limits connections`, in a full \
+              or too slow `queue`, or under overload. Short is better: it is sent when there is least to spare.",
+        example: "busy-answer 503 \"Too many visitors, please come back in a minute.\\n\" retry-after=\"60s\"",
+        ..Directive::new("busy-answer", TOP)
+    },
+    Directive {
         children: Children::Block(Context::Limits),
         doc: "Bounds on what a client may do. All are on by default; each is there because without it a few \
               clients could take the server from all others.",
@@ -190,6 +221,56 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "connections 20000",
         "Open client connections, all workers together. Each needs a descriptor; raise `LimitNOFILE` with it.",
         "connections 100000"),
+    bound("connections-per-address", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 10_000_000 }, &["unlimited"])],
+        "connections-per-address 2048",
+        "Open connections of one client address, of one /64 network for IPv6; above it the answer is 429. Many \
+         clients may share an address behind a gateway, so it is generous. Addresses of `exempt-addresses` are \
+         not counted.",
+        "connections-per-address 200"),
+    Directive {
+        arguments: &[some_or("networks", Kind::Network, &["none"])],
+        default: Some("exempt-addresses \"127.0.0.0/8\" \"::1\""),
+        doc: "Clients that `connections-per-address` does not count: load balancers and TLS terminators in front, \
+              mirrors that fetch a lot. `none` counts everyone.",
+        example: "exempt-addresses \"127.0.0.0/8\" \"::1\" \"10.0.0.0/8\"",
+        ..Directive::new("exempt-addresses", LIMITS)
+    },
+    bound("in-flight", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "in-flight 4096",
+        "Requests that wait for something at the same time: an application, a cold disk, a scan of a folder. What \
+         is answered at once is not counted. Requests over it wait in the `queue`.",
+        "in-flight 500"),
+    Directive {
+        properties: &[
+            Property {
+                name: "length",
+                kind: Kind::Number { least: 0, most: 10_000_000 },
+                default: Some("4096"),
+                doc: "Requests that wait at most; further ones get the `busy-answer` at once.",
+            },
+            Property {
+                name: "age",
+                kind: Kind::Duration { least: 10, most: HOUR },
+                default: Some("10s"),
+                doc: "How long a request waits at most; then it gets the `busy-answer`.",
+            },
+        ],
+        default: Some("queue length=4096 age=\"10s\""),
+        doc: "Where requests over `in-flight` wait, in the order they came. A client that goes away frees its place.",
+        example: "queue length=500 age=\"2s\"",
+        ..Directive::new("queue", LIMITS)
+    },
+    bound("memory", LIMITS, &[one_or("size", Kind::Size { least: MIB, most: 16 * TIB }, &["auto"])], "memory auto",
+        "Bytes that all connections together may own while they are stuck: heads and bodies that are incomplete, \
+         answers that nobody takes. Above it those that hold the most for the longest are reset first, then new \
+         connections are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
+         cgroup, else what the machine has.",
+        "memory \"256MiB\""),
+    bound("overload-delay", LIMITS, &[one_or("time", Kind::Duration { least: 10, most: 60 * SECOND }, &["off"])],
+        "overload-delay \"500ms\"",
+        "How long what is ready may wait for its turn on a worker before the server counts as overloaded and turns \
+         away idle connections, then new ones, then new requests. A crowd that is served slower than usual is no \
+         overload; a queue that does not empty is. `off` never turns away.",
+        "overload-delay \"200ms\""),
     bound("head-size", LIMITS, &[one("size", Kind::Size { least: KIB, most: MIB })], "head-size \"32KiB\"",
         "Bytes of a request head, its target included; above it the answer is 431. Large cookies may need more.",
         "head-size \"64KiB\""),
@@ -223,6 +304,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("keep-alive-timeout", LIMITS, &[one("time", Kind::Duration { least: 0, most: DAY })], "keep-alive-timeout \"60s\"",
         "An idle connection is closed after this. Idle ones are cheap here, so longer saves clients a handshake.",
         "keep-alive-timeout \"5m\""),
+    bound("keep-alive-connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "keep-alive-connections 16384",
+        "Idle connections at the same time, all workers together; each worker has an equal share. When there are \
+         more, those that have been idle longest are closed. Less than `connections` leaves room for those that \
+         come.",
+        "keep-alive-connections 50000"),
     bound("keep-alive-requests", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 4_000_000_000 }, &["unlimited"])], "keep-alive-requests unlimited",
         "Requests served on one connection before it is closed. A number spreads clients anew over several servers.",
         "keep-alive-requests 10000"),
@@ -238,7 +324,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "ranges 16"),
     bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
         "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`) once a worker has more than \
-         128 of them; below that the kernel decides. Less saves kernel memory with many slow downloads, more saves \
+         128 of them; below that it is up to 16 times as much, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
          processor time.",
         "unsent-size \"512KiB\""),
     Directive {

@@ -10,6 +10,7 @@ mod h2;
 mod receive;
 mod send;
 
+use crate::admission::Entry;
 use crate::body::RequestBodyError;
 use crate::log;
 use crate::worker::Ctx;
@@ -63,6 +64,8 @@ pub struct Connection {
     stream: Stream,
     peer: Peer,
     listener: u16,
+    /// As what it was let in.
+    entry: Entry,
     timer: Timer,
     /// Bytes may be there to read.
     readable: bool,
@@ -83,6 +86,12 @@ pub struct Connection {
     served: u32,
     /// Bytes moved since the rate was looked at last.
     window: u32,
+    /// The worker's turn in which it was idle last.
+    idle_since: u32,
+    /// Bytes that are accounted to it.
+    owned: u32,
+    /// Since when it has owned any, wall clock seconds.
+    stuck_since: u32,
     scanner: HeadScanner,
     /// Bytes of a request that is not complete, or not yet its turn.
     input: Vec<u8>,
@@ -121,6 +130,7 @@ impl Connection {
             stream,
             peer,
             listener,
+            entry: Entry::Plain,
             timer: Timer::Off,
             readable: true, // read once right after accepting
             peer_closed: false,
@@ -133,12 +143,35 @@ impl Connection {
             is_blocked: false,
             served: 0,
             window: 0,
+            idle_since: 0,
+            owned: 0,
+            stuck_since: 0,
             scanner: HeadScanner::new(),
             input: Vec::new(),
             held: Vec::new(),
             work: None,
             h2: None,
         }
+    }
+
+    /// The same, let in as this.
+    pub fn admitted_as(self, entry: Entry) -> Self {
+        Connection { entry, ..self }
+    }
+
+    /// The same, with the first bytes of what the client has sent.
+    pub fn with_input(self, input: &[u8]) -> Self {
+        Connection { input: input.to_vec(), ..self }
+    }
+
+    /// As what it was let in.
+    pub fn entry(&self) -> Entry {
+        self.entry
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// The socket, for registration.
@@ -164,6 +197,31 @@ impl Connection {
         self.is_free() && self.input.is_empty() && !self.lingering
     }
 
+    /// Idle, and nothing that was seen to come.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.is_idle && !self.is_queued && self.is_between_requests()
+    }
+
+    /// Turns of the worker since it was used last.
+    pub(crate) fn idle_for(&self, turn: u32) -> u32 {
+        turn.wrapping_sub(self.idle_since)
+    }
+
+    /// Whether nothing has come that was not read.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.stream.is_quiet()
+    }
+
+    /// Bytes accounted to it, and seconds since it has owned any.
+    pub(crate) fn owned(&self, now: u32) -> (u32, u32) {
+        (self.owned, now.wrapping_sub(self.stuck_since))
+    }
+
+    /// Closing it will leave nothing in the kernel.
+    pub(crate) fn reset_on_close(&self) {
+        self.stream.reset_on_close();
+    }
+
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
@@ -177,6 +235,7 @@ impl Connection {
             Ok(Next::Close) => Next::Close,
             Ok(next) => {
                 self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
+                self.account(cx);
                 next
             }
             Err(_) => Next::Close, // the peer is gone
@@ -356,6 +415,28 @@ impl Connection {
         }
     }
 
+    /// Tells what it owns, which is nothing unless it is stuck.
+    #[inline]
+    fn account(&mut self, cx: &Ctx) {
+        let owned = if self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
+        if owned != self.owned {
+            if self.owned == 0 {
+                self.stuck_since = cx.now as u32;
+            }
+            cx.admission.account(self.owned, owned);
+            self.owned = owned;
+        }
+    }
+
+    /// Bytes of its buffers. What a handler or a stream holds for itself is not seen.
+    fn weigh(&self) -> u32 {
+        let work = self
+            .work
+            .as_ref()
+            .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
+        u32::try_from(self.input.capacity() + self.held.capacity() + work).unwrap_or(u32::MAX)
+    }
+
     fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
         self.timer = timer;
         if timer == Timer::Off {
@@ -372,6 +453,7 @@ impl Connection {
             }
         }
         self.window = 0;
+        self.idle_since = cx.turn;
     }
 
     /// The worker is about to drop it.
@@ -380,6 +462,9 @@ impl Connection {
         cx.wheel.cancel(key.index());
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
+        }
+        if self.owned > 0 {
+            cx.admission.account(std::mem::take(&mut self.owned), 0);
         }
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);

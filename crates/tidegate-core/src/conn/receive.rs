@@ -2,10 +2,12 @@
 
 use super::send::{Output, count};
 use super::{Connection, Request, Timer, Work, faults};
+use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
-use crate::log::{Entry, Record, Sink};
+use crate::log::{self, Record, Sink};
+use crate::phase::{Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -28,6 +30,14 @@ pub(super) enum Incoming {
 }
 
 impl Incoming {
+    /// Bytes held for the handler.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Incoming::Pipe { sink, .. } => sink.held(),
+            Incoming::Discard { .. } => 0,
+        }
+    }
+
     /// Whether bytes from the client are waited for, and not a handler that has enough for now.
     pub(super) fn wants_more(&self) -> bool {
         match self {
@@ -172,6 +182,7 @@ impl Connection {
         self.served = self.served.saturating_add(1);
         self.keep_alive = head.keep_alive
             && !cx.draining
+            && !matches!(self.entry, Entry::Reserved(_))
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
         // Our decision, which the client learns from the answer: it may have sent more by then.
         if head.keep_alive && !self.keep_alive {
@@ -187,6 +198,7 @@ impl Connection {
             expects_continue: head.expects_continue,
             started: monotonic_ns(),
         };
+        cx.admission.on_request(request.started);
         let fields = Fields::new(head.fields);
         let method = Method::from_token(head.method);
 
@@ -195,7 +207,7 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let mut entry = Entry {
+        let mut entry = log::Entry {
             peer: self.peer,
             method: head.method,
             target: head.target,
@@ -213,7 +225,7 @@ impl Connection {
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
 
-        let mut content_sink = None;
+        let (mut content_sink, mut is_exempt) = (None, false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -225,6 +237,11 @@ impl Connection {
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
+                Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
+                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                    Reply::Ready(cx.admission.busy())
+                }
                 Ok(path) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
@@ -246,7 +263,11 @@ impl Connection {
                         started: request.started,
                         body: content,
                     };
-                    engine.handle(site, &mut exchange)
+                    let reply = engine.handle(site, &mut exchange);
+                    if matches!(reply, Reply::Later(_)) {
+                        is_exempt = engine.always_answers(site, path);
+                    }
+                    reply
                 }
             },
         };
@@ -256,10 +277,11 @@ impl Connection {
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(mut future) => {
-                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+            Reply::Later(future) => {
+                let mut later = cx.admission.later(future, is_exempt);
+                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                     Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(future),
+                    Poll::Pending => Err(later),
                 }
             }
         };
@@ -274,13 +296,31 @@ impl Connection {
         let record = sink.map(|sink| Record::capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
-            Err(future) => (Output::later(future), None),
+            Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }
+    }
+
+    /// Whether the server is too busy for a request. The status page is always served, and only that to who
+    /// was let in for it.
+    #[inline]
+    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
+        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
+            return false;
+        }
+        let Some(why) = why else {
+            let is_shed = cx.admission.sheds_request();
+            cx.stats.requests_shed.add(is_shed.into());
+            return is_shed;
+        };
+        cx.stats.connections_refused.add(1);
+        cx.stats.connection_refusals.add(why, 1);
+        true
     }
 
     /// What becomes of announced content after the handler has seen the request.
@@ -423,7 +463,7 @@ impl Connection {
         }
         let request =
             Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
-        let entry = Entry {
+        let entry = log::Entry {
             peer: self.peer,
             method: "-",
             target: "-",
@@ -446,7 +486,7 @@ impl Connection {
         request: Request,
         is_last: bool,
         sink: Option<Sink>,
-        entry: &Entry<'_>,
+        entry: &log::Entry<'_>,
     ) -> io::Result<()> {
         let output = self.start(cx, response, &request, is_last)?;
         if output.is_complete() {

@@ -5,6 +5,7 @@
 
 use super::receive::Incoming;
 use super::{Connection, Request, Work};
+use crate::admission;
 use crate::log::{Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
@@ -16,7 +17,7 @@ use std::task::{Context, Poll};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Stream;
-use tidegate_io::{Key, LocalFuture, file, runtime};
+use tidegate_io::{Key, file, runtime};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
 
 /// Bytes of a file sent in one turn.
@@ -76,7 +77,7 @@ enum Source {
     },
     Stream(Box<dyn BodyStream>),
     /// Still being made.
-    Later(LocalFuture<Response>),
+    Later(admission::Later),
 }
 
 impl Output {
@@ -96,8 +97,8 @@ impl Output {
     }
 
     /// A response that is still being made.
-    pub(super) fn later(future: LocalFuture<Response>) -> Output {
-        Output { source: Source::Later(future), ..Output::unbegun() }
+    pub(super) fn later(later: admission::Later) -> Output {
+        Output { source: Source::Later(later), ..Output::unbegun() }
     }
 
     /// Whether any of it may have been sent.
@@ -308,8 +309,8 @@ impl Connection {
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
         let mut output = self.work.as_mut().and_then(|work| work.output.take());
-        if let Some(Output { source: Source::Later(future), .. }) = &mut output {
-            match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+        if let Some(Output { source: Source::Later(later), .. }) = &mut output {
+            match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                 Poll::Pending => {
                     self.put_back(output);
                     self.invite(cx)?;

@@ -14,6 +14,7 @@ use tidegate_core::response::FilePiece;
 use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
+use tidegate_io::clock::monotonic_ns;
 
 /// Keeps handlers waiting until a test opens it, from another thread.
 #[derive(Default)]
@@ -140,6 +141,14 @@ impl Handler for Table {
             b"/duplex" => {
                 let stream = Box::new(Duplex { body, tell: self.outcomes.clone() });
                 Reply::Ready(with_body(Body::Stream { len: None, stream }))
+            }
+            // Takes the worker for itself for a while.
+            b"/spin" => {
+                let until = monotonic_ns() + size as u64;
+                while monotonic_ns() < until {
+                    std::hint::spin_loop();
+                }
+                Reply::Ready(text("spun"))
             }
             b"/ready" => Reply::Later(Box::pin(async { text("at once") })),
             b"/bytes" => Reply::Ready(text(pattern(size))),

@@ -1,8 +1,8 @@
 //! The report on the server: rows of label and value in sections, written as HTML, text or JSON.
 
-use super::{ProcessInfo, ServerInfo};
 use super::ask::Format;
 use super::html;
+use super::{ProcessInfo, ServerInfo};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -101,7 +101,8 @@ impl Server {
         ];
         let restarts: u64 = info.processes.iter().map(|process| process.restarts).sum();
         let help = "Server processes that were replaced because they had ended by mistake.";
-        let rows = rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
+        let rows =
+            rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");

@@ -14,14 +14,12 @@ struct Fake {
 }
 
 impl StatusSource for Fake {
-    fn snapshot(&self) -> Snapshot {
+    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(42);
-        stats.snapshot()
-    }
-
-    fn server(&self) -> ServerInfo {
-        ServerInfo {
+        let process =
+            ProcessInfo { pid: 78, state: "serving".into(), started: 1_000_000_001, workers: 2, restarts: 1 };
+        let info = ServerInfo {
             is_draining: false,
             log_lines_lost: 0,
             version: "0.1.0".into(),
@@ -32,7 +30,9 @@ impl StatusSource for Fake {
             revision: 3,
             listeners: vec!["[::]:80".into()],
             sites: vec!["<b>example.com</b>".into()],
-        }
+            processes: vec![process],
+        };
+        Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }
 
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {

@@ -2,8 +2,8 @@
 
 use super::{complain, has_color};
 use crate::master::Master;
-use crate::revision::{ServeOptions, SettingsFrom};
 use crate::master::upgrade::Handover;
+use crate::revision::{ServeOptions, SettingsFrom};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ mod users;
 
 use crate::descriptors;
 use crate::link::ToMaster;
-use crate::revision::{self, ServeOptions};
+use crate::revision::{self, ServeOptions, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
@@ -27,14 +27,14 @@ use notify::Notifier;
 use pid_file::PidFile;
 use roster::Roster;
 use rustix::process::getppid;
-use servers::{Layout, Revision, Servers, State};
+use servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
@@ -124,7 +124,8 @@ impl Master {
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
         use_error_log(&writer, &logs, &settings)?;
-        warnings.extend(warning);
+        // A folder that somebody serves for a moment needs no such advice.
+        warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
         let roster = Roster::new();
         let servers = Servers::new(roster.clone(), sender.clone(), &options.executable);
         let current = Revision { number: 1, settings: Arc::new(settings), sockets, logs, layout };
@@ -167,9 +168,10 @@ impl Master {
         self.servers.set_places(self.current.layout.processes);
         let mut outcome = Ok(());
         for place in 0..self.current.layout.processes {
-            outcome = outcome.and_then(|()| self.servers.start(place, &self.current).map(drop));
+            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
         }
-        outcome = outcome.and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting)));
+        outcome = outcome
+            .and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting), START_PATIENCE));
         if outcome.is_err() {
             self.cut_servers();
         }
@@ -222,10 +224,7 @@ impl Master {
         }
         let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(until).min();
         let event = match next {
-            Some(next) => match self.events.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                Ok(event) => Some(event),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-            },
+            Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
         };
         if let (Some(at), Some(every)) = (self.next_alive, self.notifier.watchdog())
@@ -311,8 +310,8 @@ impl Master {
         let mut failures = self.current.logs.reopen();
         let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
         failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
-        let is_done = |servers: &Servers| servers.list.iter().all(|server| server.is_done || server.has_ended);
-        if !self.wait_until(PATIENCE, is_done) {
+        let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
+        if !self.wait_until(PATIENCE, |servers| servers.have_done(&all)) {
             failures.push("a server process does not react, and may still write to the old logs".into());
         }
         if failures.is_empty() {
@@ -353,6 +352,12 @@ impl Master {
         match outcome {
             Ok(successor) => {
                 self.notifier.succeeded_by(successor.pid);
+                // Who connects when this is told meets the new one.
+                self.servers.is_ending = true;
+                let serving = self.servers.in_state(State::Serving);
+                let patience = self.current.settings.drain_timeout;
+                serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
+                self.wait_until(PATIENCE, |servers| servers.have_done(&serving));
                 successor.tell(&self.roster.figures());
                 let said = format!(
                     "process {} serves; process {} finishes what is open, for {} s at most",

@@ -15,8 +15,9 @@ use super::sockets::Sockets;
 use super::{Master, PATIENCE, use_error_log, users};
 use crate::link::ToServer;
 use crate::revision::{self, keep_rejected};
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_core::log;
 
@@ -35,7 +36,10 @@ impl Master {
         match self.take_up(settings, &mut notes) {
             Err(error) => {
                 said.push_str(&format!("{error:#}\n"));
-                said.push_str(&format!("nothing has changed: revision {} stays in force\n", self.current.number));
+                said.push_str(&format!(
+                    "nothing has changed: revision {} stays in force\n",
+                    self.current.number
+                ));
                 Reply::failed(said)
             }
             Ok(()) => {
@@ -79,7 +83,9 @@ impl Master {
         if replaced {
             self.servers.set_places(self.current.layout.processes);
             let count = self.current.layout.processes;
-            notes.push(format!("{count} new server processes took over; the previous ones finish what is open"));
+            notes.push(format!(
+                "{count} new server processes took over; the previous ones finish what is open"
+            ));
         }
         let settings = self.current.settings.clone();
         if let Err(error) = use_error_log(&self.writer, &self.current.logs, &settings) {
@@ -103,7 +109,7 @@ impl Master {
             for id in &present {
                 self.servers.prepare(*id, next)?;
             }
-            if let Err(error) = self.take_up_in_all(&present) {
+            if let Err(error) = self.take_up_in_all(&present, PATIENCE) {
                 present.iter().for_each(|id| self.servers.tell(*id, &ToServer::Discard));
                 return Err(error);
             }
@@ -112,39 +118,55 @@ impl Master {
         let mut fresh = Vec::with_capacity(next.layout.processes);
         let mut outcome = Ok(());
         for place in 0..next.layout.processes {
-            match self.servers.start(place, next) {
+            match self.servers.start(place, next, false) {
                 Ok(id) => fresh.push(id),
                 Err(error) => outcome = Err(error),
             }
         }
-        if let Err(error) = outcome.and_then(|()| self.take_up_in_all(&fresh)) {
+        if let Err(error) = outcome.and_then(|()| self.take_up_in_all(&fresh, START_PATIENCE)) {
             fresh.iter().for_each(|id| self.servers.kill(*id));
             return Err(error);
         }
         // One that ended meanwhile may have a successor with the old settings by now.
         let old = self.servers.list.iter().filter(|server| !fresh.contains(&server.id));
-        let old: Vec<u64> = old.filter(|server| server.state != State::Draining).map(|server| server.id).collect();
+        let old: Vec<u64> =
+            old.filter(|server| server.state != State::Draining).map(|server| server.id).collect();
         old.iter().for_each(|id| self.servers.drain(*id, false, self.current.settings.drain_timeout));
+        // Who connects from now on sees the new settings.
+        self.wait_until(PATIENCE, |servers| servers.have_done(&old));
         Ok(true)
     }
 
     /// Waits until these processes have prepared, and has them commit; an error when one of them cannot.
-    pub(super) fn take_up_in_all(&mut self, ids: &[u64]) -> Result<()> {
-        let have = |servers: &Servers, is_so: fn(&super::servers::Server) -> bool| {
-            servers.list.iter().filter(|server| ids.contains(&server.id)).all(is_so)
-        };
-        self.wait_until(START_PATIENCE, |servers| have(servers, |server| server.reply.is_some()));
+    pub(super) fn take_up_in_all(&mut self, ids: &[u64], patience: Duration) -> Result<()> {
+        let find = |servers: &Servers, id: u64| servers.list.iter().any(|server| server.id == id);
+        let served = self.servers.list.iter().filter(|server| server.was_serving());
+        let served: Vec<u64> = served.map(|server| server.id).collect();
+        let mut fresh = ids.iter().filter(|id| !served.contains(id));
+        self.wait_until(patience, |servers| {
+            let mut asked = servers.list.iter().filter(|server| ids.contains(&server.id));
+            asked.all(|server| server.reply.is_some())
+        });
         for server in self.servers.list.iter().filter(|server| ids.contains(&server.id)) {
             match &server.reply {
                 Some(Ok(())) => {}
                 // What serves and ends is replaced, by one that begins with what is in force by then.
                 Some(Err(_)) if server.has_ended && server.was_serving() => {}
                 Some(Err(why)) => return Err(anyhow!("{why}")),
-                None => return Err(anyhow!("server process {} does not answer", server.pid)),
+                None => {
+                    return Err(anyhow!(
+                        "server process {0} does not answer; when it hangs, end it with \"kill -9 {0}\": another takes \
+                         its place",
+                        server.pid
+                    ));
+                }
             }
         }
+        if fresh.any(|id| !find(&self.servers, *id)) {
+            bail!("a server process has ended at its start; what it said is above, or in the error log");
+        }
         ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit));
-        if !self.wait_until(PATIENCE, |servers| have(servers, |server| server.is_done || server.has_ended)) {
+        if !self.wait_until(PATIENCE, |servers| servers.have_done(ids)) {
             // It has prepared, so it will; until then it serves as before.
             log::error("a server process takes long to take up settings");
         }

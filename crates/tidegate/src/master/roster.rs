@@ -146,7 +146,7 @@ impl Roster {
                     add(&mut sum, &figures);
                     heard.push(id);
                     if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
-                        member.last = figures;
+                        member.last = *figures;
                     }
                 }
                 Ok(_) => {}
@@ -200,7 +200,7 @@ impl Roster {
             let said = match question {
                 Question::Figures => {
                     let figures = roster.figures();
-                    Answer::Report(roster.server(&figures), figures.counted)
+                    Answer::Report(Box::new((roster.server(&figures), figures.counted)))
                 }
                 Question::Workers(question) => Answer::Workers(roster.ask(&question)),
             };

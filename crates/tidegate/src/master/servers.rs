@@ -9,7 +9,8 @@ use super::Event;
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
-use crate::link::{Begin, Identity, Link, ToMaster, ToServer};
+use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
+use crate::server::privileges;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -46,24 +47,36 @@ pub struct Layout {
     pub processes: usize,
     /// Whom they become.
     pub identity: Option<Identity>,
-    /// What they may read, with device and inode at the time; `None`: everything.
-    pub readable: Option<Vec<(PathBuf, Option<(u64, u64)>)>>,
+    /// What they may read beside files of the system, with device and inode at the time: a folder that was
+    /// replaced is another one. `None`: everything.
+    pub readable: Option<Vec<Seen>>,
+}
+
+/// A path, and device and inode of what lay there.
+type Seen = (PathBuf, Option<(u64, u64)>);
+
+fn seen(path: PathBuf) -> Seen {
+    let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
+    (path, there)
 }
 
 impl Layout {
     /// As the settings ask for.
     pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
-        let seen = |path: PathBuf| {
-            let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
-            (path, there)
-        };
-        let readable = || crate::server::privileges::readable(settings).into_iter().map(seen).collect();
+        let readable = || privileges::readable(settings).into_iter().map(seen).collect();
         Layout {
             workers,
             processes: usize::from(settings.processes),
             identity,
             readable: settings.sandbox.then(readable),
         }
+    }
+
+    /// The same with what lies at the paths now, as a process that starts now may read it.
+    fn seen_now(&self) -> Layout {
+        let readable = self.readable.as_ref();
+        let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
+        Layout { readable, ..self.clone() }
     }
 
     /// All workers of all processes.
@@ -100,9 +113,19 @@ impl Revision {
     /// The settings as one process gets them.
     pub fn fitted(&self) -> Arc<Settings> {
         let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        let connections = fitted.limits.connections.div_ceil(u32::from(self.settings.processes.max(1)));
-        if connections != fitted.limits.connections {
-            Arc::make_mut(&mut fitted).limits.connections = connections;
+        let processes = u32::from(self.settings.processes.max(1));
+        if processes > 1 {
+            let limits = &mut Arc::make_mut(&mut fitted).limits;
+            for part in [
+                &mut limits.connections,
+                &mut limits.keep_alive_connections,
+                &mut limits.in_flight,
+                &mut limits.queue_length,
+            ] {
+                *part = part.div_ceil(processes);
+            }
+            let memory = limits.memory.unwrap_or_else(tidegate_core::admission::default_memory);
+            limits.memory = Some(memory.div_ceil(processes.into()));
         }
         fitted
     }
@@ -121,7 +144,9 @@ pub struct Server {
     pub place: usize,
     pub pid: u32,
     pub state: State,
-    /// What it has said to the last `Prepare`.
+    /// The number of the last `Prepare`.
+    asked: u64,
+    /// What it has said to that.
     pub reply: Option<Result<(), String>>,
     /// It has done what it was told last: taken up settings, or logs.
     pub is_done: bool,
@@ -155,6 +180,8 @@ pub struct Servers {
     pub list: Vec<Server>,
     places: Vec<Place>,
     last_id: u64,
+    /// Times that a process was told to prepare.
+    prepared: u64,
     roster: Arc<Roster>,
     events: Sender<Event>,
     executable: PathBuf,
@@ -167,19 +194,33 @@ impl Servers {
         // The program that runs now, also when another lies in its place by the time it is needed.
         let own = Path::new("/proc/self/exe");
         let executable = if own.exists() { own } else { executable }.to_owned();
-        Servers { list: Vec::new(), places: Vec::new(), last_id: 0, roster, events, executable, is_ending: false }
+        Servers {
+            list: Vec::new(),
+            places: Vec::new(),
+            last_id: 0,
+            prepared: 0,
+            roster,
+            events,
+            executable,
+            is_ending: false,
+        }
     }
 
     /// Starts a process and has it prepare.
-    pub fn start(&mut self, place: usize, revision: &Revision) -> Result<u64> {
+    pub fn start(&mut self, place: usize, revision: &Revision, is_recovery: bool) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
-        let layout = revision.layout.clone();
-        let readable = layout.readable.as_ref().map(|paths| paths.iter().map(|(path, _)| path.clone()).collect());
+        let layout = revision.layout.seen_now();
+        let readable = layout.readable.as_ref().map(|paths| {
+            let system = privileges::SYSTEM.iter().map(PathBuf::from);
+            paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
+        });
         let begin = serde_json::to_vec(&Begin { identity: layout.identity.clone(), readable })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
-        for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
+        for name in
+            ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"]
+        {
             command.env_remove(name);
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;
@@ -187,7 +228,8 @@ impl Servers {
         let pid = child.id();
         self.last_id += 1;
         let id = self.last_id;
-        let handle = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let handle =
+            Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let (roster, heard, lost) = (self.roster.clone(), self.events.clone(), self.events.clone());
         let link = Link::start(
             ours,
@@ -204,6 +246,7 @@ impl Servers {
             place,
             pid,
             state: State::Starting,
+            asked: 0,
             reply: None,
             is_done: false,
             layout,
@@ -218,16 +261,23 @@ impl Servers {
             is_told: false,
         };
         self.list.push(server);
-        let prepared = self.prepare(id, revision);
+        let prepared = self.send_settings(id, revision, is_recovery);
         self.publish();
         prepared.map(|()| id)
     }
 
     /// Sends settings with all that goes with them.
     pub fn prepare(&mut self, id: u64, revision: &Revision) -> Result<()> {
+        self.send_settings(id, revision, false)
+    }
+
+    fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
+        self.prepared += 1;
+        server.asked = self.prepared;
         server.reply = None;
         server.is_done = false;
+        let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
@@ -238,7 +288,7 @@ impl Servers {
             descriptors.extend(open.into_iter().map(|listener| listener.fd));
         }
         let settings = revision.fitted();
-        let message = ToServer::Prepare { revision: revision.number, settings, logs, listeners };
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
         if !server.link.send(&message, descriptors) {
             server.reply = Some(Err(format!("server process {} takes no orders", server.pid)));
         }
@@ -274,6 +324,7 @@ impl Servers {
     pub fn drain(&mut self, id: u64, close_idle: bool, patience: Duration) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         server.state = State::Draining;
+        server.is_done = false;
         server.deadline = Some(Instant::now() + patience);
         server.link.send(&ToServer::Drain { close_idle }, Vec::new());
         self.publish();
@@ -294,6 +345,12 @@ impl Servers {
         self.list.iter().filter(|server| server.state == state).map(|server| server.id).collect()
     }
 
+    /// Whether these have done what they were told last, those that have ended aside.
+    pub fn have_done(&self, ids: &[u64]) -> bool {
+        let mut told = self.list.iter().filter(|server| ids.contains(&server.id));
+        told.all(|server| server.is_done || server.has_ended)
+    }
+
     /// How many places there are; those beyond lose their wait for a process.
     pub fn set_places(&mut self, count: usize) {
         self.places.truncate(count);
@@ -310,6 +367,8 @@ impl Servers {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let Some(server) = self.list.get_mut(index) else { return };
         match message {
+            // To an earlier one, which was given up.
+            ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
                 server.reply = Some(Ok(()));
                 if server.replaces.is_some() {
@@ -320,12 +379,13 @@ impl Servers {
                 let is_own_start = server.replaces.is_some();
                 if is_own_start {
                     log::error(format_args!("server process {} cannot serve: {why}", server.pid));
+                    server.is_told = true;
                     server.kill();
                 }
                 server.reply = Some(Err(why));
             }
             ToMaster::Committed => self.committed(index, revision),
-            ToMaster::Reopened => server.is_done = true,
+            ToMaster::Done => server.is_done = true,
             ToMaster::Leaving => {
                 let place = server.place;
                 if server.state == State::Serving && !self.is_ending {
@@ -336,7 +396,7 @@ impl Servers {
                 server.has_ended = true;
                 server.cut = cut;
                 server.link.send(&ToServer::Stop, Vec::new());
-                self.roster.has_ended(id, Some(figures));
+                self.roster.has_ended(id, Some(*figures));
             }
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }
@@ -360,9 +420,14 @@ impl Servers {
             }
             // Another of this place may have come up meanwhile, by a reload.
             let own = self.list.get(index).map(|server| server.id);
-            let twins: Vec<u64> = self.list.iter().filter(|other| {
-                other.place == place && other.state == State::Serving && Some(other.id) != own
-            }).map(|other| other.id).collect();
+            let twins: Vec<u64> = self
+                .list
+                .iter()
+                .filter(|other| {
+                    other.place == place && other.state == State::Serving && Some(other.id) != own
+                })
+                .map(|other| other.id)
+                .collect();
             for twin in twins {
                 self.drain(twin, false, revision.settings.drain_timeout);
             }
@@ -381,14 +446,19 @@ impl Servers {
         let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
         let is_own_start = server.replaces.is_some();
         server.state = State::Draining;
-        self.roster.has_ended(id, None);
         let is_missed = state == State::Serving || (state == State::Starting && is_own_start);
-        if is_mistake && is_missed && !self.is_ending {
-            if let Some(place) = self.places.get_mut(place) {
-                place.restarts += 1;
-                place.failures = if was_sound { 0 } else { place.failures + 1 };
-                place.next_try = Some(Instant::now() + pause(place.failures));
-            }
+        if is_mistake && is_missed && !server.is_told {
+            server.deadline = None; // so that its end is told
+        }
+        self.roster.has_ended(id, None);
+        if is_mistake
+            && is_missed
+            && !self.is_ending
+            && let Some(place) = self.places.get_mut(place)
+        {
+            place.restarts += 1;
+            place.failures = if was_sound { 0 } else { place.failures + 1 };
+            place.next_try = Some(Instant::now() + pause(place.failures));
         }
         self.publish();
     }
@@ -402,7 +472,8 @@ impl Servers {
             let mut said = format!("server process {} has ended ({how})", server.pid);
             if let Some(place) = self.places.get(server.place).filter(|place| place.failures > 1) {
                 let wait = pause(place.failures).as_secs_f32();
-                said += &format!(", the {} in a row that served for less than a second", ordinal(place.failures));
+                said +=
+                    &format!(", the {} in a row that served for less than a second", ordinal(place.failures));
                 said += &format!("; the next one waits {wait:.1} s");
             }
             log::error(said);
@@ -458,7 +529,7 @@ impl Servers {
     }
 
     fn start_again(&mut self, place: usize, replaces: Option<u64>, revision: &Revision) {
-        match self.start(place, revision) {
+        match self.start(place, revision, true) {
             Ok(id) => self.commit_when_ready(id, replaces),
             Err(error) => {
                 log::error(format_args!("{error:#}; trying again shortly"));
@@ -490,13 +561,13 @@ impl Servers {
                     restarts: self.places.get(server.place).map_or(0, |place| place.restarts),
                 },
                 link: Some(server.link.clone()),
-                last: crate::link::Figures::default(),
+                last: Figures::default(),
             });
         }
         for place in self.places.iter().filter(|place| place.next_try.is_some()) {
             let (state, restarts) = ("waiting".to_owned(), place.restarts);
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
-            members.push(Member { id: 0, info, link: None, last: crate::link::Figures::default() });
+            members.push(Member { id: 0, info, link: None, last: Figures::default() });
         }
         self.roster.set_members(members);
     }

@@ -7,8 +7,8 @@
 
 use super::Event;
 use super::roster::Roster;
-use crate::link::Figures;
 use super::sockets::{OpenAddress, Sockets};
+use crate::link::Figures;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::dup;

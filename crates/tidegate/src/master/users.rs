@@ -25,7 +25,9 @@ pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option
     let gid = match (&user.group, own_gid) {
         (Some(group), _) => find_group(group).with_context(at)?,
         (None, Some(gid)) => gid,
-        (None, None) => bail!("{}: user {} has no entry, so a group=\"...\" is needed", user.origin, user.name),
+        (None, None) => {
+            bail!("{}: user {} has no entry, so a group=\"...\" is needed", user.origin, user.name)
+        }
     };
     if !own.is_root() {
         let warning = (own != uid).then(|| {
@@ -89,7 +91,9 @@ fn find_group(name: &str) -> Result<Gid> {
     match (by_name, name.parse::<u32>()) {
         (Some(group), _) => Ok(group.gid),
         (None, Ok(number)) => Ok(Gid::from_raw(number)),
-        (None, Err(_)) => bail!("there is no group {name}; make one, such as with `groupadd --system {name}`"),
+        (None, Err(_)) => {
+            bail!("there is no group {name}; make one, such as with `groupadd --system {name}`")
+        }
     }
 }
 

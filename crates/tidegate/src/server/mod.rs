@@ -135,7 +135,7 @@ impl Members {
 fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Question) {
     let question = match question {
         Question::Figures => {
-            let figures = Answer::Figures(members.figures());
+            let figures = Answer::Figures(Box::new(members.figures()));
             link.send(&ToMaster::Answer(number, figures), Vec::new());
             return;
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
-use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_config::settings::{Action, ListenAddress, LogTarget};
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
 use tidegate_core::worker::{self, Command, Handle};
@@ -84,7 +84,9 @@ impl Server {
                 }
                 Ok(Event::WorkerEnded(number)) => {
                     self.ended += 1;
-                    log::error(format_args!("worker {number} has ended by mistake: another process takes over"));
+                    log::error(format_args!(
+                        "worker {number} has ended by mistake: another process takes over"
+                    ));
                     self.leave();
                 }
                 Ok(Event::Terminate) => self.leave(),
@@ -110,13 +112,17 @@ impl Server {
 
     fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
         match order {
-            ToServer::Prepare { revision, settings, logs, listeners } => {
-                let told = match self.prepare(&settings, &logs, &listeners, descriptors) {
+            ToServer::Prepare { number, settings, is_recovery, logs, listeners } => {
+                // Looked at first, since it is told best here.
+                let roots = if is_recovery { Ok(()) } else { may_enter_roots(&settings) };
+                let prepared = roots
+                    .and_then(|()| self.prepare(&settings, is_recovery, (&logs, &listeners), descriptors));
+                let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
-                        ToMaster::Prepared(revision)
+                        ToMaster::Prepared(number)
                     }
-                    Err(error) => ToMaster::Failed(revision, error.to_string()),
+                    Err(error) => ToMaster::Failed(number, error.to_string()),
                 };
                 self.tell(&told);
             }
@@ -131,7 +137,7 @@ impl Server {
                         log::error(format_args!("cannot change the log {target}: {error}"));
                     }
                 }
-                self.tell(&ToMaster::Reopened);
+                self.tell(&ToMaster::Done);
             }
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
@@ -144,8 +150,8 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        logs: &[LogTarget],
-        listeners: &[Vec<ListenAddress>],
+        is_recovery: bool,
+        (logs, listeners): (&[LogTarget], &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         let mut descriptors = descriptors.into_iter();
@@ -158,7 +164,7 @@ impl Server {
             of_workers.push(given.map(|(address, fd)| Listener { fd, address: address.clone() }).collect());
         }
         if self.settings.is_none() {
-            return self.start_workers(settings, of_workers);
+            return self.start_workers(settings, is_recovery, of_workers);
         }
         let mut of_workers = of_workers.into_iter();
         self.tell_workers(|reply| {
@@ -167,8 +173,13 @@ impl Server {
     }
 
     /// The first settings: workers that listen to nobody yet show that the settings can be served.
-    fn start_workers(&mut self, settings: &Arc<Settings>, listeners: Vec<Vec<Listener>>) -> io::Result<()> {
-        let make = Registry::maker(StatusView::new(self.link.clone()));
+    fn start_workers(
+        &mut self,
+        settings: &Arc<Settings>,
+        is_recovery: bool,
+        listeners: Vec<Vec<Listener>>,
+    ) -> io::Result<()> {
+        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery);
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -235,7 +246,8 @@ impl Server {
         if let End::Drain { close_idle, is_orphan } = end {
             if is_orphan {
                 // Nobody else would set an end to it.
-                let patience = self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.drain_timeout);
+                let patience =
+                    self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.drain_timeout);
                 log::error(format_args!(
                     "the master has ended: process {} accepts no more, finishes what is open within {} s and ends",
                     std::process::id(),
@@ -245,13 +257,21 @@ impl Server {
             }
             self.waiting.clear();
             self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
+            // Nothing is prepared: this waits until the workers have come past the order to drain. One that
+            // has ended by it does not answer.
+            let _ = self.tell_workers(Command::Commit);
+            self.tell(&ToMaster::Done);
             self.wait_for_workers(deadline);
         }
-        let cut = if self.ended < self.workers.len() { self.members.figures().counted.connections.current } else { 0 };
+        let cut = if self.ended < self.workers.len() {
+            self.members.figures().counted.connections.current
+        } else {
+            0
+        };
         self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
         self.writer.flush();
-        self.tell(&ToMaster::Ended { figures: self.members.figures(), cut });
+        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures()), cut });
         // The master answers `Stop` when it has heard that.
         let deadline = Instant::now() + FAREWELL;
         while let Ok(event) = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -284,4 +304,22 @@ impl Server {
             }
         }
     }
+}
+
+/// A root that this user may not look into would answer 403 to everything: the master was allowed to, and so
+/// the settings looked right.
+fn may_enter_roots(settings: &Settings) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        let Action::Files(files) = &route.action else { continue };
+        if let Err(error) = accessat(CWD, &files.root, Access::EXEC_OK, AtFlags::EACCESS) {
+            let (root, user) = (files.root.display(), rustix::process::geteuid().as_raw());
+            let mut said = format!("cannot open the root {root} ({}): {error}", route.origin);
+            if error == rustix::io::Errno::ACCESS {
+                said += &format!("; let user {user}, whom the server processes run as, look into it");
+            }
+            return Err(io::Error::new(error.kind(), said));
+        }
+    }
+    Ok(())
 }

@@ -56,20 +56,20 @@ fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
         .and_then(|ruleset| ruleset.add_rules(rules))
         .and_then(landlock::RulesetCreated::restrict_self);
     match confined {
-        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
-            Ok(Some("this kernel has no landlock, or it is switched off: server processes are confined by the \
+        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => Ok(Some(
+            "this kernel has no landlock, or it is switched off: server processes are confined by the \
                      permissions of their user alone; `sandbox off` says that this is meant"
-                .into()))
-        }
+                .into(),
+        )),
         Ok(_) => Ok(None),
-        Err(error) => {
-            Ok(Some(format!("server processes could not be confined by landlock, and go on without: {error}")))
-        }
+        Err(error) => Ok(Some(format!(
+            "server processes could not be confined by landlock, and go on without: {error}"
+        ))),
     }
 }
 
 /// What of the system a server process reads: name resolution, certificates of authorities, its own state.
-const SYSTEM: &[&str] = &[
+pub const SYSTEM: &[&str] = &[
     "/etc/hosts",
     "/etc/resolv.conf",
     "/etc/nsswitch.conf",
@@ -88,13 +88,13 @@ const SYSTEM: &[&str] = &[
     "/sys/devices/system",
 ];
 
-/// What server processes may read under these settings.
+/// What server processes may read under these settings, beside [`SYSTEM`].
 ///
 /// Of a root the folder it lies in too, and that of the folder it leads to where it is a symbolic link: a root
 /// that is replaced as a whole, as deployments do, is another folder under the same name. The root folder of
 /// the system is never opened that way.
 pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    let mut paths: Vec<PathBuf> = Vec::new();
     let mut add = |path: &Path| {
         paths.push(path.to_owned());
         if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
@@ -117,13 +117,39 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    /// Landlock holds for the thread that asks for it, so a test may.
+    #[test]
+    fn a_confined_thread_reads_below_its_folders_and_does_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("tidegate-confined-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("f"), "here").unwrap();
+        let allowed = vec![folder.clone(), PathBuf::from("/no/such/folder")];
+        let confined = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            if let Some(warning) = confine(&allowed).unwrap() {
+                eprintln!("SKIPPED: {warning}");
+                return;
+            }
+            assert_eq!(std::fs::read_to_string(allowed[0].join("f")).unwrap(), "here");
+            assert!(std::fs::read("/etc/passwd").is_err(), "reads elsewhere");
+            assert!(std::fs::write(allowed[0].join("g"), "").is_err(), "writes");
+            assert!(std::fs::remove_file(allowed[0].join("f")).is_err(), "removes");
+            assert!(std::process::Command::new("/bin/true").spawn().is_err(), "runs a program");
+            assert!(TcpListener::bind("127.0.0.1:0").is_err(), "opens a port");
+        });
+        confined.join().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_root_may_be_read_with_the_folder_it_lies_in_but_never_all() {
         let text = "listen \":1\"\nsite { root \"/usr/share\"; route \"/x/*\" { root \"/tmp\" } }\n";
-        let loaded = tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let loaded =
+            tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
         let paths = readable(&loaded.settings.unwrap());
-        for path in ["/usr/share", "/usr", "/tmp", "/proc"] {
+        for path in ["/usr/share", "/usr", "/tmp"] {
             assert!(paths.contains(&PathBuf::from(path)), "{path}");
         }
         assert!(!paths.contains(&PathBuf::from("/")));

@@ -32,7 +32,7 @@ impl StatusSource for StatusView {
         let answer = self.ask(Question::Figures);
         Box::pin(async move {
             match answer.await {
-                Some(Answer::Report(info, counted)) => Some((info, counted)),
+                Some(Answer::Report(report)) => Some(*report),
                 _ => None,
             }
         })

@@ -68,6 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     plan.connections = arguments.connections;
     plan.time = arguments.time;
     plan.requests = arguments.time.is_none().then_some(u64::from(arguments.connections));
+    plan.is_once = arguments.time.is_none();
     let seconds = f64::from(arguments.connections) / 5_000.0;
     plan.ramp = arguments.ramp.unwrap_or(Duration::from_secs_f64(seconds));
     plan.slow_readers = arguments.limit.0.map(|rate| Pace { rate, share: 1.0 });
@@ -94,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let processes = arguments.generator.apply(&mut plan)?;
     let stop = stop_on_signals()?;
     match arguments.output.carry_out(plan.clone(), &arguments.generator, processes, &stop)? {
-        Done::Whole(outcome) => arguments.output.conclude(&name, &plan, *outcome, &targets),
+        Done::Whole(outcome, host) => arguments.output.conclude(&name, &plan, *outcome, host, &targets),
         Done::Part => Ok(ExitCode::SUCCESS),
     }
 }

@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let processes = arguments.generator.apply(&mut plan)?;
     let stop = stop_on_signals()?;
     match arguments.output.carry_out(plan.clone(), &arguments.generator, processes, &stop)? {
-        Done::Whole(outcome) => arguments.output.conclude(&name, &plan, *outcome, &targets),
+        Done::Whole(outcome, host) => arguments.output.conclude(&name, &plan, *outcome, host, &targets),
         Done::Part => Ok(ExitCode::SUCCESS),
     }
 }

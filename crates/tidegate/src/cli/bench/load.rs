@@ -71,6 +71,9 @@ pub struct Generator {
     /// A request fails when no byte has come for so long; so does a connect
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     pub timeout: Duration,
+    /// End when nothing was answered for so long and connects failed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
+    pub give_up: Duration,
     #[arg(long, hide = true, value_parser = part)]
     pub part: Option<PartStart>,
 }
@@ -138,6 +141,19 @@ pub enum ArrivalsName {
 }
 
 impl Subject {
+    /// One URL and nothing special.
+    pub fn of_url(url: &str, seed: u64) -> Subject {
+        Subject {
+            urls: vec![url.to_owned()],
+            file: None,
+            in_order: false,
+            seed,
+            method: None,
+            fields: Vec::new(),
+            data: None,
+        }
+    }
+
     /// The requests, and what to call them.
     pub fn descriptions(&self) -> Result<(String, Vec<Description>)> {
         let mut list = match &self.file {
@@ -213,7 +229,7 @@ impl Manner {
         }
     }
 
-    fn apply(&self, plan: &mut Plan) {
+    pub fn apply(&self, plan: &mut Plan) {
         plan.keep_alive = !self.no_keepalive;
         plan.pipeline = self.pipeline;
         plan.ramp = self.ramp;
@@ -266,6 +282,7 @@ impl Generator {
             );
         }
         plan.timeout = self.timeout;
+        plan.give_up = self.give_up;
         plan.sources = if self.sources.is_empty() && plan.mix.is_loopback() {
             preflight::loopback_sources(plan.connections)
         } else {

@@ -7,10 +7,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tidegate_bench::host::{Host, Watch};
 use tidegate_bench::live::Live;
 use tidegate_bench::plan::Plan;
 use tidegate_bench::report::{self, Report};
@@ -24,15 +25,37 @@ pub struct Output {
     /// One JSON object on standard output in place of the screen
     #[arg(long)]
     pub json: bool,
+    /// Write a line for each interval, comma-separated
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write an HdrHistogram log (V2), for the tools that read such
+    #[arg(long, value_name = "FILE")]
+    pub hlog: Option<PathBuf>,
+    /// Write the report as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub conduct: Conduct,
+}
+
+/// What every command that makes runs may be told.
+#[derive(Args, Clone)]
+pub struct Conduct {
     /// No live line
     #[arg(short, long)]
     pub quiet: bool,
+    /// A process of the server, watched with its children; may be repeated [default: who listens there]
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Vec<u32>,
+    /// Do not watch this host during the run
+    #[arg(long)]
+    pub no_host: bool,
 }
 
 /// What became of a run.
 pub enum Done {
-    /// The outcome of the whole.
-    Whole(Box<Outcome>),
+    /// The outcome of the whole, and the host meanwhile.
+    Whole(Box<Outcome>, Option<Host>),
     /// This process was a part and has told its parent.
     Part,
 }
@@ -49,8 +72,34 @@ pub fn stop_on_signals() -> Result<Stop> {
     Ok(stop)
 }
 
+impl Conduct {
+    /// Carries out a plan in this process, after a look whether the target is there.
+    pub fn run_here(&self, plan: Plan, stop: &Stop) -> Result<(Outcome, Option<Host>)> {
+        preflight::reach(&plan)?;
+        let live = self.live(&plan);
+        let start = monotonic_ns().saturating_add(lead_time(&plan));
+        let watch = self.watch(&plan, start)?;
+        let outcome = run_at(plan, start, stop, |progress| live.show(progress));
+        live.clear();
+        Ok((outcome.context("cannot start the generator")?, watch.map(Watch::finish)))
+    }
+
+    fn live(&self, plan: &Plan) -> Live {
+        let is_wanted = !self.quiet && std::io::stderr().is_terminal();
+        Live::new(plan.time.map(|time| time + plan.warmup), is_wanted)
+    }
+
+    fn watch(&self, plan: &Plan, start: u64) -> Result<Option<Watch>> {
+        if self.no_host {
+            return Ok(None);
+        }
+        let interval = plan.interval();
+        Watch::begin(plan, &self.server_pid, start, interval).map(Some).context("cannot watch the host")
+    }
+}
+
 impl Output {
-    /// Carries out a plan.
+    /// Carries out a plan over so many processes.
     pub fn carry_out(&self, plan: Plan, generator: &Generator, count: u32, stop: &Stop) -> Result<Done> {
         if let Some(part) = generator.part {
             processes::follow_parent();
@@ -58,22 +107,19 @@ impl Output {
             processes::tell_outcome(outcome);
             return Ok(Done::Part);
         }
+        if count == 1 {
+            let (outcome, host) = self.conduct.run_here(plan, stop)?;
+            return Ok(Done::Whole(Box::new(outcome), host));
+        }
         preflight::reach(&plan)?;
-        let live = Live::new(plan.time.map(|time| time + plan.warmup), self.shows_life());
-        let observe = |progress| live.show(progress);
-        let start = monotonic_ns().saturating_add(lead_time(&plan));
-        let outcome = if count > 1 {
-            let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-            processes::run(&arguments, count, start.saturating_add(500_000_000), observe)?
-        } else {
-            run_at(plan, start, stop, observe).context("cannot start the generator")?
-        };
+        let live = self.conduct.live(&plan);
+        // Time for the others to start.
+        let start = monotonic_ns().saturating_add(lead_time(&plan) + 500_000_000);
+        let watch = self.conduct.watch(&plan, start)?;
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let outcome = processes::run(&arguments, count, start, |progress| live.show(progress));
         live.clear();
-        Ok(Done::Whole(Box::new(outcome)))
-    }
-
-    fn shows_life(&self) -> bool {
-        !self.quiet && !self.json && std::io::stderr().is_terminal()
+        Ok(Done::Whole(Box::new(outcome?), watch.map(Watch::finish)))
     }
 
     /// Concludes and gives out.
@@ -82,26 +128,35 @@ impl Output {
         subject: &str,
         plan: &Plan,
         outcome: Outcome,
+        host: Option<Host>,
         targets: &[Target],
     ) -> Result<ExitCode> {
-        let report = Report::new(subject, plan, outcome, targets);
-        self.give(&report)?;
-        Ok(ExitCode::from(report.judgement.verdict.exit_code()))
-    }
-
-    fn give(&self, report: &Report) -> Result<()> {
+        let mut report = Report::new(subject, plan, outcome, targets);
+        report.host = host;
         if self.json {
-            print(&format!("{}\n", report::json(report)))?;
-            for reason in &report.judgement.reasons {
-                complain(&format!("tidegate bench: {}: {reason}\n", report.judgement.verdict));
-            }
+            print(&format!("{}\n", report::json(&report)))?;
         } else {
-            print(&report::screen(report))?;
+            print(&report::screen(&report))?;
         }
-        Ok(())
+        write(self.csv.as_deref(), || Ok(report::csv(&report).into_bytes()))?;
+        write(self.hlog.as_deref(), || Ok(report::hdr_log(&report)?))?;
+        write(self.html.as_deref(), || Ok(report::page(&report).into_bytes()))?;
+        let verdict = report.judgement.verdict;
+        if self.json {
+            for reason in &report.judgement.reasons {
+                complain(&format!("tidegate bench: {verdict}: {reason}\n"));
+            }
+        }
+        Ok(ExitCode::from(verdict.exit_code()))
     }
 }
 
-/// Where a file is to be written.
-#[allow(dead_code)]
-pub type Place = Option<PathBuf>;
+/// Writes a file where one is wanted.
+pub fn write(path: Option<&Path>, content: impl FnOnce() -> Result<Vec<u8>>) -> Result<()> {
+    match path {
+        Some(path) => {
+            std::fs::write(path, content()?).with_context(|| format!("cannot write {}", path.display()))
+        }
+        None => Ok(()),
+    }
+}
