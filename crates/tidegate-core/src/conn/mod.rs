@@ -396,11 +396,13 @@ impl Connection {
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
+        if let Some(h2) = self.h2.as_ref().filter(|_| !self.lingering) {
+            let (timer, after) = self.h2_timer(h2, cx);
+            return self.arm_anew(timer, after, key, cx);
+        }
         let limits = &cx.engine.settings.limits;
-        let multiplexed = self.h2.as_ref().map(|h2| self.h2_timer(h2, cx));
         let (timer, after) = match &self.work {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
-            _ if multiplexed.is_some() => multiplexed.unwrap_or((Timer::Idle, limits.keep_alive_timeout)),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
             Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
                 (Timer::Body, limits.rate_grace)
@@ -409,7 +411,12 @@ impl Connection {
             None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),
             None => (Timer::Idle, limits.keep_alive_timeout),
         };
-        // A trickle of bytes must not extend a deadline; only idleness begins anew.
+        self.arm_anew(timer, after, key, cx);
+    }
+
+    /// A trickle of bytes must not extend a deadline; only idleness begins anew.
+    #[inline]
+    fn arm_anew(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
         if timer != self.timer || timer == Timer::Idle {
             self.arm_for(timer, after, key, cx);
         }
@@ -434,7 +441,8 @@ impl Connection {
             .work
             .as_ref()
             .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
-        u32::try_from(self.input.capacity() + self.held.capacity() + work).unwrap_or(u32::MAX)
+        let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
+        u32::try_from(self.input.capacity() + self.held.capacity() + work + streams).unwrap_or(u32::MAX)
     }
 
     fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {

@@ -308,7 +308,7 @@ impl Connection {
     /// Whether the server is too busy for a request. The status page is always served, and only that to who
     /// was let in for it.
     #[inline]
-    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+    pub(super) fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
         let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
         if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
             return false;

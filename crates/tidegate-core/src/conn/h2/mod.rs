@@ -94,6 +94,15 @@ impl Http2 {
         }
     }
 
+    /// Bytes of what is under way.
+    pub(super) fn weigh(&self) -> usize {
+        let works = self.streams.iter().flatten().map(|work| {
+            let incoming = work.incoming.as_ref().map_or(0, |incoming| incoming.sink.held());
+            size_of::<StreamWork>() + incoming + work.output.held()
+        });
+        works.sum::<usize>() + self.wire.memory()
+    }
+
     /// No stream is open.
     pub(super) fn is_idle(&self) -> bool {
         self.wire.is_idle()

@@ -7,7 +7,8 @@ use super::{Http2, Incoming, StreamWork, WIDE_WINDOW, kind_of_error};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
 use crate::exchange::{Exchange, Reply};
-use crate::log::{Entry, HTTP_2, Record};
+use crate::admission::Entry;
+use crate::log::{self, HTTP_2, Record};
 use crate::worker::Ctx;
 use std::io;
 use std::task::{Context, Poll};
@@ -114,7 +115,9 @@ impl Connection {
             cx.stats.keep_alive_hits.add(1);
         }
         self.served = self.served.saturating_add(1);
-        if limits.keep_alive_requests.is_some_and(|most| self.served >= most) && !h2.is_closing {
+        let is_last = limits.keep_alive_requests.is_some_and(|most| self.served >= most)
+            || matches!(self.entry, Entry::Reserved(_));
+        if is_last && !h2.is_closing {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
             h2.wire.drain(&mut cx.batch);
@@ -127,8 +130,9 @@ impl Connection {
             expects_continue: head.expects_continue && !is_end,
             started: monotonic_ns(),
         };
+        cx.admission.on_request(request.started);
         let method = Method::from_token(head.method);
-        let mut entry = Entry {
+        let mut entry = log::Entry {
             peer: self.peer,
             method: if head.method.is_empty() { "-" } else { head.method },
             target: if head.target.is_empty() { "-" } else { head.target },
@@ -144,7 +148,7 @@ impl Connection {
             entry.referer = head.fields.first("referer").unwrap_or(&[]);
             entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
         }
-        let mut content_sink = None;
+        let (mut content_sink, mut is_exempt) = (None, false);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
                 let kind = match status {
@@ -164,6 +168,8 @@ impl Connection {
             (_, None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
             (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
+                // The connection stays: what it has under way is not lost for what it may not have more.
+                Ok(path) if self.is_turned_away(cx, &engine, site, path) => Reply::Ready(cx.admission.busy()),
                 Ok(path) => {
                     let content = (!is_end).then(|| {
                         let (sink, content) = body::pipe(head.content_length);
@@ -185,17 +191,22 @@ impl Connection {
                         started: request.started,
                         body: content,
                     };
-                    engine.handle(site, &mut exchange)
+                    let reply = engine.handle(site, &mut exchange);
+                    if matches!(reply, Reply::Later(_)) {
+                        is_exempt = engine.always_answers(site, path);
+                    }
+                    reply
                 }
             },
         };
         cx.path_buffer = path_buffer;
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(mut future) => {
-                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+            Reply::Later(future) => {
+                let mut later = cx.admission.later(future, is_exempt);
+                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                     Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(future),
+                    Poll::Pending => Err(later),
                 }
             }
         };
@@ -212,7 +223,7 @@ impl Connection {
                 }
                 output
             }
-            Err(future) => Output::later(future),
+            Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| Record::capture(&entry, sink));
         let mut work =

@@ -10,6 +10,7 @@ use super::super::{CLIENT_CLOSED, Request};
 use tidegate_http::FieldLines;
 use super::receive::{BATCH_MAX, end_stream};
 use super::{Http2, StreamWork};
+use crate::admission;
 use crate::log::{Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
@@ -45,7 +46,7 @@ pub(super) struct Output {
 enum Source {
     None,
     /// Still being made.
-    Later(LocalFuture<Response>),
+    Later(admission::Later),
     /// Pieces of known length.
     Pieces { now: Piece, rest: std::vec::IntoIter<Part> },
     Stream(Box<dyn BodyStream>),
@@ -75,14 +76,22 @@ enum Moved {
 
 impl Output {
     /// A response that is still being made.
-    pub(super) fn later(future: LocalFuture<Response>) -> Output {
+    pub(super) fn later(later: admission::Later) -> Output {
         Output {
             status: Status::OK,
-            source: Source::Later(future),
+            source: Source::Later(later),
             left: None,
             has_begun: false,
             head: 0,
             sent: 0,
+        }
+    }
+
+    /// Bytes that it holds for itself. What a stream or a future holds is not seen.
+    pub(super) fn held(&self) -> usize {
+        match &self.source {
+            Source::Pieces { now: Piece::Bytes(bytes, _) | Piece::Warm(bytes, ..), .. } => bytes.capacity(),
+            _ => 0,
         }
     }
 
@@ -253,8 +262,8 @@ impl Connection {
         for slot in 0..h2.streams.len() {
             let Some(mut work) = h2.streams[slot].take() else { continue };
             let stream = work.key;
-            if let Source::Later(future) = &mut work.output.source {
-                let polled = future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key)));
+            if let Source::Later(later) = &mut work.output.source {
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Poll::Ready(response) = polled {
                     work.invite(h2, cx);
                     work.output = self.start_stream(h2, cx, stream, response, &work.request);
