@@ -23,11 +23,17 @@ pub enum Context {
     Listing,
     /// Inside `compress { … }`.
     Compress,
+    /// Inside `fastcgi { … }`.
+    Fastcgi,
+    /// Inside `scgi { … }`.
+    Scgi,
+    /// Inside `proxy { … }`.
+    Proxy,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -36,6 +42,9 @@ impl Context {
         Self::Route,
         Self::Listing,
         Self::Compress,
+        Self::Fastcgi,
+        Self::Scgi,
+        Self::Proxy,
     ];
 
     /// Where the context is, in messages.
@@ -49,6 +58,9 @@ impl Context {
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
             Self::Compress => "in `compress`",
+            Self::Fastcgi => "in `fastcgi`",
+            Self::Scgi => "in `scgi`",
+            Self::Proxy => "in `proxy`",
         }
     }
 
@@ -63,6 +75,9 @@ impl Context {
             Self::Route => "route",
             Self::Listing => "listing",
             Self::Compress => "compress",
+            Self::Fastcgi => "fastcgi",
+            Self::Scgi => "scgi",
+            Self::Proxy => "proxy",
         }
     }
 }
@@ -135,6 +150,16 @@ pub enum Kind {
     Token,
     /// The extension of a file name, without its dot.
     Extension,
+    /// The name of a pool, or the address of an application.
+    Destination,
+    /// The same for applications that speak HTTP, as a URL.
+    Url,
+    /// The name of a variable for an application.
+    Variable,
+    /// A field name that a request may be given.
+    RequestField,
+    /// How the names of scripts end.
+    Suffix,
 }
 
 /// How often an argument may stand.

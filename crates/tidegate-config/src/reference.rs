@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 8] = [
+const SECTIONS: [(&str, Context, &str); 11] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -71,6 +71,17 @@ const SECTIONS: [(&str, Context, &str); 8] = [
     ),
     ("In `listing`", Context::Listing, "`listing { readme \"README.html\" }`"),
     ("In `compress`", Context::Compress, "`compress { media-types \"application/x-thing\" }`"),
+    ("In `fastcgi`", Context::Fastcgi, "`fastcgi \"php\" { timeout \"10m\" }`"),
+    (
+        "In `scgi`",
+        Context::Scgi,
+        "`scgi \"127.0.0.1:4000\" { timeout \"10m\" }`; all of `fastcgi` but `keep` and `keep-timeout`.",
+    ),
+    (
+        "In `proxy`",
+        Context::Proxy,
+        "`proxy \"http://127.0.0.1:3000\" { timeout \"10m\" }`; beside these, what all three have in common.",
+    ),
 ];
 
 fn describe(out: &mut String, directive: &Directive) {

@@ -7,6 +7,8 @@
 //!
 //! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+pub mod gateway;
+
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -46,6 +48,8 @@ pub struct Settings {
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
     #[serde(with = "crate::travel::optional_path")]
     pub control: Option<PathBuf>,
+    /// Where request bodies wait that have to be complete.
+    pub spill: gateway::Spill,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
@@ -188,6 +192,19 @@ pub enum Action {
     },
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// `fastcgi`
+    Fastcgi(Box<gateway::Application>),
+    /// `scgi`
+    Scgi(Box<gateway::Application>),
+    /// `proxy`
+    Proxy(Box<gateway::Proxy>),
+}
+
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+    }
 }
 
 /// Static files.

@@ -16,5 +16,5 @@ pub mod response;
 pub mod solo;
 pub mod worker;
 
-pub use exchange::{Exchange, Filter, Handler, Reply};
+pub use exchange::{Elsewhere, Exchange, ExchangeContext, Filter, Handler, Reply};
 pub use response::{Body, BodyStream, Head, Message, Part, Response};

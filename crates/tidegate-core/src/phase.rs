@@ -6,7 +6,8 @@
 //! tells what was tried.
 
 use crate::answer;
-use crate::exchange::{Exchange, Filter, Handler, Reply};
+use crate::body::RequestBody;
+use crate::exchange::{Elsewhere, Exchange, ExchangeContext, Filter, Handler, Reply};
 use crate::log::Sink;
 use crate::response::{Head, Response};
 use std::collections::HashMap;
@@ -14,11 +15,15 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
+use tidegate_http::path::normalise;
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 
 /// The longest host name that is looked up, bytes (RFC 1035 section 2.3.4 allows 253).
 const HOST_MAX: usize = 255;
+
+/// How often a request is handed on from route to route.
+const MOST_HOPS: u8 = 4;
 
 /// Sites and routes ready to serve.
 pub struct Engine {
@@ -38,6 +43,7 @@ pub struct Engine {
 pub struct Site {
     config: Arc<settings::Site>,
     routes: Vec<Route>,
+    has_programs: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -95,7 +101,82 @@ impl Site {
     /// A site; `routes` are in the order of its settings.
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
-        Site { config, routes, access_log }
+        let has_programs = config.routes.iter().any(|route| route.action.is_program());
+        Site { config, routes, access_log, has_programs }
+    }
+
+    /// Whether any route has a program answer.
+    pub(crate) fn has_programs(&self) -> bool {
+        self.has_programs
+    }
+
+    /// See [`Elsewhere::answer`].
+    pub(crate) fn answer_elsewhere(self: &Rc<Self>, asked: &Elsewhere, target: &str) -> Reply {
+        if asked.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        let (raw_path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let mut scratch = Vec::new();
+        let path = match normalise(raw_path, &mut scratch) {
+            Ok(path) => path,
+            Err(error) => return Reply::Ready(answer::error(error.status())),
+        };
+        let found = self
+            .route_for(path)
+            .and_then(|index| Some((self.config.routes.get(index)?, self.routes.get(index)?)));
+        let Some((config, route)) = found else { return Reply::Ready(answer::error(Status::NOT_FOUND)) };
+        if !config.access.is_empty() && !admits(&config.access, asked.peer) {
+            return Reply::Ready(answer::error(Status::FORBIDDEN));
+        }
+        let mut inner = Exchange {
+            method: if asked.head_only { Method::Head } else { Method::Get },
+            method_token: if asked.head_only { "HEAD" } else { "GET" },
+            target,
+            path,
+            query,
+            scheme: asked.scheme,
+            authority: "",
+            fields: Fields::default(),
+            minor_version: 1,
+            peer: asked.peer,
+            now: asked.now,
+            started: asked.started,
+            body: None,
+            context: ExchangeContext { site: Some(self), hops: asked.hops + 1, ..ExchangeContext::default() },
+        };
+        route.handler.handle(&mut inner)
+    }
+
+    /// See [`Exchange::runs`].
+    pub(crate) fn runs(&self, path: &[u8]) -> bool {
+        let route = self.route_for(path).and_then(|index| self.config.routes.get(index));
+        route.is_some_and(|route| route.action.is_program())
+    }
+
+    /// See [`Exchange::hand_on`].
+    pub(crate) fn hand_on(
+        &self,
+        exchange: &Exchange<'_>,
+        path: &[u8],
+        body: Option<RequestBody>,
+    ) -> Result<Reply, Option<RequestBody>> {
+        if !self.has_programs || exchange.context.hops >= MOST_HOPS {
+            return Err(body);
+        }
+        let Some(index) = self.route_for(path) else { return Err(body) };
+        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
+            return Err(body);
+        };
+        if !config.action.is_program() {
+            return Err(body);
+        }
+        if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
+            return Ok(Reply::Ready(answer::error(Status::FORBIDDEN)));
+        }
+        let mut inner = Exchange { path, body, ..*exchange };
+        inner.context.hops += 1;
+        Ok(route.handler.handle(&mut inner))
     }
 
     fn route_for(&self, path: &[u8]) -> Option<usize> {
@@ -181,7 +262,7 @@ impl Engine {
     }
 
     /// Says in one sentence each what decides about a request.
-    pub fn explain(&self, listener: usize, exchange: &mut Exchange<'_>, say: &mut dyn FnMut(String)) {
+    pub fn explain(&self, listener: usize, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
         let (index, why) = self.site_index(listener, exchange.authority);
         let Some(site) = self.sites.get(index) else {
             return say("no site: the settings define none".into());
@@ -198,6 +279,12 @@ impl Engine {
             if !route.access.is_empty() && !admits(&route.access, exchange.peer) {
                 return say("access: refused with 403; the first matching allow or deny decides".into());
             }
+            let inner = Exchange {
+                context: ExchangeContext { site: Some(site), ..exchange.context },
+                body: None,
+                ..*exchange
+            };
+            let exchange = &inner;
             return site.routes[index].handler.explain(exchange, say);
         }
     }
@@ -362,6 +449,7 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         now: asked.now,
         started: asked.started,
         body: None,
+        context: ExchangeContext::default(),
     };
     let page = route.handler.handle(&mut inner);
     page.map(move |page| if page.status.is_success() { standing_in(page, status) } else { response })

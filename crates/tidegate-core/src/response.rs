@@ -1,5 +1,6 @@
 //! Responses, free of protocol version: what handlers return, filters wrap and connections write.
 
+use crate::body::BodySink;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,6 +42,13 @@ pub enum Body {
     File(FilePiece),
     /// Several pieces one after the other (`multipart/byteranges`).
     Parts(Vec<Part>),
+    /// The connection goes on as a tunnel, behind a 101 (RFC 9110 section 7.8).
+    Tunnel {
+        /// What goes to the client; its end is the end of the connection.
+        stream: Box<dyn BodyStream>,
+        /// Takes what the client sends.
+        sink: BodySink,
+    },
     /// Pulled as the client takes it; of known length, or to be sent in chunks.
     Stream {
         /// Bytes in all, where known.
@@ -74,6 +82,15 @@ pub trait BodyStream {
     /// Fills the front of `buffer`. `Ok(0)` is the end; an error cuts the response short, visibly to the
     /// client. `Pending` wakes the waker of `cx` when there is more.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Called instead while the client does not take more: the source may read ahead, or carry on what else
+    /// it does. It arranges to be woken; there is nothing to return.
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 impl Body {
@@ -86,6 +103,7 @@ impl Body {
             Body::File(piece) => Some(piece.len()),
             Body::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
             Body::Stream { len, .. } => *len,
+            Body::Tunnel { .. } => None,
         }
     }
 

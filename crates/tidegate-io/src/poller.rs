@@ -108,6 +108,13 @@ impl Registry {
         self.register(fd, kind, key, Interest::READABLE)
     }
 
+    /// Watches for writing too what [`Registry::add_readable`] has added. What is ready already is said again.
+    pub fn add_writable(&self, fd: BorrowedFd<'_>, kind: Kind, key: Key) -> io::Result<()> {
+        let token = (kind as u64) << KIND_SHIFT | key.0;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.0.reregister(&mut SourceFd(&fd.as_raw_fd()), Token(token as usize), interest)
+    }
+
     /// Stops watching a descriptor that stays open.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.0.deregister(&mut SourceFd(&fd.as_raw_fd()))

@@ -4,6 +4,7 @@
 
 pub mod compress;
 pub mod files;
+pub mod gateway;
 pub mod index;
 pub mod redirect;
 #[doc(hidden)]

@@ -200,6 +200,7 @@ mod tests {
             now: 0,
             started: 0,
             body: None,
+            context: Default::default(),
         }
     }
 

@@ -67,6 +67,17 @@ impl Client {
         Ok(Client { stream, received: Vec::new(), ended: None })
     }
 
+    /// A connection that a backend has accepted.
+    pub(crate) fn from_tcp(stream: TcpStream) -> Self {
+        let _ = stream.set_nodelay(true);
+        Client { stream: Stream::Tcp(stream), received: Vec::new(), ended: None }
+    }
+
+    /// The same for a unix socket.
+    pub(crate) fn from_unix(stream: UnixStream) -> Self {
+        Client { stream: Stream::Unix(stream), received: Vec::new(), ended: None }
+    }
+
     /// Sends all of it. A server that has closed already is no failure here: what it answered before will be
     /// looked at, and that tells more.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), String> {

@@ -8,6 +8,7 @@
 //! Used by tests only. It shares no code with the server: it has its own reader of HTTP/1 responses, so that
 //! a mistake in the codec cannot hide itself.
 
+mod backend;
 mod client;
 mod condition;
 mod fixture;

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::backend::{Backend, read_fastcgi, read_scgi};
 use crate::client::{Address, Client, Filled, WAIT};
 use crate::condition::{Condition, GetCheck, Output, TextCheck, member};
 use crate::fixture::{Contents, Fixture, Folder, counting};
 use crate::pattern::contains;
 use crate::process::{Launch, Log, Place, Running, wait_for_exit};
-use crate::response::{Response, read, show};
+use crate::response::{Response, read, read_request, show};
 use crate::sha256::hex_digest;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, ServerAction, Source, Step};
+use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
 use crate::token::{Variables, substitute, substitute_text};
 use crate::transcript::Transcript;
 
@@ -63,6 +64,7 @@ struct Player<'a> {
     may_end: bool,
     clients: BTreeMap<String, Participant>,
     current: Option<String>,
+    backends: BTreeMap<String, Backend>,
     log: Arc<Log>,
     listeners: usize,
     variables: Variables,
@@ -98,6 +100,7 @@ impl<'a> Player<'a> {
             may_end: false,
             clients: BTreeMap::new(),
             current: None,
+            backends: BTreeMap::new(),
             log: Arc::default(),
             listeners: 0,
             variables,
@@ -126,6 +129,17 @@ impl<'a> Player<'a> {
                     self.connect()?;
                 }
             }
+            Action::Backend { name, is_unix } => self.backend(name, *is_unix)?,
+            Action::Accept(name) => self.accept(name.as_ref())?,
+            Action::AcceptNobody => {
+                if self.current_backend()?.1.accept(Instant::now())?.is_some() {
+                    return Err("the server has connected".to_owned().into());
+                }
+            }
+            Action::FastCgi(records) => {
+                let bytes = records.encode(|text| substitute(text, &self.variables))?;
+                self.connection()?.send(&bytes)?;
+            }
             Action::Connect => self.connect()?,
             Action::Send { bytes, times } => {
                 let bytes = substitute(bytes, &self.variables)?.repeat(usize::try_from(*times).unwrap_or(0));
@@ -153,6 +167,40 @@ impl<'a> Player<'a> {
             Action::Run { arguments, checks } => self.run(arguments, checks)?,
             Action::Expect(condition) => self.expect(condition)?,
         }
+        Ok(())
+    }
+
+    fn backend(&mut self, name: &str, is_unix: bool) -> Result<(), String> {
+        if !self.backends.contains_key(name) {
+            let socket = is_unix.then(|| self.place.folder.join(format!("{name}.sock")));
+            let backend = Backend::listen(socket.as_deref())?;
+            self.variables.insert(name.to_owned(), backend.address()?.into_bytes());
+            self.backends.insert(name.to_owned(), backend);
+        }
+        self.current = Some(name.to_owned());
+        Ok(())
+    }
+
+    fn current_backend(&self) -> Result<(&String, &Backend), String> {
+        let found = self.current.as_ref().and_then(|name| self.backends.get_key_value(name));
+        found.ok_or_else(|| "`accept` belongs below `backend`".to_owned())
+    }
+
+    fn accept(&mut self, name: Option<&String>) -> Result<(), String> {
+        self.start()?;
+        let (backend_name, backend) = self.current_backend()?;
+        let connection = backend.accept(Instant::now() + WAIT)?;
+        let connection = connection.ok_or_else(|| format!("nobody has connected within {WAIT:?}"))?;
+        let name = name.unwrap_or(backend_name).clone();
+        let participant = Participant {
+            listener: 1,
+            receive_buffer: None,
+            connection: Some(connection),
+            is_new: false,
+            last: None,
+        };
+        self.clients.insert(name.clone(), participant);
+        self.current = Some(name);
         Ok(())
     }
 
@@ -235,12 +283,28 @@ impl<'a> Player<'a> {
     }
 
     fn response(&mut self, expected: &Expected) -> Result<(), Failure> {
-        let response = read(self.connection()?, expected.has_body, Instant::now() + WAIT)
-            .map_err(|problem| format!("expected a response, received:\n{problem}"))?;
+        let until = Instant::now() + WAIT;
+        let read = match &expected.message {
+            Message::Response => read(self.connection()?, expected.has_body, until),
+            Message::Request(_) => read_request(self.connection()?, until),
+            Message::FastCgi(_) => read_fastcgi(self.connection()?, until),
+            Message::Scgi => read_scgi(self.connection()?, until),
+        };
+        let response = read.map_err(|problem| format!("expected a message, received:\n{problem}"))?;
+        match &expected.message {
+            Message::Request(line) if !line.filled(&self.variables)?.matches(response.reason.as_bytes()) => {
+                return Err(format!("another request was received:\n{}", response.describe()).into());
+            }
+            Message::FastCgi(Some(flag)) if *flag != response.reason => {
+                return Err(format!("the connection shall {}, not {flag}", response.reason).into());
+            }
+            _ => {}
+        }
+        let is_response = expected.message == Message::Response;
         let is_version = expected.version.as_ref().is_none_or(|version| *version == response.version);
         let is_reason =
             expected.reason.as_ref().is_none_or(|reason| reason.matches(response.reason.as_bytes()));
-        if !is_version || !is_reason || !expected.statuses.contains(&response.status) {
+        if is_response && (!is_version || !is_reason || !expected.statuses.contains(&response.status)) {
             return Err(format!("another status was received:\n{}", response.describe()).into());
         }
         for (source, check) in &expected.checks {

@@ -2,6 +2,7 @@
 //!
 //! Made by `transcript.rs`, played by `run.rs`. Plain data.
 
+use crate::backend::FastCgi;
 use crate::condition::{Condition, Output};
 use crate::fixture::Fixture;
 use crate::pattern::Pattern;
@@ -34,6 +35,17 @@ pub(crate) enum Action {
         listener: Option<usize>,
         receive_buffer: Option<usize>,
     },
+    /// A scripted application; the steps that follow are its.
+    Backend {
+        name: String,
+        is_unix: bool,
+    },
+    /// The next connection to the current backend, under this name where it has one.
+    Accept(Option<String>),
+    /// Nobody has connected to the current backend until now.
+    AcceptNobody,
+    /// Records of FastCGI to send in one write.
+    FastCgi(FastCgi),
     /// A new connection for the current client.
     Connect,
     /// Bytes to send in one write, `${NAME}` filled in, so many times.
@@ -87,9 +99,23 @@ pub(crate) enum ServerAction {
     Exit(i32),
 }
 
-/// One response.
+/// What kind of message is expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// A response to a client.
+    Response,
+    /// A request to a backend, with this line.
+    Request(Pattern),
+    /// The same in FastCGI, with `keep` or `close` where it matters.
+    FastCgi(Option<String>),
+    /// The same in SCGI.
+    Scgi,
+}
+
+/// One response, or one request to a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected {
+    pub(crate) message: Message,
     /// `None`: any.
     pub(crate) version: Option<String>,
     /// One of these.

@@ -1,10 +1,11 @@
 //! Reads a transcript into steps. The format is described in `tests/transcripts/README.md`.
 
+use crate::backend::FastCgi;
 use crate::condition::{Condition, Output, TextCheck};
 use crate::fixture::{Contents, Fixture, size};
 use crate::pattern::Pattern;
 use crate::process::Signal;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, ServerAction, Source, Step};
+use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
 use crate::token::{Token, tokens};
 
 /// A transcript that was read without mistakes.
@@ -107,6 +108,20 @@ impl<'a> Parser<'a> {
             [Token::Word(bytes), Token::Word(length)] if bytes == "bytes" => {
                 Action::SendCounting(size(length)?)
             }
+            [Token::Word(fastcgi), what @ ..] if fastcgi == "fastcgi" => Action::FastCgi(match what {
+                [Token::Word(what), Token::Quoted(text)] if what == "stdout" => FastCgi::Stdout(text.clone()),
+                [Token::Word(what), Token::Quoted(text)] if what == "stderr" => FastCgi::Stderr(text.clone()),
+                [Token::Word(what), Token::Quoted(text)] if what == "answer" => FastCgi::Answer(text.clone()),
+                [Token::Word(what)] if what == "end" => FastCgi::End(0),
+                [Token::Word(what), Token::Word(status)] if what == "end" => {
+                    FastCgi::End(status.parse().map_err(|_| format!("`{status}` is no status"))?)
+                }
+                _ => {
+                    return Err(
+                        "expected `>fastcgi stdout|stderr|answer \"...\"` or `>fastcgi end`".to_owned()
+                    );
+                }
+            }),
             _ => {
                 return Err(
                     "expected `> line`, `>raw \"...\"`, `>repeat N \"...\"` or `>bytes SIZE`".to_owned()
@@ -139,6 +154,18 @@ impl<'a> Parser<'a> {
                 }
             };
             return self.check(source, check);
+        }
+        if let Some(message) = parse_request(received)? {
+            let expected = Expected {
+                message,
+                version: None,
+                statuses: Vec::new(),
+                reason: None,
+                has_body: true,
+                checks: Vec::new(),
+            };
+            self.push(source, Action::Response(expected));
+            return Ok(());
         }
         if let Some(trailer) = received.strip_prefix("trailer ") {
             let (name, value) = trailer.split_once(':').ok_or("expected `<trailer Name: value`")?;
@@ -204,6 +231,13 @@ impl<'a> Parser<'a> {
                 Action::Fixture(parse_fixture(name, arguments)?)
             }
             ("client", [Token::Word(client), options @ ..]) => parse_client(client, options)?,
+            ("backend", [Token::Word(name)]) => Action::Backend { name: name.clone(), is_unix: false },
+            ("backend", [Token::Word(name), Token::Word(unix)]) if unix == "unix" => {
+                Action::Backend { name: name.clone(), is_unix: true }
+            }
+            ("accept", []) => Action::Accept(None),
+            ("accept", [Token::Word(nobody)]) if nobody == "nobody" => Action::AcceptNobody,
+            ("accept", [Token::Word(name)]) => Action::Accept(Some(name.clone())),
             ("connect", []) => Action::Connect,
             ("shutdown", []) => Action::Shutdown,
             ("close", []) => Action::Close,
@@ -250,6 +284,21 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// `<request GET / HTTP/1.1`, `<fastcgi`, `<fastcgi keep`, `<scgi`.
+fn parse_request(received: &str) -> Result<Option<Message>, String> {
+    let words: Vec<&str> = received.trim_end().splitn(2, ' ').collect();
+    Ok(match words.as_slice() {
+        ["request", line] => Some(Message::Request(Pattern::new(line.as_bytes()))),
+        ["fastcgi"] => Some(Message::FastCgi(None)),
+        ["fastcgi", flag @ ("keep" | "close")] => Some(Message::FastCgi(Some((*flag).to_owned()))),
+        ["scgi"] => Some(Message::Scgi),
+        ["request" | "fastcgi" | "scgi", ..] => {
+            return Err("expected `<request LINE`, `<fastcgi [keep|close]` or `<scgi`".to_owned());
+        }
+        _ => None,
+    })
+}
+
 fn is_sent_line(line: &str) -> bool {
     line.trim_start().strip_prefix('>').is_some_and(|sent| sent.is_empty() || sent.starts_with(' '))
 }
@@ -269,7 +318,8 @@ fn parse_status(line: &str) -> Result<Expected, String> {
     let statuses = first.split('|').map(parse).collect::<Result<_, _>>()?;
     let reason: Vec<&str> = words.collect();
     let reason = (!reason.is_empty()).then(|| Pattern::new(reason.join(" ").trim().as_bytes()));
-    Ok(Expected { version, statuses, reason, has_body: true, checks: Vec::new() })
+    let message = Message::Response;
+    Ok(Expected { message, version, statuses, reason, has_body: true, checks: Vec::new() })
 }
 
 fn parse_body(tokens: &[Token]) -> Result<BodyCheck, String> {

@@ -6,6 +6,10 @@
 //!
 //! Input of every target: one byte where the rest is cut (in 256ths), one byte of flags, then the wire bytes.
 
+mod applications;
+
+pub use applications::*;
+
 use crate::h1::{
     BodyDecoder, BodyLength, ConnectionField, FieldSpace, HeadLimits, HeadScanner, LAST_CHUNK,
     RequestFraming, RequestParts, ResponseKind, append_chunk, append_field, encode_request, end_of_chunks,

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 use tidegate_wire::fuzzing::{
-    fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_h2_client, fuzz_h2_server, fuzz_hpack,
+    fuzz_cgi_head, fuzz_fastcgi, fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_h2_client, fuzz_h2_server,
+    fuzz_hpack, fuzz_scgi,
 };
 
 const MUTATIONS: usize = 20_000;
@@ -179,4 +180,19 @@ fn frames_to_a_client() {
 #[test]
 fn field_blocks() {
     drive("hpack", &FRAMES, 0x9fb2_1c65_1e98_df25, fuzz_hpack);
+}
+
+#[test]
+fn fastcgi() {
+    drive("fastcgi", &WORDS, 0x2545_f491_4f6c_dd1d, fuzz_fastcgi);
+}
+
+#[test]
+fn scgi() {
+    drive("scgi", &WORDS, 0x1405_7b7e_f767_814f, fuzz_scgi);
+}
+
+#[test]
+fn heads_of_scripts() {
+    drive("cgi_head", &WORDS, 0x5851_f42d_4c95_7f2d, fuzz_cgi_head);
 }

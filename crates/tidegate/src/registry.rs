@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route};
+use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::log::{self, Sink};
 use tidegate_core::phase::{self, Decoration, Engine};
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
@@ -16,6 +16,10 @@ use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
+use tidegate_modules::gateway::board::Board;
+use tidegate_modules::gateway::link;
+use tidegate_modules::gateway::proxy::Proxy;
+use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
@@ -28,6 +32,8 @@ pub struct Registry {
     is_recovery: bool,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
+    board: Arc<Board>,
+    applications: Option<Rc<link::Shared>>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -35,13 +41,16 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, view: StatusView) -> Registry {
-        Registry { stats, view, is_recovery: false, files: None }
+    pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>) -> Registry {
+        Registry { stats, view, is_recovery: false, files: None, board, applications: None }
     }
 
     /// What makes a registry on a worker's thread.
     pub fn maker(view: StatusView, is_recovery: bool) -> MakeRegistry {
-        Arc::new(move |stats| Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone()) }))
+        let board = Board::new();
+        Arc::new(move |stats| {
+            Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone(), board.clone()) })
+        })
     }
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
@@ -52,11 +61,19 @@ impl Registry {
             None => runtime::with(|runtime| files::Shared::new(cache, self.stats.clone(), runtime)),
         };
         self.files = Some(files.clone());
+        let applications = match &self.applications {
+            Some(applications) => {
+                applications.adopt(&settings.spill);
+                applications.clone()
+            }
+            None => link::Shared::new(self.board.clone(), &settings.spill),
+        };
+        self.applications = Some(applications.clone());
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let handler = self.handler_for(settings, &files, route)?;
+                let handler = self.handler_for(settings, &files, &applications, site, route)?;
                 routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
@@ -67,28 +84,46 @@ impl Registry {
         Ok(Engine::new(settings.clone(), sites))
     }
 
+    /// A handler; while recovering, one that cannot be made answers 503 in its place.
+    fn or_recover(&self, made: io::Result<impl Handler + 'static>) -> io::Result<Rc<dyn Handler>> {
+        match made {
+            Ok(handler) => Ok(Rc::new(handler)),
+            Err(error) if self.is_recovery => {
+                log::error(format_args!("{error}; the route answers 503 until the next reload"));
+                Ok(Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// What answers a route.
     fn handler_for(
         &self,
         settings: &Settings,
         shared: &Rc<files::Shared>,
+        applications: &Rc<link::Shared>,
+        site: &Site,
         route: &Route,
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
-            Action::Files(files) => match Root::open(&files.root) {
-                Ok(root) => Rc::new(Files::new(shared, Arc::new(root), files, route, settings)),
-                Err(error) => {
+            Action::Files(files) => {
+                let opened = Root::open(&files.root).map_err(|error| {
                     let (root, origin) = (files.root.display(), &route.origin);
-                    let said = format!("cannot open the root {root} ({origin}): {error}");
-                    if !self.is_recovery {
-                        return Err(io::Error::new(error.kind(), said));
-                    }
-                    log::error(format_args!("{said}; the route answers 503 until the next reload"));
-                    Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n"))
-                }
-            },
+                    io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
+                });
+                self.or_recover(
+                    opened.map(|root| Files::new(shared, Arc::new(root), files, route, settings)),
+                )?
+            }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
+            Action::Fastcgi(application) => {
+                self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?
+            }
+            Action::Scgi(application) => {
+                self.or_recover(Scripted::new(Protocol::Scgi, applications, application, site, route))?
+            }
+            Action::Proxy(proxy) => self.or_recover(Proxy::new(applications, proxy, site))?,
             Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),
         })
     }

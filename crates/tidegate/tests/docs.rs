@@ -172,6 +172,8 @@ fn every_source_that_architecture_names_is_there() {
                     "crates/{}/src/{rest}",
                     if first.starts_with("tidegate") { first } else { "tidegate" }
                 ),
+                format!("crates/tidegate/src/{name}"),
+                format!("crates/tidegate/src/master/{name}"),
                 format!("crates/tidegate-modules/src/{name}"),
                 format!("crates/tidegate-core/src/{name}"),
                 format!("crates/tidegate-core/src/conn/{name}"),

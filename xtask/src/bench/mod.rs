@@ -7,6 +7,8 @@ mod burst;
 pub mod canned;
 mod cpu;
 mod downloads;
+mod gateway;
+mod gateway_peers;
 mod generator;
 mod host;
 pub mod idle;
@@ -15,6 +17,7 @@ mod overload;
 mod peers;
 mod reload;
 mod report;
+pub mod responder;
 mod server;
 mod soak;
 mod static_files;
@@ -27,6 +30,8 @@ pub enum Bench {
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
     Idle(idle::Arguments),
+    /// CPU per request to an application, beside other servers
+    Gateway(gateway::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
     /// What clients get at multiples of the peak, beside other servers
@@ -46,6 +51,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
+        Bench::Gateway(arguments) => gateway::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),

@@ -170,16 +170,35 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(process) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // An error means that it has ended already.
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
-        }
-        if !matches!(ended_within(&mut self.child, Duration::from_secs(5)), Ok(true)) {
-            eprintln!("bench: {} did not end when told, so it is killed", self.kind.name());
-            let _ = self.child.kill();
-        }
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
+}
+
+/// Has a child end, by force where it does not when told.
+pub fn end(child: &mut Child) {
+    if let Some(process) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+        // An error means that it has ended already.
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+    }
+    if !matches!(ended_within(child, Duration::from_secs(5)), Ok(true)) {
+        eprintln!("bench: process {} did not end when told, so it is killed", child.id());
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+}
+
+/// Waits until a child listens, which `is_there` tries.
+pub fn wait_until_listening(child: &mut Child, is_there: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_there() {
+        if ended_within(child, Duration::from_millis(20))? {
+            bail!("it ended at once");
+        }
+        if Instant::now() > deadline {
+            bail!("it does not listen");
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a child to end, for a while at most.
@@ -198,7 +217,7 @@ fn ended_within(child: &mut Child, time: Duration) -> Result<bool> {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
-use crate::settings::{AccessRule, Coding, Compress, Listing, Try};
+use crate::settings::{AccessRule, Coding, Compress, Listing, Network, Try};
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
 
@@ -29,6 +29,7 @@ pub(crate) struct Inherited {
     pub cache_control: Option<String>,
     pub error_pages: Vec<(u16, String)>,
     pub compress: Option<Compress>,
+    pub trusted_proxies: Vec<Network>,
 }
 
 impl Inherited {
@@ -110,6 +111,13 @@ impl Inherited {
             "default-type" => self.default_type = item.texts().pop().unwrap_or_default(),
             "precompressed" => self.precompressed = codings(item, &["br", "zst", "gz"]),
             "compress" => self.compress = compress(item),
+            "trusted-proxies" => {
+                let networks = item.arguments.iter().filter_map(|placed| match placed.value {
+                    Value::Network(network) => Some(network),
+                    _ => None,
+                });
+                self.trusted_proxies = networks.collect();
+            }
             "hidden" => self.serves_hidden = !item.is_word("off"),
             "nocache" => self.uses_cache = item.is_word("off"),
             "allow" | "deny" => self.access(item),

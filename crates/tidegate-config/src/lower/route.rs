@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use super::gateway;
 use super::inherit::Inherited;
 use crate::check::{Checker, Item, number};
 use crate::disk::{Disk, What};
@@ -64,10 +65,13 @@ fn action(
 ) -> Action {
     // The root of a site is for its routes too, so it may stand beside an answer of the site's own.
     let answers: &[&str] = if is_site {
-        &["redirect", "respond", "status"]
+        &["redirect", "respond", "status", "fastcgi", "scgi", "proxy"]
     } else {
-        &["redirect", "respond", "status", "root", "alias"]
+        &["redirect", "respond", "status", "fastcgi", "scgi", "proxy", "root", "alias"]
     };
+    // Scripts lie below a root: it may stand beside them.
+    let takes_root = ["fastcgi", "scgi"].iter().any(|name| item.child(name).is_some());
+    let answers: Vec<&str> = answers.iter().copied().filter(|name| !takes_root || *name != "root").collect();
     let mut given = item.children.iter().filter(|child| answers.contains(&child.directive.name));
     let first = given.next();
     if let (Some(first), Some(second)) = (first, given.next()) {
@@ -87,6 +91,9 @@ fn action(
         },
         Some(("respond", respond)) => respond_action(checker, respond),
         Some(("status", _)) => Action::Status,
+        Some(("fastcgi", child)) => gateway::fastcgi(checker, disk, child, inherited),
+        Some(("scgi", child)) => gateway::scgi(checker, disk, child, pattern, inherited),
+        Some(("proxy", child)) => gateway::proxy(checker, disk, child, inherited),
         _ => files(checker, disk, item, pattern, inherited),
     }
 }

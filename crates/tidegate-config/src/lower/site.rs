@@ -35,8 +35,9 @@ pub(super) fn site(
     unreachable(checker, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
-    let says_nothing =
-        ["root", "redirect", "respond", "status"].iter().all(|name| item.child(name).is_none());
+    let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "proxy"]
+        .iter()
+        .all(|name| item.child(name).is_none());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
         let action = Action::Respond { status: 404, body: String::new() };

@@ -7,11 +7,13 @@
 mod names;
 mod paths;
 mod quantity;
+mod upstream;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::directive::Kind;
+use crate::settings::gateway::Destination;
 use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
 
 pub(crate) use names::field_names_agree;
@@ -34,6 +36,9 @@ pub(crate) enum Value {
     Address(ListenAddress),
     Network(Network),
     Try(Try),
+    Destination(Destination),
+    /// Where it is, and what stands in front of every path.
+    Url(Destination, String),
 }
 
 /// A value as it was written.
@@ -151,6 +156,11 @@ fn read_text(
         Kind::MediaType => names::media_type(text).map(Value::Text),
         Kind::Token => names::token(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
+        Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
+        Kind::Url => upstream::url(text, folder).map(|(to, base)| Value::Url(to, base)),
+        Kind::Variable => upstream::variable(text).map(Value::Text),
+        Kind::RequestField => upstream::request_field(text).map(Value::Text),
+        Kind::Suffix => upstream::suffix(text).map(Value::Text),
         Kind::Number { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Status { .. } => Err(
             ValueError::new(format!("`{text}` does not fit"), format!("expected is {}", kind.expectation())),
         ),
@@ -234,6 +244,14 @@ impl Kind {
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
             Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
             Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),
+            Self::Destination => {
+                "the name of a pool, an address, or a unix socket, such as `\"unix:/run/php.sock\"`"
+                    .to_owned()
+            }
+            Self::Url => "a URL or the name of a pool, such as `\"http://127.0.0.1:3000\"`".to_owned(),
+            Self::Variable => "the name of a variable, such as `\"APP_ENV\"`".to_owned(),
+            Self::RequestField => "a field name, such as `\"X-Api-Key\"`".to_owned(),
+            Self::Suffix => "a suffix of scripts, such as `\".php\"`".to_owned(),
         }
     }
 

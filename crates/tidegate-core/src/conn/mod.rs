@@ -12,6 +12,7 @@ mod send;
 
 use crate::admission::Entry;
 use crate::body::RequestBodyError;
+use crate::exchange::LocalAddress;
 use crate::log;
 use crate::worker::Ctx;
 use h2::Http2;
@@ -63,6 +64,7 @@ enum Timer {
 pub struct Connection {
     stream: Stream,
     peer: Peer,
+    local: LocalAddress,
     listener: u16,
     /// As what it was let in.
     entry: Entry,
@@ -129,6 +131,7 @@ impl Connection {
         Connection {
             stream,
             peer,
+            local: LocalAddress::new(),
             listener,
             entry: Entry::Plain,
             timer: Timer::Off,
@@ -401,10 +404,12 @@ impl Connection {
             return self.arm_anew(timer, after, key, cx);
         }
         let limits = &cx.engine.settings.limits;
-        let (timer, after) = match &self.work {
+        let (timer, after) = match self.work.as_deref() {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
-            Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
+            Some(Work { incoming: Some(incoming), .. })
+                if incoming.has_least_rate() && incoming.wants_more() =>
+            {
                 (Timer::Body, limits.rate_grace)
             }
             Some(_) => (Timer::Off, Duration::ZERO),

@@ -5,7 +5,7 @@ use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
-use crate::exchange::{Exchange, Reply};
+use crate::exchange::{Exchange, ExchangeContext, Reply};
 use crate::log::{self, Record, Sink};
 use crate::phase::{Engine, Site};
 use crate::response::Response;
@@ -25,6 +25,8 @@ use tidegate_wire::h1::{
 pub(super) enum Incoming {
     /// A handler reads it.
     Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
+    /// Not content of a request at all: what a client sends through a tunnel.
+    Tunnel(BodySink),
     /// Nobody does: read and dropped to keep the connection, within a limit.
     Discard { decoder: BodyDecoder, left: u64 },
 }
@@ -33,7 +35,7 @@ impl Incoming {
     /// Bytes held for the handler.
     pub(super) fn held(&self) -> usize {
         match self {
-            Incoming::Pipe { sink, .. } => sink.held(),
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
             Incoming::Discard { .. } => 0,
         }
     }
@@ -42,8 +44,14 @@ impl Incoming {
     pub(super) fn wants_more(&self) -> bool {
         match self {
             Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted() && sink.has_reader(),
+            Incoming::Tunnel(sink) => sink.room() > 0 && sink.has_reader(),
             Incoming::Discard { .. } => true,
         }
+    }
+
+    /// Whether a client that sends too slowly is given up. One that has nothing to say in a tunnel is not.
+    pub(super) fn has_least_rate(&self) -> bool {
+        !matches!(self, Incoming::Tunnel(_))
     }
 }
 
@@ -78,7 +86,9 @@ impl Connection {
 
     /// The client has finished sending.
     pub(super) fn on_end(&mut self) {
-        if self.is_receiving() {
+        if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
+            sink.complete();
+        } else if self.is_receiving() {
             self.fail_receiving(RequestBodyError::Interrupted);
             self.keep_alive = false;
         }
@@ -262,6 +272,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
+                        context: ExchangeContext::new(&self.stream, &self.local, site),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -488,12 +499,13 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let output = self.start(cx, response, &request, is_last)?;
+        let mut output = self.start(cx, response, &request, is_last)?;
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
             let record = sink.map(|sink| Record::capture(entry, sink));
-            self.work = Some(Box::new(Work { request, output: Some(output), incoming: None, record }));
+            let incoming = output.take_tunnel();
+            self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         }
         Ok(())
     }
@@ -503,8 +515,8 @@ impl Incoming {
     /// Bytes that may be taken now.
     fn room(&self) -> usize {
         match self {
-            Incoming::Pipe { sink, .. } if !sink.has_reader() => 0,
-            Incoming::Pipe { sink, .. } => sink.room(),
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) if !sink.has_reader() => 0,
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.room(),
             Incoming::Discard { .. } => usize::MAX,
         }
     }
@@ -512,12 +524,19 @@ impl Incoming {
     fn is_complete(&self) -> bool {
         match self {
             Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
+            Incoming::Tunnel(_) => false,
         }
     }
 
     /// Decodes the front of `data`, which is not empty; the bytes used.
     fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
-        let (Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. }) = self;
+        let decoder = match self {
+            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder,
+            Incoming::Tunnel(sink) => {
+                sink.push(data);
+                return Ok(data.len());
+            }
+        };
         let decoded =
             decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
         let is_complete = decoder.is_complete();
@@ -532,6 +551,7 @@ impl Incoming {
                     sink.complete();
                 }
             }
+            Incoming::Tunnel(_) => {}
             Incoming::Discard { left, .. } => {
                 *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
             }

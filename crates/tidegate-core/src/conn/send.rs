@@ -6,6 +6,7 @@
 use super::receive::Incoming;
 use super::{Connection, Request, Work};
 use crate::admission;
+use crate::body::BodySink;
 use crate::log::{Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
@@ -57,6 +58,8 @@ pub(super) struct Output {
     has_begun: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
     keeps_head: bool,
+    /// Takes what the client sends, where the response opens a tunnel; until the connection does.
+    tunnel: Option<BodySink>,
     /// Bytes of the head.
     head: u32,
     /// Bytes of head and body that have left the source.
@@ -91,6 +94,7 @@ impl Output {
             is_chunked: false,
             has_begun: false,
             keeps_head: false,
+            tunnel: None,
             head: 0,
             sent: 0,
         }
@@ -110,6 +114,11 @@ impl Output {
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.source, Source::None)
+    }
+
+    /// What takes the bytes of the client from now on.
+    pub(super) fn take_tunnel(&mut self) -> Option<Incoming> {
+        self.tunnel.take().map(Incoming::Tunnel)
     }
 
     #[inline]
@@ -216,6 +225,8 @@ impl Connection {
     fn start_encoded(&mut self, cx: &mut Ctx, response: Response, request: &Request) -> io::Result<Output> {
         let status = response.status;
         let len = response.body.len();
+        let is_tunnel = matches!(response.body, Body::Tunnel { .. });
+        self.keep_alive &= !is_tunnel;
         let framing = match len {
             _ if !status.has_body() => ResponseFraming::None,
             Some(len) => ResponseFraming::Length(len),
@@ -224,6 +235,7 @@ impl Connection {
         };
         self.keep_alive &= framing != ResponseFraming::UntilClose;
         let connection = match (self.keep_alive, request.minor_version) {
+            _ if is_tunnel => ConnectionField::None, // its maker says `Connection: upgrade`
             (false, _) => ConnectionField::Close,
             (true, 0) => ConnectionField::KeepAlive,
             (true, _) => ConnectionField::None,
@@ -247,7 +259,10 @@ impl Connection {
             }
         }
         let mut output = Output::begun(status, cx.batch.len() - begin, 0);
-        if !request.head_only && framing != ResponseFraming::None {
+        if let Body::Tunnel { stream, sink } = response.body {
+            output.source = Source::Stream(stream);
+            output.tunnel = Some(sink);
+        } else if !request.head_only && framing != ResponseFraming::None {
             output.left = len;
             output.is_chunked = framing == ResponseFraming::Chunked;
             output.source = match response.body {
@@ -271,7 +286,7 @@ impl Connection {
                 Body::File(piece) if piece.is_empty() => Source::None,
                 Body::File(piece) => Source::File(piece),
                 Body::Parts(parts) => Source::Parts { parts: parts.into_iter(), at: None },
-                Body::Stream { stream, .. } => Source::Stream(stream),
+                Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => Source::Stream(stream),
             };
         }
         output.sent = (cx.batch.len() - begin) as u64;
@@ -298,9 +313,12 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        let output = self.start(cx, response, &request, true)?;
+        let mut output = self.start(cx, response, &request, true)?;
         self.flush_shared(cx)?;
         if let Some(work) = &mut self.work {
+            if let Some(tunnel) = output.take_tunnel() {
+                work.incoming = Some(tunnel);
+            }
             work.output = Some(output);
         }
         Ok(())
@@ -415,12 +433,28 @@ impl Connection {
                         return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
                     }
                 };
+                if count == 0
+                    && output.is_chunked
+                    && let Some(trailers) = source.trailers()
+                {
+                    let mut end = Vec::with_capacity(trailers.len() + 8);
+                    h1::end_of_chunks(&mut end, &trailers);
+                    output.sent += end.len() as u64;
+                    output.source = Source::None;
+                    self.send_behind_held(&end)?;
+                    return Ok(if self.held.is_empty() { None } else { Some(Progress::Blocked) });
+                }
                 let framed = output.frame(buffer, count)?;
                 output.sent += framed.len() as u64;
                 self.send_behind_held(framed)?;
                 Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
             })?;
             if let Some(progress) = step {
+                if progress == Progress::Blocked
+                    && let Source::Stream(source) = &mut output.source
+                {
+                    source.poll_ahead(&mut Context::from_waker(&waker));
+                }
                 return Ok(progress);
             }
         }

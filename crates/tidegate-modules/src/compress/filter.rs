@@ -154,7 +154,7 @@ fn stream(body: Body, coding: Coding, level: u8, len: Option<u64>) -> Result<Box
         Body::Prebuilt(message) => (Box::new(MessageSource { message, taken: 0 }), false),
         Body::File(piece) => (Box::new(FileSource::new(piece)), false),
         Body::Stream { stream, .. } => (stream, true),
-        body @ (Body::Empty | Body::Parts(_)) => return Err(body),
+        body @ (Body::Empty | Body::Parts(_) | Body::Tunnel { .. }) => return Err(body),
     };
     Ok(Box::new(EncodedStream::new(encoder, source, len, flushes)))
 }
@@ -213,6 +213,7 @@ mod tests {
             now: 0,
             started: 0,
             body: None,
+            context: Default::default(),
         };
         let change = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
         change(response)

@@ -21,6 +21,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
+use tidegate_core::body::RequestBody;
 use tidegate_core::exchange::Kept;
 use tidegate_core::phase::Decoration;
 use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
@@ -133,6 +134,7 @@ impl Handler for Files {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
+            _ if exchange.has_programs() => self.inner.serve_program(exchange),
             Method::Options => {
                 Reply::Ready(Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS"))
             }
@@ -152,6 +154,11 @@ impl Handler for Files {
         };
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
+        }
+        if let Some(path) = self.inner.program_path(&located.found, exchange.path)
+            && exchange.runs(&path)
+        {
+            return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
         }
         match located.found {
             Found::File(file) => {
@@ -196,6 +203,49 @@ impl Inner {
         }
     }
 
+    /// The path of the site that leads to a file which `index` or `try` have found.
+    fn program_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
+        let Found::File(file) = found else { return None };
+        let prefix = self.lookup.settings.strip_prefix.as_deref().unwrap_or("/");
+        let real = [prefix.trim_end_matches('/').as_bytes(), b"/", &file.relative].concat();
+        (real != path).then_some(real)
+    }
+
+    /// A request with a method that files do not answer, but a script that stands for the path may.
+    fn serve_program(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
+        let body = exchange.body.take();
+        match self.lookup.locate(exchange.path, Patience::Cached) {
+            Ok(located) => self.program(&located.found, exchange, body),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (inner, lookup, kept) = (self.clone(), self.lookup.clone(), exchange.keep());
+                let path = exchange.path.to_vec();
+                let job = blocking::run(move || lookup.locate(&path, Patience::Wait));
+                Reply::Later(Box::pin(async move {
+                    let Ok(job) = job else { return overloaded() };
+                    let reply = match job.await {
+                        Ok(located) => kept.lend(|exchange| inner.program(&located.found, exchange, body)),
+                        Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
+                    };
+                    settle(reply).await
+                }))
+            }
+            Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
+        }
+    }
+
+    fn program(&self, found: &Found, exchange: &Exchange<'_>, body: Option<RequestBody>) -> Reply {
+        if let Some(path) = self.program_path(found, exchange.path)
+            && let Ok(reply) = exchange.hand_on(&path, body)
+        {
+            return reply;
+        }
+        Reply::Ready(match exchange.method {
+            Method::Options => Response::empty(Status::NO_CONTENT),
+            _ => answer::error(Status::METHOD_NOT_ALLOWED),
+        })
+        .map(|response| response.with("Allow", "GET, HEAD, OPTIONS"))
+    }
+
     /// A look-up that has to wait for the disk.
     fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, kept: Kept) -> Reply {
         let (inner, lookup) = (self.clone(), self.lookup.clone());
@@ -229,6 +279,11 @@ impl Inner {
         }
         if old.is_some() {
             self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
+        }
+        if let Some(path) = self.program_path(&found, exchange.path)
+            && let Ok(reply) = exchange.hand_on(&path, None)
+        {
+            return reply;
         }
         match found {
             Found::File(file) => self.read(file, depends, exchange, has_waited),

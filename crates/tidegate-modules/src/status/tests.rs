@@ -80,6 +80,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         now: 0,
         started: 0,
         body: None,
+        context: Default::default(),
     };
     let page = StatusPage::new(source.clone());
     let response = match page.handle(&mut exchange) {
@@ -239,6 +240,7 @@ fn explaining() {
             now: 0,
             started: 0,
             body: None,
+            context: Default::default(),
         };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
     }

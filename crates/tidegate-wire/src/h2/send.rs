@@ -7,6 +7,7 @@ use super::field_kind::is_connection_specific;
 use super::frame::{FRAME_HEADER, FrameHeader, FrameKind, flag, push_frame, push_reset};
 use super::hpack::{Encoder, FieldBlock};
 use super::streams::{Past, StreamKey};
+use crate::h1::bytes::trim;
 use tidegate_http::FieldLines;
 
 /// Where the fields of a message come from.
@@ -104,11 +105,18 @@ impl Connection {
         }
     }
 
-    /// Sends trailers, which end the stream.
-    pub fn send_trailers(&mut self, key: StreamKey, lines: &FieldLines, out: &mut Vec<u8>) {
+    /// Sends trailers, which end the stream: checked `Name: value` lines, each with CRLF.
+    pub fn send_trailers(&mut self, key: StreamKey, lines: &[u8], out: &mut Vec<u8>) {
         if self.streams.get(key).is_some_and(|stream| !stream.is_local_closed) {
             self.push_block(key.id(), true, out, |encoder, out| {
-                push_fields(encoder, out, FieldSource::Lines(lines), None);
+                for line in lines.split(|byte| *byte == b'\n') {
+                    let line = line.strip_suffix(b"\r").unwrap_or(line);
+                    let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+                    let (name, value) = line.split_at(colon);
+                    if !is_connection_specific(name) {
+                        encoder.field(out, name, trim(value.get(1..).unwrap_or_default()));
+                    }
+                }
             });
             self.end_local(key);
         }

@@ -22,6 +22,7 @@ use tidegate_http::{Authority, Field, Fields, Method, Target};
 use tidegate_io::Poller;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::Peer;
+use tidegate_modules::gateway::board::Board;
 
 /// Says what would answer a request, and why.
 ///
@@ -123,10 +124,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Handlers belong to a worker; this thread is one that never serves.
     let poller = Poller::new().context("cannot open a poller")?;
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
-    let engine = Registry::new(Arc::default(), StatusView::default())
+    let engine = Registry::new(Arc::default(), StatusView::default(), Board::new())
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
-    let mut exchange = Exchange {
+    let exchange = Exchange {
         method,
         method_token,
         target: url,
@@ -140,8 +141,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,
+        context: Default::default(),
     };
-    engine.explain(listener, &mut exchange, &mut |sentence| {
+    engine.explain(listener, &exchange, &mut |sentence| {
         let _ = writeln!(out, "{sentence}");
     });
     print(&out)

@@ -6,7 +6,7 @@ use super::send::Output;
 use super::{Http2, Incoming, StreamWork, WIDE_WINDOW, kind_of_error};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
-use crate::exchange::{Exchange, Reply};
+use crate::exchange::{Exchange, ExchangeContext, Reply};
 use crate::admission::Entry;
 use crate::log::{self, HTTP_2, Record};
 use crate::worker::Ctx;
@@ -190,6 +190,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
+                        context: ExchangeContext::new(&self.stream, site),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {

@@ -11,6 +11,7 @@ use tidegate_http::FieldLines;
 use super::receive::{BATCH_MAX, end_stream};
 use super::{Http2, StreamWork};
 use crate::admission;
+use crate::answer;
 use crate::log::{Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
@@ -138,9 +139,13 @@ impl Connection {
         h2: &mut Http2,
         cx: &mut Ctx,
         stream: StreamKey,
-        response: Response,
+        mut response: Response,
         request: &Request,
     ) -> Output {
+        // HTTP/2 switches no protocols; nobody can have asked for it.
+        if matches!(response.body, Body::Tunnel { .. }) || response.status.is_informational() {
+            response = answer::error(Status::BAD_GATEWAY);
+        }
         let status = response.status;
         let len = response.body.len();
         let has_content = status.has_body() && !request.head_only && len != Some(0);
@@ -191,7 +196,7 @@ impl Connection {
                 h2.wire.set_ready(stream, true);
                 return output;
             }
-            Body::Stream { stream: source, .. } => {
+            Body::Stream { stream: source, .. } | Body::Tunnel { stream: source, .. } => {
                 output.source = Source::Stream(source);
                 h2.wire.set_ready(stream, true);
                 return output;
@@ -279,6 +284,11 @@ impl Connection {
             } else {
                 // Woken perhaps; asking is how to find out.
                 h2.wire.set_ready(stream, true);
+                if let Source::Stream(source) = &mut work.output.source
+                    && (!self.held.is_empty() || h2.wire.room(stream) == 0)
+                {
+                    source.poll_ahead(&mut Context::from_waker(&runtime::waker(key)));
+                }
             }
             work.invite(h2, cx);
             h2.streams[slot] = Some(work);
@@ -468,6 +478,13 @@ fn pull(
             Err(io::ErrorKind::InvalidData.into())
         }
         Poll::Ready(Ok(count)) => {
+            if count == 0
+                && let Some(lines) = source.trailers()
+            {
+                cx.batch.truncate(start);
+                h2.wire.send_trailers(stream, &lines, &mut cx.batch);
+                return Ok(Frame::Content { count, is_end: true });
+            }
             let is_end = count == 0 || left == Some(count as u64);
             match h2.wire.begin_frame(stream, count, is_end) {
                 Some(header) => {

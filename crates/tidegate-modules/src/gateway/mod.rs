@@ -1,0 +1,24 @@
+//! Applications behind the server: who starts and watches them, who waits for them, who speaks to them.
+//!
+//! `places` is the queue before a pool, an upstream or one of its members, shared by the workers of a
+//! process. A worker never waits for an application: it asks for a place, and the future that holds the
+//! request waits. `board` is how the workers see the pools.
+
+mod about;
+mod answer;
+pub mod board;
+mod call;
+mod complaints;
+pub mod environment;
+pub mod fields;
+pub mod link;
+pub mod places;
+pub mod proxy;
+pub mod script;
+pub mod scripted;
+pub mod sendfile;
+pub mod spill;
+mod stream;
+mod tunnel;
+mod upload;
+pub mod upstream;
