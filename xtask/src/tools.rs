@@ -41,12 +41,13 @@ struct Tool {
 const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 
 /// What is needed, and why.
-const TOOLS: [Tool; 10] = [
+const TOOLS: [Tool; 11] = [
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
+    tool("nghttp", "nghttp2-client", BOTH, "clients of HTTP/2 (nghttp, h2load)"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
     server("nginx", "nginx", "nginx", "peer of the benches"),
@@ -72,8 +73,18 @@ const fn server(
     Tool { program, package, service: Some(service), purposes: &[Purpose::Bench], reason }
 }
 
+/// Programs that no distribution has: Go modules, built into `target/tools`, where the tests look.
+const MODULES: [(&str, &str, &str); 1] = [(
+    "h2spec",
+    "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+    "what the RFCs of HTTP/2 demand",
+)];
+
 /// Installs what is missing.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.purpose == Purpose::Test {
+        build_modules(arguments.check)?;
+    }
     let needed: Vec<&Tool> = TOOLS.iter().filter(|tool| tool.purposes.contains(&arguments.purpose)).collect();
     let missing: Vec<&Tool> =
         needed.iter().copied().filter(|tool| workspace::find_program(tool.program).is_none()).collect();
@@ -93,6 +104,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             bail!("{} was installed, yet there is no {}", tool.package, tool.program);
         }
         println!("tools: {} installed", tool.package);
+    }
+    Ok(())
+}
+
+fn build_modules(only_check: bool) -> Result<()> {
+    let folder = workspace::target_directory().join("tools");
+    for (program, module, reason) in MODULES {
+        if folder.join(program).is_file() || workspace::find_program(program).is_some() {
+            continue;
+        }
+        println!("tools: {program} is missing: {reason}");
+        if only_check {
+            bail!("tools: {program} missing");
+        }
+        if workspace::find_program("go").is_none() {
+            println!("tools: there is no go here to build {program} with; its tests will say that they do not run");
+            continue;
+        }
+        fs::create_dir_all(&folder).context("cannot make target/tools")?;
+        workspace::run(Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()))?;
+        println!("tools: {program} built");
     }
     Ok(())
 }
