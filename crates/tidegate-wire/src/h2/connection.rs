@@ -241,7 +241,6 @@ impl Connection {
     /// Lets go of memory that a quiet connection does not need.
     pub fn relax(&mut self) {
         self.streams.relax();
-        self.early_priorities.shrink_to_fit();
     }
 
     /// Bytes of memory held, this value included.

@@ -10,6 +10,9 @@ const RESETS_REMEMBERED: usize = 128;
 /// How many that ended are remembered, to tell a late frame from a wrong number.
 const ENDS_REMEMBERED: usize = 8;
 
+/// Slots that a quiet connection keeps.
+const SLOTS_KEPT: usize = 4;
+
 /// One stream of one connection. Slots are small numbers and are used again: a caller can keep what it knows
 /// of a stream in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -176,10 +179,9 @@ impl Streams {
 
     /// Lets go of memory that a quiet connection does not need.
     pub(super) fn relax(&mut self) {
-        if self.len() == 0 {
+        if self.len() == 0 && self.slots.len() > SLOTS_KEPT {
             (self.ids, self.slots, self.free) = (Vec::new(), Vec::new(), Vec::new());
         }
-        self.resets.shrink_to_fit();
     }
 
     /// Bytes of memory held.

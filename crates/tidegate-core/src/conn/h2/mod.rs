@@ -25,6 +25,8 @@ use tidegate_wire::h2::{self, ConnectionError, ErrorCode, Flood, Limits, StreamK
 const HELD_MAX: usize = 64 << 10;
 /// The window of a stream whose content a handler reads.
 const WIDE_WINDOW: u32 = 256 << 10;
+/// Slots of streams that a quiet connection keeps.
+const SLOTS_KEPT: usize = 4;
 /// How many times the timer comes before a client that is too slow is given up.
 const CHECKS: u8 = 3;
 
@@ -91,6 +93,14 @@ impl Http2 {
     fn goes_on(&mut self, used: usize) {
         if used > 0 && !self.wire.is_inside_block() {
             self.stalled = 0;
+        }
+    }
+
+    /// Lets go of memory that only a busy connection needs.
+    fn relax(&mut self) {
+        self.wire.relax();
+        if self.streams.len() > SLOTS_KEPT {
+            self.streams = Vec::new();
         }
     }
 
@@ -163,11 +173,14 @@ impl Connection {
             h2.is_closing = true;
             h2.wire.drain(&mut cx.batch);
         }
-        if cx.closes_idle && h2.is_closing && h2.wire.open_streams() == 0 {
-            h2.wire.drain(&mut cx.batch); // nobody is waited for any more
-        }
         for _ in 0..TURNS {
             let has_more = self.pump_h2(h2, key, cx)?;
+            if h2.wire.is_idle() {
+                if cx.closes_idle && h2.is_closing {
+                    h2.wire.drain(&mut cx.batch); // nobody is waited for any more
+                }
+                h2.relax();
+            }
             self.flush_shared(cx)?;
             if h2.wire.is_over() && self.held.is_empty() {
                 return Ok(Next::Close);
@@ -307,10 +320,15 @@ impl Connection {
             let _ = self.stream.send(&cx.batch, false);
             cx.batch.clear();
         }
+        self.abandon_streams(&mut h2, cx);
+    }
+
+    /// Nothing that is under way is finished.
+    fn abandon_streams(&mut self, h2: &mut Http2, cx: &mut Ctx) {
         for slot in 0..h2.streams.len() {
             if let Some(work) = &h2.streams[slot] {
                 let key = work.key;
-                self.abandon_stream(&mut h2, key, cx);
+                self.abandon_stream(h2, key, cx);
             }
         }
     }

@@ -48,6 +48,7 @@ impl Connection {
                 Err(error) => {
                     cx.stats.http2_faults.add(kind_of_error(&error), 1);
                     at = data.len();
+                    self.abandon_streams(h2, cx); // whoever floods gets nothing more done
                     break Ok(());
                 }
             }
