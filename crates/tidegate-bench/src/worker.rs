@@ -220,14 +220,13 @@ impl<'s> Worker<'s> {
 
     /// All that time brings.
     fn turn(&mut self, now: u64) -> io::Result<()> {
-        if !self.is_stopping
-            && (now >= self.end || self.shared.stop.load(Relaxed) || self.source.is_exhausted())
-        {
+        // Arrivals that are due come before the end, else a late worker would lose its last ones.
+        self.take_arrivals(now)?;
+        if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.has_run_dry()) {
             self.stop(now);
         }
         self.source.count_from(now);
         self.open_rested(now);
-        self.take_arrivals(now)?;
         let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
         let mut expired = std::mem::take(&mut self.expired);
         self.wheel.advance(tick, &mut expired);
@@ -240,6 +239,12 @@ impl<'s> Worker<'s> {
         }
         self.give_up_if_hopeless(now);
         Ok(())
+    }
+
+    /// Whether nothing is left to start.
+    fn has_run_dry(&self) -> bool {
+        let are_lanes_over = self.plan.is_once && self.resting.is_empty() && self.outstanding == 0;
+        are_lanes_over || self.source.is_exhausted()
     }
 
     fn interval_end(&self) -> u64 {

@@ -27,13 +27,17 @@ pub enum Context {
     Fastcgi,
     /// Inside `scgi { … }`.
     Scgi,
+    /// Inside `cgi { … }`.
+    Cgi,
     /// Inside `proxy { … }`.
     Proxy,
+    /// Inside `pool { … }`.
+    Pool,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -44,7 +48,9 @@ impl Context {
         Self::Compress,
         Self::Fastcgi,
         Self::Scgi,
+        Self::Cgi,
         Self::Proxy,
+        Self::Pool,
     ];
 
     /// Where the context is, in messages.
@@ -60,7 +66,9 @@ impl Context {
             Self::Compress => "in `compress`",
             Self::Fastcgi => "in `fastcgi`",
             Self::Scgi => "in `scgi`",
+            Self::Cgi => "in `cgi`",
             Self::Proxy => "in `proxy`",
+            Self::Pool => "in `pool`",
         }
     }
 
@@ -77,7 +85,9 @@ impl Context {
             Self::Compress => "compress",
             Self::Fastcgi => "fastcgi",
             Self::Scgi => "scgi",
+            Self::Cgi => "cgi",
             Self::Proxy => "proxy",
+            Self::Pool => "pool",
         }
     }
 }
@@ -122,6 +132,8 @@ pub enum Kind {
     File,
     /// `stderr`, `stdout` or a path.
     LogTarget,
+    /// What an access line looks like.
+    LogFormat,
     /// Names of files to read, `*` and `?` allowed.
     Glob,
     /// A host name: `example.com`, `*.example.com`.

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 11] = [
+const SECTIONS: [(&str, Context, &str); 13] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -77,11 +77,13 @@ const SECTIONS: [(&str, Context, &str); 11] = [
         Context::Scgi,
         "`scgi \"127.0.0.1:4000\" { timeout \"10m\" }`; all of `fastcgi` but `keep` and `keep-timeout`.",
     ),
+    ("In `cgi`", Context::Cgi, "`cgi { timeout \"10m\" }`; what `fastcgi` and `scgi` have in common."),
     (
         "In `proxy`",
         Context::Proxy,
         "`proxy \"http://127.0.0.1:3000\" { timeout \"10m\" }`; beside these, what all three have in common.",
     ),
+    ("In `pool`", Context::Pool, "`pool \"app\" { command \"/usr/bin/php-cgi\"; processes max=16 }`"),
 ];
 
 fn describe(out: &mut String, directive: &Directive) {

@@ -9,6 +9,9 @@
 
 pub mod gateway;
 
+pub mod pool;
+
+use pool::Pool;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,6 +33,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
+    /// Applications behind the server, in source order.
+    pub pools: Vec<Pool>,
     /// Bounds on what a client may do.
     pub limits: Limits,
     /// What those get who are turned away.
@@ -190,6 +195,8 @@ pub enum Action {
         /// The text, `text/plain`; may be empty.
         body: String,
     },
+    /// `cgi`: CGI scripts.
+    Cgi(Box<gateway::Application>),
     /// The status page with statistics and cache control (R4, R5).
     Status,
     /// `fastcgi`
@@ -395,6 +402,8 @@ pub struct AccessLog {
     pub target: LogTarget,
     /// What a line looks like.
     pub format: AccessFormat,
+    /// Only requests that were answered with an error: 400 and above.
+    pub only_errors: bool,
 }
 
 /// Where a log goes.
@@ -409,7 +418,7 @@ pub enum LogTarget {
 }
 
 /// What an access line looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessFormat {
     /// The common log format.
     Common,
@@ -417,6 +426,57 @@ pub enum AccessFormat {
     Combined,
     /// One JSON object.
     Json,
+    /// These, one after the other.
+    Pattern(Arc<[LogPart]>),
+}
+
+/// A part of an access line. What is not there is `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LogPart {
+    /// As it stands.
+    Text(String),
+    /// `{client}`: the address of the client.
+    Client,
+    /// `{client-port}`
+    ClientPort,
+    /// `{scheme}`: `http` or `https`.
+    Scheme,
+    /// `{host}`: the host asked for, as sent.
+    Host,
+    /// `{method}`
+    Method,
+    /// `{target}`: the request target as sent.
+    Target,
+    /// `{path}`: the target before its `?`.
+    Path,
+    /// `{query}`: the target behind its `?`.
+    Query,
+    /// `{protocol}`: `HTTP/1.1`.
+    Protocol,
+    /// `{status}`
+    Status,
+    /// `{bytes}`: of the response, without its head.
+    Bytes,
+    /// `{bytes-in}`: of the request, its head included.
+    BytesIn,
+    /// `{bytes-out}`: of the response, its head included.
+    BytesOut,
+    /// `{duration-us}`: from the complete head to the last byte handed to the kernel.
+    DurationMicroseconds,
+    /// `{duration-ms}`: the same in milliseconds, with three digits behind the point.
+    DurationMilliseconds,
+    /// `{duration}`: the same in seconds, with six digits behind the point.
+    DurationSeconds,
+    /// `{time}`: `10/Oct/2000:13:55:36 +0000`.
+    Time,
+    /// `{time-iso}`: `2000-10-10T13:55:36Z`.
+    TimeIso,
+    /// `{time-unix}`: seconds since 1970.
+    TimeUnix,
+    /// `{request.NAME}`: the first field of this name.
+    Request(String),
+    /// `{response.NAME}`: the first field of this name, as far as a handler or the settings set it.
+    Response(String),
 }
 
 /// The log of the server's own messages.

@@ -119,7 +119,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("scgi_pass", "`scgi_pass` is called `scgi` here: `scgi \"127.0.0.1:4000\"`"),
     ("client_body_temp_path", "the folder is called `spill` here"),
     ("ssl_certificate", "TLS is not part of this version"),
-    ("pool", "pools of application processes are not part of this version"),
     ("tls", "TLS is not part of this version"),
 ];
 

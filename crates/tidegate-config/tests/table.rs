@@ -32,6 +32,13 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Pool => {
+            let is_kind =
+                ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));
+            let kind = if is_kind { "" } else { "command \"/bin/sh\"\n" };
+            format!("{listen}pool \"app\" {{ {kind}{text} }}\n{site}")
+        }
+        Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),
         Context::Fastcgi => format!("{listen}site {{ root \".\"; fastcgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
         Context::Scgi => format!("{listen}site {{ root \".\"; scgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
         Context::Proxy => format!("{listen}site {{ proxy \"http://127.0.0.1:1\" {{ {text} }} }}\n"),

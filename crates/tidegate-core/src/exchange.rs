@@ -3,13 +3,25 @@
 use crate::body::RequestBody;
 use crate::phase::Site;
 use crate::response::Response;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::socket::{self, Peer, Stream};
+
+/// In place of a minor version of HTTP/1: the request came over HTTP/2.
+pub const HTTP_2: u8 = 20;
+
+/// The protocol and its version, as CGI and logs write it.
+pub fn version_name(minor_version: u8) -> &'static str {
+    match minor_version {
+        0 => "HTTP/1.0",
+        HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -30,7 +42,7 @@ pub struct Exchange<'a> {
     pub authority: &'a str,
     /// Field section.
     pub fields: Fields<'a>,
-    /// Minor version of HTTP/1: 0 or 1.
+    /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
     pub minor_version: u8,
     /// The other end.
     pub peer: Peer,
@@ -50,6 +62,8 @@ pub struct Exchange<'a> {
 pub struct ExchangeContext<'a> {
     pub(crate) local: Local<'a>,
     pub(crate) site: Option<&'a Rc<Site>>,
+    /// Set by who wants the request given up when the client goes away.
+    pub(crate) abandons: Option<&'a Cell<bool>>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
 }
@@ -68,8 +82,23 @@ pub(crate) enum Local<'a> {
 }
 
 impl<'a> ExchangeContext<'a> {
-    pub(crate) fn new(stream: &'a Stream, local: &'a LocalAddress, site: &'a Rc<Site>) -> Self {
-        ExchangeContext { local: Local::Stream(stream, local), site: Some(site), hops: 0 }
+    pub(crate) fn new(
+        stream: &'a Stream,
+        local: &'a LocalAddress,
+        site: &'a Rc<Site>,
+        abandons: &'a Cell<bool>,
+    ) -> Self {
+        let local = Local::Stream(stream, local);
+        ExchangeContext { local, site: Some(site), abandons: Some(abandons), hops: 0 }
+    }
+
+    /// The answer is worth nothing once the client has gone: then the future that makes it is dropped, and so
+    /// is a body under way. For answers that hold something others wait for, such as a place in a queue. A
+    /// client that only closes its sending side is taken to be gone as well, as everywhere.
+    pub fn ends_with_client(&self) {
+        if let Some(abandons) = self.abandons {
+            abandons.set(true);
+        }
     }
 
     /// The address that the client connected to; `None` for a unix socket.
@@ -219,6 +248,7 @@ impl Kept {
             context: ExchangeContext {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
+                abandons: None,
                 hops: self.hops,
             },
         })

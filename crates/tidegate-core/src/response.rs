@@ -3,10 +3,10 @@
 use crate::body::BodySink;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::paged::PagedFile;
 use tidegate_wire::{h1, h2};
 
 /// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
@@ -62,11 +62,13 @@ pub enum Body {
 #[derive(Clone)]
 pub struct FilePiece {
     /// Shared with the cache.
-    pub file: Rc<OwnedFd>,
+    pub file: Rc<PagedFile>,
     /// First byte.
     pub offset: u64,
     /// Behind the last byte.
     pub end: u64,
+    /// A part of it was not in memory: the pool reads in front of the sender from then on.
+    reads_ahead: bool,
 }
 
 /// A piece of a composed body.
@@ -93,6 +95,16 @@ pub trait BodyStream {
     }
 }
 
+impl Head {
+    /// The fields.
+    pub fn lines(&self) -> &FieldLines {
+        match self {
+            Head::Fields(lines) | Head::Final(lines) => lines,
+            Head::Prebuilt(message) => message.lines(),
+        }
+    }
+}
+
 impl Body {
     /// Bytes in all, where known.
     pub fn len(&self) -> Option<u64> {
@@ -114,6 +126,24 @@ impl Body {
 }
 
 impl FilePiece {
+    /// See [`PagedFile::poll_warm`]: how far it can be sent now. Once it had to be waited for, the pool reads
+    /// in front.
+    #[inline]
+    pub fn poll_warm(&mut self, waker: Option<&Waker>) -> Poll<io::Result<u64>> {
+        let poll = self.file.poll_warm(self.offset, self.end, waker);
+        match &poll {
+            Poll::Pending => self.reads_ahead = true,
+            Poll::Ready(Ok(warm)) if self.reads_ahead => self.file.read_ahead(*warm, self.end),
+            Poll::Ready(_) => {}
+        }
+        poll
+    }
+
+    /// The bytes `offset..end` of `file`.
+    pub fn new(file: Rc<PagedFile>, offset: u64, end: u64) -> FilePiece {
+        FilePiece { file, offset, end, reads_ahead: false }
+    }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.offset)

@@ -39,7 +39,7 @@ impl Solo {
         let engine = registry.engine(settings, &mut logs)?;
         let mut cx = Ctx::new(0, engine, stats, AccessBuffers::new(writer), Arc::<Shared>::default());
         for (sink, format) in logs.opened {
-            cx.log.add(sink, format);
+            cx.log.add(sink, &format);
         }
         let mut connections = Slab::default();
         let key = connections.insert(Connection::new(stream, Peer::Unix, 0));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tidegate_config::settings::{AccessFormat, Settings};
+use tidegate_config::settings::{AccessLog, Settings};
 use tidegate_http::HttpDate;
 use tidegate_io::clock::{monotonic_ns, wall_seconds};
 use tidegate_io::poller::EVENTS;
@@ -51,7 +51,7 @@ pub trait Registry {
 /// The logs of an engine, collected while it is made.
 pub struct LogSet {
     writer: Arc<Writer>,
-    pub(crate) opened: Vec<(log::Sink, AccessFormat)>,
+    pub(crate) opened: Vec<(log::Sink, AccessLog)>,
 }
 
 impl LogSet {
@@ -60,9 +60,9 @@ impl LogSet {
     }
 
     /// Opens a log, or finds it open.
-    pub fn open(&mut self, log: &tidegate_config::settings::AccessLog) -> io::Result<log::Sink> {
+    pub fn open(&mut self, log: &AccessLog) -> io::Result<log::Sink> {
         let sink = self.writer.sink(&log.target)?;
-        self.opened.push((sink, log.format));
+        self.opened.push((sink, log.clone()));
         Ok(sink)
     }
 }
@@ -405,8 +405,8 @@ impl Worker {
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
         self.cx.admission.on_empty(None);
         self.bound_unsent();
-        for (sink, format) in logs.opened {
-            self.cx.log.add(sink, format);
+        for (sink, log) in logs.opened {
+            self.cx.log.add(sink, &log);
         }
         self.cx.head_limits = head_limits(&self.cx.engine.settings);
         Ok(())
@@ -587,6 +587,11 @@ impl Worker {
                 }
                 Command::Drain { close_idle } => self.drain(close_idle),
                 Command::Stop => {
+                    // What was under way has its line, too.
+                    let keys: Vec<Key> = self.connections.keys().collect();
+                    for key in keys {
+                        self.close(key);
+                    }
                     self.cx.log.flush();
                     return true;
                 }

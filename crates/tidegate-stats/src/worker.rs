@@ -53,6 +53,8 @@ metrics! {
             "Time from the last byte of a request head to the last byte of its response.";
         received_bytes: Counter, Bytes, "Bytes Received", "Bytes received from clients.";
         sent_bytes: Counter, Bytes, "Bytes Sent", "Bytes sent to clients.";
+        responses_cut: Counter, Count, "Responses Cut Short",
+            "Responses whose connection was cut because a file could not be read to the end that was announced.";
         timeouts: Kinds<Timeout, { Timeout::COUNT }>, Count, "Timeouts",
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",

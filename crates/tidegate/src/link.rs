@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_io::passing;
+use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
 use tidegate_modules::status::ServerInfo;
 use tidegate_stats::Snapshot;
 
@@ -34,6 +35,8 @@ pub struct Begin {
     pub identity: Option<Identity>,
     /// What may be read; `None`: whatever the user may.
     pub readable: Option<Vec<PathBuf>>,
+    /// A folder for files without a name (`spill`).
+    pub spill: Option<PathBuf>,
 }
 
 /// A user and its groups, by number.
@@ -77,6 +80,8 @@ pub enum ToServer {
     },
     /// End now.
     Stop,
+    /// How a pool is.
+    Pool(PoolUpdate),
     /// Answer.
     Question(u64, Question),
     /// The answer to a question of the server.
@@ -96,6 +101,8 @@ pub enum ToMaster {
     Done,
     /// It has to end: start another in its place, then tell it to drain.
     Leaving,
+    /// What its workers want of pools.
+    Pools(Vec<PoolDemand>),
     /// Its last words.
     Ended {
         /// What it has counted.

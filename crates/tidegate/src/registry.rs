@@ -46,8 +46,7 @@ impl Registry {
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(view: StatusView, is_recovery: bool) -> MakeRegistry {
-        let board = Board::new();
+    pub fn maker(view: StatusView, is_recovery: bool, board: Arc<Board>) -> MakeRegistry {
         Arc::new(move |stats| {
             Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone(), board.clone()) })
         })
@@ -122,6 +121,9 @@ impl Registry {
             }
             Action::Scgi(application) => {
                 self.or_recover(Scripted::new(Protocol::Scgi, applications, application, site, route))?
+            }
+            Action::Cgi(application) => {
+                self.or_recover(Scripted::new(Protocol::Cgi, applications, application, site, route))?
             }
             Action::Proxy(proxy) => self.or_recover(Proxy::new(applications, proxy, site))?,
             Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),

@@ -374,7 +374,7 @@ fn figures_equal_the_access_log_of_nginx() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let here = folder.0.display();
     let settings = format!(
-        "daemon off; worker_processes 1; pid {here}/pid; error_log {here}/error.log;\n\
+        "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log;\n\
          events {{ worker_connections 512; }}\n\
          http {{ keepalive_requests 37; log_format b '$status $bytes_sent $body_bytes_sent';\n\
          access_log {here}/access.log b; client_body_temp_path {here}/b; proxy_temp_path {here}/p;\n\
@@ -382,11 +382,12 @@ fn figures_equal_the_access_log_of_nginx() {
          server {{ listen 127.0.0.1:{port}; root {here}; }} }}\n"
     );
     let settings = folder.write("nginx.conf", settings);
-    let mut nginx = Command::new("nginx")
+    let nginx = Command::new("nginx")
         .args(["-p", &here.to_string(), "-c", &settings])
+        .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+        .spawn();
+    let _nginx = Ended(nginx.unwrap());
     let deadline = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < deadline, "nginx does not listen");
@@ -419,8 +420,16 @@ fn figures_equal_the_access_log_of_nginx() {
         assert_eq!((&report["bytes"], &report["body_bytes"]), (&bytes.into(), &bodies.into()), "{extra:?}");
         assert_eq!(report["errors"]["status"], missing, "{extra:?}");
     }
-    let _ = nginx.kill();
-    let _ = nginx.wait();
+}
+
+/// A process that ends with the test, also where that fails.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn logged(log: &Path) -> usize {

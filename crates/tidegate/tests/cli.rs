@@ -4,7 +4,7 @@
 
 mod running;
 
-use running::{Folder, KeepAlive, Load, Server, WAIT, exchange, exchange_with, run, site, wait_for};
+use running::{Folder, KeepAlive, Load, Server, WAIT, exchange, exchange_with, get, run, site, wait_for};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::fs;
 use std::io::{Read, Write};
@@ -478,7 +478,7 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
         other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
     let before = wait_for(|| Some(refused()).filter(|count| *count > 0), "accepting to fail");
-    let turns = 200;
+    let turns = 50;
     for _ in 0..turns {
         refused();
     }
@@ -501,7 +501,7 @@ fn who_waits_in_vain_for_a_descriptor_is_told() {
     let server = Server::with_config(&folder, config);
     let mut connected = KeepAlive::new(&server.address);
     assert_eq!(connected.get("/").0, "here");
-    let pid = Pid::from_child(&server.child);
+    let pid = server.processes()[0];
     let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
     let tight = Rlimit { current: Some(open + 1), ..getrlimit(Resource::Nofile) };
     let limit = prlimit(Some(pid), Resource::Nofile, tight).unwrap();

@@ -1,10 +1,11 @@
 //! `cargo xtask bench`: what is measured, and the files that measure it.
 //!
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
-//! of the same run. `static_files` and `idle` start servers (`server`, `peers`); `instructions` needs none.
+//! of the same run. `static_files`, `idle` and `cold` start servers (`server`, `peers`); `instructions` needs none.
 
 mod burst;
 pub mod canned;
+mod cold;
 mod cpu;
 mod downloads;
 mod gateway;
@@ -19,6 +20,7 @@ mod reload;
 mod report;
 pub mod responder;
 mod server;
+mod slow_disk;
 mod soak;
 mod static_files;
 
@@ -30,6 +32,8 @@ pub enum Bench {
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
     Idle(idle::Arguments),
+    /// Latency of small requests while others pull a cold file from a slow disk, beside other servers
+    Cold(cold::Arguments),
     /// CPU per request to an application, beside other servers
     Gateway(gateway::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
@@ -51,6 +55,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
+        Bench::Cold(arguments) => cold::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),

@@ -1,6 +1,6 @@
 //! A server of a bench: started in the foreground as a child, on a port that was free, ended with the bench.
 //!
-//! Used by `static_files` and `idle`; `peers` knows the servers and writes their settings.
+//! Used by `static_files`, `idle` and `cold`; `peers` knows the servers and writes their settings.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -112,7 +112,7 @@ impl Server {
             bail!("{program} is missing: cargo xtask tools --for bench");
         }
         let port = free_port()?;
-        let folder = setup.folder.join(format!("{}-{port}", kind.name().replace(' ', "-")));
+        let folder = setup.folder.join(format!("{}-{port}", kind.name().replace([' ', ','], "-")));
         fs::create_dir_all(&folder)?;
         let error_log = folder.join("output.log");
         let output = fs::File::create(&error_log)?;

@@ -41,8 +41,8 @@ pub fn page(report: &Report) -> String {
         Some(latency_over_load(report)),
         Some(percentile_curve(&[("response", &report.totals.response), ("service", &report.totals.service)])),
         Some(errors_over_time(report)),
-        host.map(|host| processors(host)),
-        host.map(|host| pressure(host)),
+        host.map(processors),
+        host.map(pressure),
     ];
     push_charts(&mut body, charts.into_iter().flatten());
     body.push_str(

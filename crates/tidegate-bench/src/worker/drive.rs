@@ -324,14 +324,19 @@ impl Worker<'_> {
         }
         self.failures_in_a_row = 0;
         self.has_connect_failure = false;
-        let is_usable = reader.keep_alive && plan.keep_alive && !plan.is_once && !connection.is_finished;
+        let is_usable = reader.keep_alive && plan.keep_alive && !plan.is_once;
         if connection.unsent > connection.in_flight.len() {
             // Answered before it was sent to the end: what the rest would mean nobody knows.
             connection.unsent = connection.in_flight.len();
             connection.offset = 0;
             return Outcome::Ended;
         }
-        if is_usable { Outcome::Free } else { Outcome::Ended }
+        match (is_usable, connection.is_finished) {
+            (true, false) => Outcome::Free,
+            // The end of the stream was announced; answers to what is in flight may stand before it.
+            (true, true) if !connection.in_flight.is_empty() => Outcome::Wait,
+            _ => Outcome::Ended,
+        }
     }
 
     /// The server has closed its side.

@@ -1,14 +1,15 @@
 //! Applications behind the server.
 
 use crate::directive::{
-    Argument, Children, Context, Directive, Inheritance, Kind, Property, one, one_or, some, some_or,
+    Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some, some_or,
 };
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
-const ALL: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Proxy];
+const ALL: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi, Context::Proxy];
 const KEPT: &[Context] = &[Context::Fastcgi, Context::Proxy];
 const SCRIPTS: &[Context] = &[Context::Fastcgi, Context::Scgi];
+const VARIABLES: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi];
 const PROXY: &[Context] = &[Context::Proxy];
 const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
@@ -50,6 +51,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               already. In a route `\"/app/*\"` it is mounted at `/app`.",
         example: "scgi \"127.0.0.1:4000\"",
         ..Directive::new("scgi", INSIDE)
+    },
+    Directive {
+        arguments: &[Argument { name: "pool", kind: Kind::Token, count: Count::Optional, words: &[] }],
+        children: Children::Block(Context::Cgi),
+        doc: "Runs CGI scripts (RFC 3875): the first part of the path that is a file below `root` or `alias` is the \
+              script, what follows is `PATH_INFO`. They are started by small processes that a pool with `cgi-stubs` \
+              keeps ready; without a name that is the pool `cgi`, which need not be written.",
+        example: "cgi",
+        ..Directive::new("cgi", INSIDE)
     },
     Directive {
         arguments: &[one("to", Kind::Url)],
@@ -155,7 +165,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         repeats: true,
         doc: "A variable for the application, in place of one of the same name; `off` without quotes leaves it out.",
         example: "param \"APP_ENV\" \"production\"",
-        ..Directive::new("param", SCRIPTS)
+        ..Directive::new("param", VARIABLES)
     },
     Directive {
         arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldValue, &["off"])],

@@ -147,17 +147,43 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "drain-timeout \"2m\""),
     Directive {
         arguments: &[one_or("target", Kind::LogTarget, &["off"])],
-        properties: &[Property {
-            name: "format",
-            kind: Kind::Choice(&["combined", "common", "json"]),
-            default: Some("combined"),
-            doc: "What a line looks like: the common log format, the same with referrer and user agent, or one \
-                  JSON object.",
-        }],
+        properties: &[
+            Property {
+                name: "format",
+                kind: Kind::LogFormat,
+                default: Some("combined"),
+                doc: "What a line looks like: the common log format (`common`), the same with referrer and user \
+                      agent (`combined`), one JSON object (`json`), or a pattern with placeholders.",
+            },
+            Property {
+                name: "only",
+                kind: Kind::Choice(&["errors"]),
+                default: None,
+                doc: "Leaves out the requests that were answered with a status below 400.",
+            },
+        ],
         default: Some("access-log off"),
         doc: "Where a line for each request goes: a path, `stderr`, `stdout` or `off`. In a site it takes the \
-              place of the server's.",
-        example: "access-log \"access.log\" format=json",
+              place of the server's.\n\n\
+              The placeholders of a pattern; what is not there is `-`, and nothing of a client can break out of \
+              its line:\n\n\
+              | placeholder | is |\n| --- | --- |\n\
+              | `{client}`, `{client-port}` | address and port of the client |\n\
+              | `{scheme}`, `{host}` | what was asked, and of whom, as sent |\n\
+              | `{method}`, `{target}`, `{protocol}` | the request line, as sent |\n\
+              | `{path}`, `{query}` | the target before and behind its `?` |\n\
+              | `{status}` | of the response; 499 where the client left before it |\n\
+              | `{bytes}` | of the response, without its head |\n\
+              | `{bytes-in}`, `{bytes-out}` | of request and response, heads included |\n\
+              | `{duration}`, `{duration-ms}`, `{duration-us}` | from the complete request head to the last byte \
+              of the response handed to the kernel: seconds, milliseconds, microseconds |\n\
+              | `{time}`, `{time-iso}`, `{time-unix}` | `10/Oct/2000:13:55:36 +0000`, `2000-10-10T13:55:36Z`, \
+              `971186136` |\n\
+              | `{request.NAME}` | a field of the request, such as `{request.User-Agent}` |\n\
+              | `{response.NAME}` | a field of the response, such as `{response.Content-Type}`; not those that \
+              every response has by itself (`Date`, `Server`, `Content-Length`, `Connection`) |\n\
+              | `{{`, `}}` | a brace |",
+        example: "access-log \"access.log\" format=\"{time} {client} {method} {target} {status} {duration-us}\"",
         ..Directive::new("access-log", &[Context::Top, Context::Site])
     },
     Directive {

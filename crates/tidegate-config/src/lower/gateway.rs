@@ -39,6 +39,30 @@ pub(super) fn scgi(
     Action::Scgi(Box::new(application(checker, disk, item, Context::Scgi, inherited, script)))
 }
 
+/// Lowers a `cgi`: scripts below a folder, started by the processes of a pool.
+pub(super) fn cgi(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    root: Option<PathBuf>,
+    strip_prefix: String,
+    inherited: &Inherited,
+) -> Action {
+    if root.is_none() {
+        let message = "there is no folder to find CGI scripts in";
+        let help = "add `root` to the site or the route, or `alias \"/usr/lib/cgi-bin\"` to the route";
+        checker.diagnostics.push(item.error(message).help(help));
+    }
+    let to = Destination::Named(item.texts().pop().unwrap_or_else(|| "cgi".to_owned()));
+    Action::Cgi(Box::new(Application {
+        gateway: gateway(checker, disk, item, Context::Cgi, inherited, to),
+        root: root.unwrap_or_default(),
+        script: Script::FirstFile { strip_prefix },
+        params: pairs(item, "param"),
+        serves_hidden: inherited.serves_hidden,
+    }))
+}
+
 /// Lowers a `proxy`.
 pub(super) fn proxy(
     checker: &mut Checker<'_>,

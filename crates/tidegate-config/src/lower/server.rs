@@ -46,6 +46,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         sandbox: !find("sandbox").is_some_and(|item| matches!(item.first(), Some(Value::Word("off")))),
         listeners,
         sites: Vec::new(),
+        pools: super::pool::pools(checker, disk, &items),
         limits: limits(checker, &items),
         busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),
@@ -55,7 +56,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
         spill: find("spill")
-            .map_or_else(|| super::gateway::spill_nowhere(), |item| super::gateway::spill(&item)),
+            .map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items);

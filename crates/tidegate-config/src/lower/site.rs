@@ -35,7 +35,7 @@ pub(super) fn site(
     unreachable(checker, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
-    let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "proxy"]
+    let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
         .iter()
         .all(|name| item.child(name).is_none());
     routes.push(if is_taken && says_nothing {

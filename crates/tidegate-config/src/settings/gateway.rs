@@ -78,6 +78,11 @@ pub struct Application {
 pub enum Script {
     /// A file below the root whose name ends in one of these; what follows is `PATH_INFO`.
     Suffixes(Vec<String>),
+    /// The first part of the path that is a file below the root; what follows is `PATH_INFO`.
+    FirstFile {
+        /// Cut off the front of the path before the look-up, from `alias`; may be empty.
+        strip_prefix: String,
+    },
     /// One file for all paths.
     File(#[serde(with = "crate::travel::path")] PathBuf),
     /// No file: the application is mounted at this prefix, and what follows is `PATH_INFO`. No slash at its

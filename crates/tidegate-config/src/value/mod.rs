@@ -4,6 +4,7 @@
 //! Called by `check` for every argument and property. The text has had its environment variables filled in.
 //! Nothing here looks at the file system.
 
+mod log_format;
 mod names;
 mod paths;
 mod quantity;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use crate::directive::Kind;
 use crate::settings::gateway::Destination;
-use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
+use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
 
 pub(crate) use names::field_names_agree;
 pub(crate) use paths::{covers, pattern_text};
@@ -31,6 +32,7 @@ pub(crate) enum Value {
     Text(String),
     Path(PathBuf),
     LogTarget(LogTarget),
+    LogFormat(AccessFormat),
     Host(HostPattern),
     Pattern(PathPattern),
     Address(ListenAddress),
@@ -142,6 +144,7 @@ fn read_text(
         Kind::Text { .. } => Ok(Value::Text(text.to_owned())),
         Kind::File => paths::file(text, folder).map(Value::Path),
         Kind::LogTarget => paths::log_target(text, folder).map(Value::LogTarget),
+        Kind::LogFormat => log_format::format(text).map(Value::LogFormat),
         Kind::Glob => paths::file(text, folder).map(Value::Path),
         Kind::Pattern => paths::pattern(text).map(Value::Pattern),
         Kind::SitePath => paths::site_path(text).map(Value::Text),
@@ -226,6 +229,10 @@ impl Kind {
             Self::Text { most } => format!("a text of at most {most} bytes"),
             Self::File => "a path, such as `\"/srv/www\"`".to_owned(),
             Self::LogTarget => "a path, `stderr` or `stdout`".to_owned(),
+            Self::LogFormat => {
+                "`combined`, `common`, `json` or a pattern, such as `\"{client} {method} {target} {status}\"`"
+                    .to_owned()
+            }
             Self::Glob => "a path, with `*` and `?` if wanted, such as `\"sites/*.kdl\"`".to_owned(),
             Self::Host => "a host name, such as `\"example.com\"` or `\"*.example.com\"`".to_owned(),
             Self::Pattern => "a pattern, such as `\"/static/*\"` or `\"*.php\"`".to_owned(),

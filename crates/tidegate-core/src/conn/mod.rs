@@ -121,8 +121,12 @@ struct Request {
     minor_version: u8,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
+    /// Nobody else is to be answered: given up when the client closes its side.
+    ends_with_client: bool,
     /// Monotonic, nanoseconds.
     started: u64,
+    /// Bytes of head and content that have come.
+    received: u64,
 }
 
 impl Connection {
@@ -308,6 +312,14 @@ impl Connection {
         self.drive(key, cx)
     }
 
+    /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
+    fn is_abandoned(&self) -> bool {
+        let is_given_up = |work: &Work| {
+            work.request.ends_with_client && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+        };
+        (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
+    }
+
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
             if self.h2.is_some() {
@@ -320,6 +332,7 @@ impl Connection {
                 match self.pump(key, cx)? {
                     Progress::Done => self.finish_response(cx),
                     Progress::Again => return Ok(Next::Again),
+                    Progress::Blocked | Progress::Waiting if self.is_abandoned() => return Ok(Next::Close),
                     Progress::Blocked | Progress::Waiting if !self.takes_more() => return Ok(Next::Wait),
                     // Content for the handler goes on arriving while its response does not move.
                     Progress::Blocked | Progress::Waiting => {}

@@ -6,10 +6,11 @@ use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply};
-use crate::log::{self, Record, Sink};
+use crate::log::{self, EntryFields, Sink};
 use crate::phase::{Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
@@ -206,7 +207,9 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
+            ends_with_client: false,
             started: monotonic_ns(),
+            received: head.len as u64,
         };
         cx.admission.on_request(request.started);
         let fields = Fields::new(head.fields);
@@ -225,6 +228,7 @@ impl Connection {
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::All(fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
@@ -236,6 +240,7 @@ impl Connection {
         }
 
         let (mut content_sink, mut is_exempt) = (None, false);
+        let abandons = Cell::new(false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -272,7 +277,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, &self.local, site),
+                        context: ExchangeContext::new(&self.stream, &self.local, site, &abandons),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -284,6 +289,7 @@ impl Connection {
         };
         cx.path_buffer = path_buffer;
 
+        let request = Request { ends_with_client: abandons.get(), ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
@@ -304,7 +310,7 @@ impl Connection {
             ready => ready,
         };
         self.flush_shared(cx)?;
-        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
             Err(later) => (Output::later(later), None),
@@ -402,7 +408,9 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let mut at = 0;
         while at < data.len() {
-            let Some(incoming) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) else { break };
+            let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
+                break;
+            };
             let room = incoming.room();
             if room == 0 {
                 break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
@@ -412,6 +420,7 @@ impl Connection {
                 Ok(used) => {
                     at += used;
                     self.window = self.window.saturating_add(used as u32);
+                    request.received += used as u64;
                 }
                 Err(refusal) => {
                     (self.keep_alive, self.unread) = (false, true);
@@ -472,8 +481,14 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
-        let request =
-            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
+        let request = Request {
+            head_only: false,
+            minor_version: 1,
+            expects_continue: false,
+            ends_with_client: false,
+            started: monotonic_ns(),
+            received: 0,
+        };
         let entry = log::Entry {
             peer: self.peer,
             method: "-",
@@ -482,6 +497,7 @@ impl Connection {
             minor_version: 1,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
@@ -503,7 +519,7 @@ impl Connection {
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
-            let record = sink.map(|sink| Record::capture(entry, sink));
+            let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
             self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         }

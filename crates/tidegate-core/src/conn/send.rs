@@ -7,7 +7,7 @@ use super::receive::Incoming;
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
-use crate::log::{Ending, Entry, Sink};
+use crate::log::{self, Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Stream;
 use tidegate_io::{Key, file, runtime};
@@ -64,6 +64,10 @@ pub(super) struct Output {
     head: u32,
     /// Bytes of head and body that have left the source.
     sent: u64,
+    /// A file could not be read as far as was announced.
+    is_cut: bool,
+    /// For a log that shows fields of responses.
+    fields: Option<Box<FieldLines>>,
 }
 
 enum Source {
@@ -97,6 +101,8 @@ impl Output {
             tunnel: None,
             head: 0,
             sent: 0,
+            is_cut: false,
+            fields: None,
         }
     }
 
@@ -143,26 +149,55 @@ impl Work {
 /// Exactly once for each response: counters, histogram, access line.
 #[inline]
 pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
-    tally(cx, entry, request.started, output.status, output.sent, output.head.into());
+    tally(
+        cx,
+        entry,
+        request,
+        &Done {
+            status: output.status,
+            sent: output.sent,
+            head: output.head.into(),
+            is_cut: output.is_cut,
+            fields: output.fields.as_deref(),
+        },
+    );
 }
 
-/// The same for any protocol. `sent` is what left of head and content, `head` its share of it; `started` is
-/// monotonic, nanoseconds.
+/// A response that is over, whatever the protocol was.
+pub(super) struct Done<'a> {
+    pub status: Status,
+    /// Bytes of head and content that left.
+    pub sent: u64,
+    /// Bytes of that head.
+    pub head: u64,
+    /// A file could not be read as far as was announced.
+    pub is_cut: bool,
+    /// For a log that shows fields of responses.
+    pub fields: Option<&'a FieldLines>,
+}
+
 #[inline]
-pub(super) fn tally(
-    cx: &mut Ctx,
-    entry: Option<(Sink, Entry<'_>)>,
-    started: u64,
-    status: Status,
-    sent: u64,
-    head: u64,
-) {
-    let nanos = monotonic_ns().saturating_sub(started);
-    cx.stats.sent_bytes.add(sent);
-    cx.stats.responses.add(status.0);
+pub(super) fn tally(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, done: &Done<'_>) {
+    let nanos = monotonic_ns().saturating_sub(request.started);
+    cx.stats.sent_bytes.add(done.sent);
+    cx.stats.responses.add(done.status.0);
     cx.stats.latency.record_nanos(nanos);
+    if done.is_cut {
+        cx.stats.responses_cut.add(1);
+    }
     if let Some((sink, entry)) = entry {
-        cx.log.line(sink, &entry, Ending { status: status.0, bytes: sent.saturating_sub(head), nanos });
+        cx.log.line(
+            sink,
+            &entry,
+            &Ending {
+                status: done.status.0,
+                received: request.received,
+                sent: done.sent,
+                head: done.head,
+                nanos,
+                fields: done.fields,
+            },
+        );
     }
 }
 
@@ -171,6 +206,20 @@ impl Connection {
     /// held.
     #[inline]
     pub(super) fn start(
+        &mut self,
+        cx: &mut Ctx,
+        response: Response,
+        request: &Request,
+        is_last: bool,
+    ) -> io::Result<Output> {
+        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        let mut output = self.start_plain(cx, response, request, is_last)?;
+        output.fields = fields;
+        Ok(output)
+    }
+
+    #[inline]
+    fn start_plain(
         &mut self,
         cx: &mut Ctx,
         response: Response,
@@ -302,7 +351,7 @@ impl Connection {
             _ => {
                 self.write_shared(cx, true)?;
                 if self.held.is_empty() {
-                    self.advance(&mut output)?;
+                    self.advance(&mut output, None)?;
                 }
             }
         }
@@ -346,7 +395,7 @@ impl Connection {
                 self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked })
             }
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
-            Some(rest) => self.advance(rest),
+            Some(rest) => self.advance(rest, Some(key)),
         };
         self.put_back(output);
         let progress = progress?;
@@ -360,9 +409,10 @@ impl Connection {
         }
     }
 
-    /// Moves what is held, then messages, files and parts.
-    fn advance(&mut self, output: &mut Output) -> io::Result<Progress> {
-        let mut turn = 0;
+    /// Moves what is held, then messages, files and parts. `key` is whom to wake for what has to come from
+    /// a disk; without it the caller comes again.
+    fn advance(&mut self, output: &mut Output, key: Option<Key>) -> io::Result<Progress> {
+        let mut turn = Turn { bytes: 0, key, is_cut: &mut output.is_cut };
         loop {
             let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
             if !self.send_held(more)? {
@@ -574,27 +624,60 @@ impl Output {
     }
 }
 
-/// Sends a piece of a file. `turn` counts the bytes of this turn.
+/// What a connection does in one turn.
+struct Turn<'o> {
+    /// Bytes of files.
+    bytes: u64,
+    /// Who is woken when a disk has answered.
+    key: Option<Key>,
+    /// See [`Output`].
+    is_cut: &'o mut bool,
+}
+
+/// Sends a piece of a file, as far as that waits for no disk.
 fn send_piece(
     stream: &Stream,
     piece: &mut FilePiece,
     total: &mut u64,
-    turn: &mut u64,
+    turn: &mut Turn<'_>,
 ) -> io::Result<Progress> {
     while piece.offset < piece.end {
-        if *turn >= FILE_TURN {
+        if turn.bytes >= FILE_TURN {
             return Ok(Progress::Again);
         }
-        let count = (piece.end - piece.offset).min(FILE_TURN - *turn) as usize;
-        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count)? {
-            None => return Ok(Progress::Blocked),
-            // The file is shorter than it was. Its length is announced: only cutting off tells the client.
-            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(sent) => {
+        let waker = turn.key.map(runtime::waker);
+        let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
+        let warm = warm.map_err(|error| cut(turn, error))?;
+        let count = (warm - piece.offset).min(FILE_TURN - turn.bytes) as usize;
+        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count) {
+            Ok(None) => return Ok(Progress::Blocked),
+            Ok(Some(0)) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
+            Ok(Some(sent)) => {
                 *total += sent as u64;
-                *turn += sent as u64;
+                turn.bytes += sent as u64;
             }
+            Err(error) if error.raw_os_error() == Some(EIO) => return Err(cut(turn, error)),
+            Err(error) => return Err(error), // the client has gone
         }
     }
     Ok(Progress::Done)
+}
+
+/// `EIO`
+const EIO: i32 = 5;
+
+/// The file cannot be read, or is shorter than it was. Its length is announced: only cutting off tells the
+/// client.
+#[cold]
+fn cut(turn: &mut Turn<'_>, error: io::Error) -> io::Error {
+    *turn.is_cut = true;
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            log::warn("a file became shorter while it was sent; its connection is cut")
+        }
+        _ => log::error(format_args!(
+            "a file cannot be read on ({error}); the connection that it is sent on is cut"
+        )),
+    }
+    error
 }

@@ -195,7 +195,7 @@ fn answers_that_break_are_reset() {
         assert_eq!(answer.reset, Some(ErrorCode::INTERNAL_ERROR), "{target}");
         assert_eq!(client.fetch("/ready").status, 200, "{target}");
     }
-    server.until("counted", |stats| stats.http2_resets.get(tidegate_stats::StreamReset::Unfinished) == 3);
+    server.until("counted", |stats| stats.http2_resets.count(tidegate_stats::StreamReset::Unfinished) == 3);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn content_over_the_limit() {
     let key = client.ask("POST", "/echo", Some(50_000), &lines);
     client.upload(key, &pattern(50_000));
     assert_eq!(client.answer(key).status, 200);
-    server.until("counted", |stats| stats.parse_errors.get(tidegate_stats::ParseError::BodyTooLarge) == 1);
+    server.until("counted", |stats| stats.parse_errors.count(tidegate_stats::ParseError::BodyTooLarge) == 1);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_client_that_cancels_all_the_time_is_sent_away() {
     client.until(|client| client.goodbye.is_some());
     assert_eq!(client.goodbye, Some(ErrorCode::ENHANCE_YOUR_CALM));
     server.until("counted", |stats| {
-        stats.http2_faults.get(tidegate_stats::ConnectionFault::Reset) == 1 && stats.in_flight == 0
+        stats.http2_faults.count(tidegate_stats::ConnectionFault::Reset) == 1 && stats.in_flight == 0
     });
 }
 
@@ -319,7 +319,7 @@ fn a_client_that_takes_nothing_is_given_up() {
     let answer = client.answer(key);
     assert_eq!((answer.reset, answer.body.len()), (Some(ErrorCode::CANCEL), 65_535));
     assert_eq!(client.fetch("/empty").status, 204);
-    server.until("counted", |stats| stats.http2_resets.get(tidegate_stats::StreamReset::Slow) == 1);
+    server.until("counted", |stats| stats.http2_resets.count(tidegate_stats::StreamReset::Slow) == 1);
 }
 
 #[test]

@@ -27,10 +27,11 @@ use tidegate_core::phase::Decoration;
 use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
+use tidegate_io::Runtime;
+use tidegate_io::blocking::{self, Lane};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
-use tidegate_io::{Runtime, blocking};
 use tidegate_stats::Worker as Stats;
 
 /// What the file handlers of one worker share.
@@ -219,7 +220,7 @@ impl Inner {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, lookup, kept) = (self.clone(), self.lookup.clone(), exchange.keep());
                 let path = exchange.path.to_vec();
-                let job = blocking::run(move || lookup.locate(&path, Patience::Wait));
+                let job = blocking::run_in(lookup.root.lane(), move || lookup.locate(&path, Patience::Wait));
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
@@ -250,7 +251,8 @@ impl Inner {
     fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, kept: Kept) -> Reply {
         let (inner, lookup) = (self.clone(), self.lookup.clone());
         let path = kept.lend(|exchange| exchange.path.to_vec());
-        let job = blocking::run(move || lookup.locate(&path, Patience::Wait));
+        let lane = lookup.root.lane();
+        let job = blocking::run_in(lane, move || lookup.locate(&path, Patience::Wait));
         Reply::Later(Box::pin(async move {
             let Ok(job) = job else { return overloaded() };
             let reply = match job.await {
@@ -275,6 +277,10 @@ impl Inner {
             && old.generation == self.lookup.root.generation()
         {
             old.checked.set(exchange.started);
+            if has_waited {
+                // What had to be waited for to be opened may be waited for in closing, too.
+                let _ = blocking::run_in(self.lookup.root.lane(), move || drop(found));
+            }
             return self.answer(old, exchange);
         }
         if old.is_some() {
@@ -312,7 +318,8 @@ impl Inner {
             Ok(contents) => self.store(&relative, contents, &depends, exchange, has_waited),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
-                let job = blocking::run(move || Contents::read(file, limit, Patience::Wait));
+                let lane = Lane::of_file(file.file.meta.identity);
+                let job = blocking::run_in(lane, move || Contents::read(file, limit, Patience::Wait));
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
@@ -500,8 +507,8 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
             blocking::run(move || compress::encode_whole(coding, level, &bytes))
         }
         Some(file) => {
-            let file = file.try_clone().ok()?;
-            blocking::run(move || {
+            let (lane, file) = (file.lane(), file.shared());
+            blocking::run_in(lane, move || {
                 let bytes =
                     tidegate_io::file::read_whole(std::os::fd::AsFd::as_fd(&file), whole, Patience::Wait)?;
                 compress::encode_whole(coding, level, &bytes)

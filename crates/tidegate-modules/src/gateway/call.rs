@@ -148,7 +148,13 @@ impl Call {
             starving: None,
             is_sending: true,
         };
-        let head = std::future::poll_fn(|cx| first.poll(cx)).await?;
+        let head = match std::future::poll_fn(|cx| first.poll(cx)).await {
+            Err(Fault::Silent) => {
+                pick.hung();
+                return Err(Fault::Silent);
+            }
+            head => head?,
+        };
         drop(first);
         let line = Line { connection, pool, pick };
         self.respond(head, reader, line).await

@@ -57,8 +57,8 @@ pub fn may_pass(name: &str, is_trusted: bool) -> bool {
         return false;
     }
     is_trusted
-        || !(OF_PROXIES.iter().any(|other| is(other))
-            || OF_IDENTITY.iter().any(|other| is(other))
+        || !(OF_PROXIES.iter().any(&is)
+            || OF_IDENTITY.iter().any(&is)
             || IDENTITY_PREFIXES.iter().any(|prefix| begins(prefix)))
 }
 

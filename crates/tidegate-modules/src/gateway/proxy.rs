@@ -154,6 +154,7 @@ impl Handler for Proxy {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
         }
+        exchange.context.ends_with_client();
         let body = exchange.body.take();
         let framing = match &body {
             Some(body) => body.len.map_or(RequestFraming::Chunked, RequestFraming::Length),

@@ -1,4 +1,4 @@
-//! `fastcgi "php"`: requests answered by a FastCGI application.
+//! `fastcgi`, `scgi` and `cgi`: requests answered by an application with scripts.
 
 use super::about::About;
 use super::call::{Call, Dialect};
@@ -27,6 +27,8 @@ pub enum Protocol {
     FastCgi,
     /// SCGI.
     Scgi,
+    /// CGI, by way of a stub: SCGI to it, and its connection is the script's standard input and output.
+    Cgi,
 }
 
 /// Answers the requests of a route by an application with scripts.
@@ -58,8 +60,13 @@ impl Scripted {
             gateway::Script::Suffixes(suffixes) => {
                 Rule::Suffixes(suffixes.iter().map(|suffix| suffix.clone().into_bytes()).collect())
             }
+            gateway::Script::FirstFile { .. } => Rule::FirstFile,
             gateway::Script::File(file) => Rule::File(file.clone()),
             gateway::Script::Mounted(prefix) => Rule::Mounted(prefix.clone().into_bytes()),
+        };
+        let strip_prefix = match &application.script {
+            gateway::Script::FirstFile { strip_prefix } => strip_prefix.as_str(),
+            _ => "",
         };
         let root = match application.root.as_path() {
             root if root == Path::new("") => None,
@@ -74,7 +81,7 @@ impl Scripted {
         let inner = Inner {
             protocol,
             link: Link::new(shared, &application.gateway, site)?,
-            scripts: Scripts::new(root, rule, application.serves_hidden, ""),
+            scripts: Scripts::new(root, rule, application.serves_hidden, strip_prefix),
             params: application.params.clone(),
         };
         Ok(Scripted { inner: Rc::new(inner) })
@@ -92,6 +99,7 @@ struct What {
 
 impl Handler for Scripted {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        exchange.context.ends_with_client();
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
             Ok(Err(status)) => Reply::Ready(answer::error(status)),
@@ -104,6 +112,7 @@ impl Handler for Scripted {
         let name = match self.inner.protocol {
             Protocol::FastCgi => "fastcgi",
             Protocol::Scgi => "scgi",
+            Protocol::Cgi => "cgi",
         };
         let to = &self.inner.link.name;
         let found = self.inner.scripts.finder().resolve(exchange.path, Patience::Wait, &mut |_| false);
@@ -174,7 +183,7 @@ impl Inner {
             about: about.clone(),
         };
         let Some(mut body) = body else {
-            let upload = Upload::whole(self.encode(script, exchange, None, true));
+            let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
             return Reply::Later(Box::pin(self.made(upload, what).run()));
         };
         if let Some(len) = body.len {
@@ -194,7 +203,7 @@ impl Inner {
                         let mut head =
                             kept.lend(|exchange| inner.encode(&script, exchange, Some(len), false));
                         inner.append_content(&mut head, &first);
-                        break Upload::whole(head);
+                        break Upload::whole(head).framed(inner.framing());
                     }
                     Ok(_) if first.len() <= inner.link.request_buffer => {}
                     Ok(_) => match inner.link.shared.spill().take(first, &mut body).await {
@@ -218,7 +227,7 @@ impl Inner {
     fn made(&self, upload: Upload, what: What) -> Call {
         let dialect = match self.protocol {
             Protocol::FastCgi => Dialect::FastCgi,
-            Protocol::Scgi => Dialect::Scgi,
+            Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
         };
         Call {
             link: self.link.clone(),
@@ -237,6 +246,7 @@ impl Inner {
         match self.protocol {
             Protocol::FastCgi => Framing::FastCgi,
             Protocol::Scgi => Framing::Length,
+            Protocol::Cgi => Framing::LengthAndEnd,
         }
     }
 
@@ -269,7 +279,7 @@ impl Inner {
                     fastcgi::end_stdin(&mut out, REQUEST);
                 }
             }
-            Protocol::Scgi => {
+            Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
                 let mut sink = |name: &[u8], value: &[u8]| {
                     variables.push(name, value);
@@ -287,7 +297,7 @@ impl Inner {
                 fastcgi::append_stdin(out, REQUEST, content);
                 fastcgi::end_stdin(out, REQUEST);
             }
-            Protocol::Scgi => out.extend_from_slice(content),
+            Protocol::Scgi | Protocol::Cgi => out.extend_from_slice(content),
         }
     }
 

@@ -16,6 +16,7 @@ use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
 use tidegate_io::file::{FileKind, Opened, Patience, Root};
+use tidegate_io::paged::PagedFile;
 
 /// The folders of a route.
 pub struct Sendfile {
@@ -101,7 +102,7 @@ pub(super) async fn respond(
     let path = relative.clone();
     let opened = match root.open_file(&path, Patience::Cached) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            match blocking::run(move || root.open_file(&path, Patience::Wait)) {
+            match blocking::run_in(root.lane(), move || root.open_file(&path, Patience::Wait)) {
                 Ok(job) => job.await,
                 Err(_) => return answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1"),
             }
@@ -133,7 +134,8 @@ fn with_file(head: AnswerHead, range: Option<&[u8]>, relative: &[u8], opened: Op
         lines.push("Last-Modified", HttpDate(opened.meta.mtime).format());
     }
     let len = opened.meta.len;
-    let mut piece = FilePiece { file: Rc::new(opened.fd), offset: 0, end: len };
+    let file = PagedFile::new(opened.fd, opened.meta.identity);
+    let mut piece = FilePiece::new(Rc::new(file), 0, len);
     let mut status = head.status;
     if status == Status::OK {
         lines.set("Accept-Ranges", "bytes");

@@ -20,6 +20,8 @@ const AHEAD: usize = 16 << 10;
 pub(super) enum Framing {
     /// By its length, which the head has told.
     Length,
+    /// The same, and by the end of what is sent: a script may read on until there is no more.
+    LengthAndEnd,
     /// Chunks.
     Chunked,
     /// STDIN records.
@@ -69,6 +71,11 @@ impl Upload {
             is_whole: true,
             is_complete: false,
         }
+    }
+
+    /// The same, ended as the protocol wants it.
+    pub(super) fn framed(self, framing: Framing) -> Upload {
+        Upload { framing, ..self }
     }
 
     /// A request with content.
@@ -134,6 +141,10 @@ impl Upload {
             }
             if matches!(self.source, Source::None) && self.piece.is_empty() {
                 self.is_complete = true;
+                if self.framing == Framing::LengthAndEnd {
+                    // What comes of it shows when the answer is read.
+                    let _ = connection.finish_sending();
+                }
                 return Poll::Ready(Ok(()));
             }
             match self.poll_fill(cx) {
@@ -174,7 +185,7 @@ impl Upload {
 
     fn frame(&mut self, piece: &[u8]) {
         match self.framing {
-            Framing::Length => self.out.extend_from_slice(piece),
+            Framing::Length | Framing::LengthAndEnd => self.out.extend_from_slice(piece),
             Framing::FastCgi => fastcgi::append_stdin(&mut self.out, REQUEST, piece),
             Framing::Chunked => {
                 if NonZeroUsize::new(piece.len()).is_some() {
@@ -186,7 +197,7 @@ impl Upload {
 
     fn end(&mut self) {
         match self.framing {
-            Framing::Length => {}
+            Framing::Length | Framing::LengthAndEnd => {}
             Framing::FastCgi => fastcgi::end_stdin(&mut self.out, REQUEST),
             Framing::Chunked => self.out.extend_from_slice(h1::LAST_CHUNK),
         }

@@ -32,6 +32,13 @@ enum Held {
 }
 
 impl Pick {
+    /// It has not answered until the deadline: where it is a process of ours, it is ended.
+    pub fn hung(self) {
+        if let Held::Lease(lease) = self.0 {
+            lease.hung();
+        }
+    }
+
     /// Where to connect; `None` is the one address of the upstream.
     pub fn address(&self) -> Option<&Address> {
         match &self.0 {

@@ -16,11 +16,13 @@
 mod ask;
 mod cache;
 mod html;
+mod pools;
 mod report;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
 
+use crate::gateway::supervise::status::PoolStatus;
 use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
@@ -72,6 +74,8 @@ pub struct ServerInfo {
     pub log_lines_lost: u64,
     /// The server processes, in their order.
     pub processes: Vec<ProcessInfo>,
+    /// Applications behind the server.
+    pub pools: Vec<PoolStatus>,
 }
 
 /// A server process.

@@ -2,6 +2,7 @@
 
 use super::ask::Format;
 use super::html;
+use super::pools;
 use super::{ProcessInfo, ServerInfo};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -41,12 +42,16 @@ impl Server {
         match format {
             Format::Html => {
                 let mut sections = vec![self.about()];
+                sections.extend(pools::sections(&self.info.pools));
                 sections.extend(self.counted_sections());
                 html::server(&self.info, &sections, refresh)
             }
             Format::Text => {
                 let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
                 write_section(&mut text, &self.about());
+                pools::sections(&self.info.pools)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text());
                 text
@@ -72,7 +77,8 @@ impl Server {
             "listeners": info.listeners,
             "sites": info.sites,
         });
-        format!("{{\"server\":{server},\"stats\":{}}}\n", self.counted.to_json())
+        let pools = pools::to_json(&info.pools);
+        format!("{{\"server\":{server},\"pools\":{pools},\"stats\":{}}}\n", self.counted.to_json())
     }
 
     fn process_to_json(&self, process: &ProcessInfo) -> Value {
@@ -103,6 +109,7 @@ impl Server {
         let help = "Server processes that were replaced because they had ended by mistake.";
         let rows =
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
+        pools::write_prometheus(&mut text, &self.info.pools);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");

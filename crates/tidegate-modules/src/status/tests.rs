@@ -31,6 +31,7 @@ impl StatusSource for Fake {
             listeners: vec!["[::]:80".into()],
             sites: vec!["<b>example.com</b>".into()],
             processes: vec![process],
+            pools: Vec::new(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }

@@ -129,14 +129,12 @@ impl<'b> Reading<'b> {
     fn take(&mut self, field: &Field<'b>) -> Result<(), CgiError> {
         match field.name.len() {
             6 if field.name.eq_ignore_ascii_case("status") => {
-                if self.status.replace(status(field.value)?).is_some() {
-                    return Err(CgiError::InvalidStatus);
-                }
+                let first = self.status.replace(status(field.value)?);
+                first.map_or(Ok(()), |_| Err(CgiError::InvalidStatus))?;
             }
             8 if field.name.eq_ignore_ascii_case("location") => {
-                if self.location.replace(field.value).is_some() {
-                    return Err(CgiError::RepeatedLocation);
-                }
+                let first = self.location.replace(field.value);
+                first.map_or(Ok(()), |_| Err(CgiError::RepeatedLocation))?;
             }
             14 if field.name.eq_ignore_ascii_case("content-length") => {
                 let length = std::str::from_utf8(field.value).ok().filter(|text| {
@@ -197,7 +195,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(bytes: &[u8]) -> Result<Option<(usize, u16, Option<u64>, String)>, CgiError> {
+    /// Bytes, status, length and fields of a head.
+    type Seen = (usize, u16, Option<u64>, String);
+
+    fn read(bytes: &[u8]) -> Result<Option<Seen>, CgiError> {
         let limits = HeadLimits { head_size: 200, target_size: 100, fields: 4 };
         let mut space = FieldSpace::new();
         let head = parse_head(bytes, &limits, &mut space)?;

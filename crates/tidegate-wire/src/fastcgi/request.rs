@@ -145,7 +145,9 @@ mod tests {
     use crate::fastcgi::{self, Pairs, Params};
     use proptest::prelude::*;
 
-    fn read(pieces: &[&[u8]]) -> (Vec<String>, Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>) {
+    type Variables = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn read(pieces: &[&[u8]]) -> (Vec<String>, Variables, Vec<u8>) {
         let (mut decoder, mut said, mut pairs, mut stdin) =
             (RequestDecoder::default(), Vec::new(), Vec::new(), Vec::new());
         for piece in pieces {

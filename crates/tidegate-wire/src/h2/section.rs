@@ -150,6 +150,11 @@ impl Section {
         Fields::new(space.as_slice())
     }
 
+    /// Bytes of the names and values that were kept.
+    pub fn size(&self) -> usize {
+        self.names.len() + self.values.len()
+    }
+
     /// Bytes of memory held.
     pub fn memory(&self) -> usize {
         self.names.capacity()

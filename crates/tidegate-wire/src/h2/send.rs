@@ -179,7 +179,8 @@ impl Connection {
         let stream = self.streams.get_mut(key).filter(|stream| !stream.is_local_closed)?;
         stream.send_window.take(length);
         self.send_window.take(length);
-        self.floods.forgive(Flood::WindowUpdate, 2);
+        // For each frame one, and more for large ones: a trickle of windows buys a trickle of frames.
+        self.floods.forgive(Flood::WindowUpdate, 1 + (length >> 12) as u16);
         let flags = if is_end { flag::END_STREAM } else { 0 };
         if is_end {
             self.end_local(key);

@@ -3,13 +3,16 @@
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
 mod bench;
+mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
 mod explain;
 mod fmt;
+mod launch;
 mod man;
 mod serve;
+mod spawn;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -55,9 +58,16 @@ enum Command {
     Reload(control_client::ReloadArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
-    Bench(bench::Arguments),
+    Spawn(spawn::Arguments),
+    Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// Starts CGI scripts.
+    #[command(hide = true)]
+    CgiStub(cgi_stub::Arguments),
+    /// Becomes an application of a pool.
+    #[command(hide = true)]
+    Launch(launch::Arguments),
     /// A server process; `serve` starts it.
     #[command(hide = true)]
     Server,
@@ -81,6 +91,9 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Spawn(arguments) => spawn::run(&arguments),
+        Command::CgiStub(arguments) => cgi_stub::run(&arguments),
+        Command::Launch(arguments) => launch::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),

@@ -10,6 +10,7 @@ pub mod control;
 mod logs;
 mod notify;
 mod pid_file;
+mod pools;
 mod reload;
 mod roster;
 mod servers;
@@ -25,6 +26,7 @@ use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
+use pools::Pools;
 use roster::Roster;
 use rustix::process::getppid;
 use servers::{Layout, Revision, START_PATIENCE, Servers, State};
@@ -72,6 +74,7 @@ pub struct Master {
     roster: Arc<Roster>,
     writer: Arc<Writer>,
     pid_file: Option<PidFile>,
+    pools: Arc<Pools>,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -127,7 +130,11 @@ impl Master {
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
         let roster = Roster::new();
-        let servers = Servers::new(roster.clone(), sender.clone(), &options.executable);
+        let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
+        let pools = Pools::start(clients)?;
+        pools.adopt(&settings);
+        roster.set_pools(pools.clone());
+        let servers = Servers::new(roster.clone(), pools.clone(), sender.clone(), &options.executable);
         let current = Revision { number: 1, settings: Arc::new(settings), sockets, logs, layout };
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
         let mut master = Master {
@@ -137,6 +144,7 @@ impl Master {
             roster,
             writer,
             pid_file: None,
+            pools,
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,
@@ -396,6 +404,7 @@ impl Master {
             1 => "ended; 1 connection was cut".to_owned(),
             open => format!("ended; {open} connections were cut"),
         };
+        self.pools.end();
         log::info(&said);
         self.writer.flush();
         if let Some(successor) = &ending.successor {

@@ -94,6 +94,7 @@ impl Master {
         if let Err(error) = self.move_pid_file(&settings) {
             notes.push(format!("{error:#}"));
         }
+        self.pools.adopt(&settings);
         drop(previous);
         self.take_number();
         Ok(())

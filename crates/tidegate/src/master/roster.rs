@@ -4,10 +4,11 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
+use super::pools::Pools;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{Settings, Site};
 use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
@@ -25,6 +26,7 @@ pub struct Roster {
     started: i64,
     facts: Mutex<Facts>,
     asking: AtomicUsize,
+    pools: OnceLock<Arc<Pools>>,
 }
 
 #[derive(Default)]
@@ -63,7 +65,13 @@ impl Roster {
             started: tidegate_io::clock::wall_seconds(),
             facts: Mutex::default(),
             asking: AtomicUsize::new(0),
+            pools: OnceLock::new(),
         })
+    }
+
+    /// Names the pools, which are part of the report.
+    pub fn set_pools(&self, pools: Arc<Pools>) {
+        let _ = self.pools.set(pools);
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
@@ -214,6 +222,8 @@ impl Roster {
 
     /// What the server is.
     pub fn server(&self, figures: &Figures) -> ServerInfo {
+        // Asked first: the supervisor may take a moment.
+        let pools = self.pools.get().map(|pools| pools.status()).unwrap_or_default();
         let facts = self.facts();
         ServerInfo {
             version: VERSION.into(),
@@ -226,6 +236,7 @@ impl Roster {
             sites: facts.sites.clone(),
             is_draining: facts.is_draining,
             log_lines_lost: figures.log_lines_lost,
+            pools,
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }

@@ -6,6 +6,7 @@
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
 use super::Event;
+use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
@@ -50,6 +51,8 @@ pub struct Layout {
     /// What they may read beside files of the system, with device and inode at the time: a folder that was
     /// replaced is another one. `None`: everything.
     pub readable: Option<Vec<Seen>>,
+    /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
+    pub spill: Option<PathBuf>,
 }
 
 /// A path, and device and inode of what lay there.
@@ -69,6 +72,7 @@ impl Layout {
             processes: usize::from(settings.processes),
             identity,
             readable: settings.sandbox.then(readable),
+            spill: privileges::spill(settings),
         }
     }
 
@@ -91,6 +95,7 @@ impl Layout {
             (present, wanted) => present.is_none() == wanted.is_none(),
         };
         (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
+            && (next.spill.is_none() || self.spill == next.spill)
             && may_read
     }
 }
@@ -183,6 +188,7 @@ pub struct Servers {
     /// Times that a process was told to prepare.
     prepared: u64,
     roster: Arc<Roster>,
+    pools: Arc<Pools>,
     events: Sender<Event>,
     executable: PathBuf,
     /// Nothing is started again.
@@ -190,7 +196,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub fn new(roster: Arc<Roster>, events: Sender<Event>, executable: &Path) -> Servers {
+    pub fn new(roster: Arc<Roster>, pools: Arc<Pools>, events: Sender<Event>, executable: &Path) -> Servers {
         // The program that runs now, also when another lies in its place by the time it is needed.
         let own = Path::new("/proc/self/exe");
         let executable = if own.exists() { own } else { executable }.to_owned();
@@ -200,6 +206,7 @@ impl Servers {
             last_id: 0,
             prepared: 0,
             roster,
+            pools,
             events,
             executable,
             is_ending: false,
@@ -214,7 +221,11 @@ impl Servers {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
             paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
-        let begin = serde_json::to_vec(&Begin { identity: layout.identity.clone(), readable })?;
+        let begin = serde_json::to_vec(&Begin {
+            identity: layout.identity.clone(),
+            readable,
+            spill: layout.spill.clone(),
+        })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
@@ -398,6 +409,7 @@ impl Servers {
                 server.link.send(&ToServer::Stop, Vec::new());
                 self.roster.has_ended(id, Some(*figures));
             }
+            ToMaster::Pools(demands) => return self.pools.heard(id, demands),
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }
         self.publish();
@@ -569,6 +581,14 @@ impl Servers {
             let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
             members.push(Member { id: 0, info, link: None, last: Figures::default() });
         }
+        let links: Vec<Served> = members
+            .iter()
+            .filter_map(|member| {
+                let is_draining = member.info.state == "draining";
+                Some(Served { id: member.id, link: member.link.clone()?, is_draining })
+            })
+            .collect();
+        self.pools.set_servers(links);
         self.roster.set_members(members);
     }
 }
@@ -641,6 +661,7 @@ mod tests {
             processes: 1,
             identity: None,
             readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
+            spill: None,
         };
         assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));

@@ -8,6 +8,7 @@
 //! on holding the ports: it finishes what is open and ends, as HAProxy's processes do. A service manager starts
 //! the next master, which finds the ports free.
 
+mod demand;
 mod orders;
 pub mod privileges;
 pub mod view;
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use tidegate_core::log::Writer;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
+use tidegate_modules::gateway::board::Board;
 use tidegate_stats::{Snapshot, Worker as Stats};
 
 /// How long a worker may take to answer a question.
@@ -58,18 +60,22 @@ pub fn run() -> Result<ExitCode> {
     watch_signals(sender.clone())?;
     let writer = Writer::start().context("cannot start the log thread")?;
     let members = Arc::new(Members { workers: RwLock::default(), writer: writer.clone() });
+    let board = Board::new();
+    let told = board.clone();
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
     let link = Link::start(
         link,
         move |link, message, descriptors| match message {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
             ToServer::Answer(number, answer) => link.answered(number, answer),
+            ToServer::Pool(update) => told.apply(update),
             order => drop(heard.send(Event::Said(order, descriptors))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
     )
     .context("cannot start the link")?;
-    orders::Server::new(link, writer, members, (sender, events), warning).run();
+    demand::start(board.clone(), link.clone()).context("cannot start a thread")?;
+    orders::Server::new(link, writer, members, board, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,6 +15,7 @@ use tidegate_config::settings::{Action, ListenAddress, LogTarget};
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
 use tidegate_core::worker::{self, Command, Handle};
+use tidegate_modules::gateway::board::Board;
 
 /// How long a worker may take to do what it is told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +29,7 @@ pub(super) struct Server {
     link: Arc<Link>,
     writer: Arc<Writer>,
     members: Arc<Members>,
+    board: Arc<Board>,
     sender: Sender<Event>,
     events: Receiver<Event>,
     /// In force.
@@ -54,6 +56,7 @@ impl Server {
         link: Arc<Link>,
         writer: Arc<Writer>,
         members: Arc<Members>,
+        board: Arc<Board>,
         (sender, events): (Sender<Event>, Receiver<Event>),
         warning: Option<String>,
     ) -> Server {
@@ -61,6 +64,7 @@ impl Server {
             link,
             writer,
             members,
+            board,
             sender,
             events,
             settings: None,
@@ -142,7 +146,7 @@ impl Server {
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
             // The reader has answered these.
-            ToServer::Question(..) | ToServer::Answer(..) => {}
+            ToServer::Question(..) | ToServer::Answer(..) | ToServer::Pool(_) => {}
         }
         None
     }
@@ -179,7 +183,7 @@ impl Server {
         is_recovery: bool,
         listeners: Vec<Vec<Listener>>,
     ) -> io::Result<()> {
-        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery);
+        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery, self.board.clone());
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -202,6 +206,7 @@ impl Server {
         } else {
             self.tell_workers(Command::Commit)
         };
+        self.board.retain(|name| settings.pools.iter().any(|pool| pool.name == name));
         self.settings = Some(settings);
         if let Some(warning) = self.warning.take() {
             log::warn(warning);

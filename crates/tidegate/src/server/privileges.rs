@@ -12,6 +12,8 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use std::path::{Path, PathBuf};
+use tidegate_config::settings::Action;
+use tidegate_config::settings::gateway::Script;
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -20,7 +22,7 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
     }
     rustix::thread::set_no_new_privs(true).context("cannot give up gaining privileges")?;
     match &begin.readable {
-        Some(readable) => confine(readable),
+        Some(readable) => confine(readable, begin.spill.as_deref()),
         None => Ok(None),
     }
 }
@@ -36,9 +38,9 @@ fn become_user(identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// Reads below `readable`, connects, and nothing else that landlock knows. What this kernel does not have of
+/// Reads below `readable`, writes files without a name in `spill`, connects, and nothing else that landlock knows. What this kernel does not have of
 /// it is left out; a kernel without landlock is worth a word.
-fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
+fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>> {
     let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     let mut rules = Vec::with_capacity(readable.len());
     for path in readable {
@@ -46,6 +48,11 @@ fn confine(readable: &[PathBuf]) -> Result<Option<String>> {
         let Ok(fd) = PathFd::new(path) else { continue };
         let access = if path.is_dir() { read } else { AccessFs::ReadFile.into() };
         rules.push(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)));
+    }
+    if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
+        // A file without a name is opened in the folder, which counts as making one there.
+        let access = read | AccessFs::MakeReg | AccessFs::WriteFile;
+        rules.push(Ok(PathBeneath::new(fd, access)));
     }
     let confined = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -102,9 +109,9 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
-        if let tidegate_config::settings::Action::Files(files) = &route.action {
-            add(&files.root);
-            if let Ok(real) = files.root.canonicalize() {
+        for folder in folders(&route.action) {
+            add(folder);
+            if let Ok(real) = folder.canonicalize() {
                 add(&real);
             }
         }
@@ -112,6 +119,32 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// Where server processes may put what has to be complete before an application gets it; `None` where no route
+/// needs that.
+pub fn spill(settings: &tidegate_config::Settings) -> Option<PathBuf> {
+    let needs = |action: &Action| matches!(action, Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_));
+    let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.any(|route| needs(&route.action)).then(|| settings.spill.folder.clone())
+}
+
+/// What a route reads: whoever adds a kind of answer that reads files names them here.
+fn folders(action: &Action) -> Vec<&Path> {
+    match action {
+        Action::Files(files) => vec![&files.root],
+        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+            let script = match &application.script {
+                Script::File(file) => Some(file.as_path()),
+                Script::Suffixes(_) | Script::FirstFile { .. } | Script::Mounted(_) => None,
+            };
+            let root = Some(application.root.as_path()).filter(|root| root.is_absolute());
+            let sent = application.gateway.sendfile.iter().map(|folder| folder.root.as_path());
+            root.into_iter().chain(script).chain(sent).collect()
+        }
+        Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
+        Action::Redirect { .. } | Action::Respond { .. } | Action::Status => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +161,7 @@ mod tests {
         let allowed = vec![folder.clone(), PathBuf::from("/no/such/folder")];
         let confined = std::thread::spawn(move || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            if let Some(warning) = confine(&allowed).unwrap() {
+            if let Some(warning) = confine(&allowed, None).unwrap() {
                 eprintln!("SKIPPED: {warning}");
                 return;
             }

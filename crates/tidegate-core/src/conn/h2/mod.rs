@@ -202,9 +202,7 @@ impl Connection {
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
-                    for incoming in h2.streams.iter_mut().flatten().filter_map(|work| work.incoming.take()) {
-                        incoming.sink.fail(RequestBodyError::Interrupted);
-                    }
+                    self.on_client_end(h2, cx);
                     Ok(())
                 }
                 Ok(Received::WouldBlock) => {
@@ -215,8 +213,26 @@ impl Connection {
             };
             cx.read_buffer = buffer;
             result?;
+            if has_more {
+                break; // its share of sending is used up; what has been read may go first next time
+            }
         }
         Ok(Next::Again)
+    }
+
+    /// The client has finished sending, which with HTTP/2 nobody does who wants an answer; but who can tell.
+    fn on_client_end(&mut self, h2: &mut Http2, cx: &mut Ctx) {
+        for slot in 0..h2.streams.len() {
+            let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
+            if let Some(incoming) = work.incoming.take() {
+                incoming.sink.fail(RequestBodyError::Interrupted);
+            }
+            if work.request.ends_with_client {
+                let key = work.key;
+                h2.wire.reset(key, ErrorCode::CANCEL, &mut cx.batch);
+                self.abandon_stream(h2, key, cx);
+            }
+        }
     }
 
     /// Gives bytes to the protocol; what belongs to a frame that is not complete is kept.

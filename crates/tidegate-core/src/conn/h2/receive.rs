@@ -6,10 +6,11 @@ use super::send::Output;
 use super::{Http2, Incoming, StreamWork, WIDE_WINDOW, kind_of_error};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply};
 use crate::admission::Entry;
-use crate::log::{self, HTTP_2, Record};
+use crate::log::{self, EntryFields};
 use crate::worker::Ctx;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
@@ -129,7 +130,9 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: 1,
             expects_continue: head.expects_continue && !is_end,
+            ends_with_client: false,
             started: monotonic_ns(),
+            received: section.size() as u64,
         };
         cx.admission.on_request(request.started);
         let method = Method::from_token(head.method);
@@ -141,6 +144,7 @@ impl Connection {
             minor_version: HTTP_2,
             referer: &[],
             user_agent: &[],
+            fields: EntryFields::All(head.fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let site = engine.site_for(usize::from(self.listener), head.authority);
@@ -150,6 +154,7 @@ impl Connection {
             entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
         }
         let (mut content_sink, mut is_exempt) = (None, false);
+        let abandons = Cell::new(false);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
                 let kind = match status {
@@ -186,12 +191,12 @@ impl Connection {
                         scheme: "http",
                         authority: head.authority,
                         fields: head.fields,
-                        minor_version: 1,
+                        minor_version: HTTP_2,
                         peer: self.peer,
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, site),
+                        context: ExchangeContext::new(&self.stream, &self.local, site, &abandons),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -202,6 +207,7 @@ impl Connection {
             },
         };
         cx.path_buffer = path_buffer;
+        let request = Request { ends_with_client: abandons.get(), ..request };
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             Reply::Later(future) => {
@@ -227,7 +233,7 @@ impl Connection {
             }
             Err(later) => Output::later(later),
         };
-        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let mut work =
             Box::new(StreamWork { key: stream, request, output, incoming, record, moved: 0, slow: 0 });
         work.invite(h2, cx);
@@ -248,15 +254,20 @@ impl Connection {
         data: &[u8],
         is_end: bool,
     ) -> io::Result<()> {
-        let limit = cx.engine.settings.limits.body_size;
+        let limits = &cx.engine.settings.limits;
+        let (limit, discard) = (limits.body_size, limits.discard_size);
         let Some(work) = h2.work(stream) else {
             h2.wire.release(stream, data.len(), &mut cx.batch);
             return Ok(());
         };
         work.moved = work.moved.saturating_add(data.len() as u32);
+        work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
             work.incoming = None;
-            h2.wire.release(stream, data.len(), &mut cx.batch);
+            // Nobody reads it. What is too much is not taken: its window stays closed until the answer is out.
+            if work.request.received <= discard {
+                h2.wire.release(stream, data.len(), &mut cx.batch);
+            }
             return Ok(());
         };
         incoming.received += data.len() as u64;

@@ -5,7 +5,7 @@
 //! costs does not depend on what it has asked for.
 
 use super::super::Connection;
-use super::super::send::tally;
+use super::super::send::{Done, tally};
 use super::super::{CLIENT_CLOSED, Request};
 use tidegate_http::FieldLines;
 use super::receive::{BATCH_MAX, end_stream};
@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::Status;
-use tidegate_io::{Key, LocalFuture, blocking, file, runtime};
+use tidegate_io::{Key, file, runtime};
 use tidegate_stats::StreamReset;
 use tidegate_wire::h2::{ErrorCode, FRAME_HEADER, FieldSource, ResponseParts, StreamKey};
 
@@ -28,8 +28,6 @@ use tidegate_wire::h2::{ErrorCode, FRAME_HEADER, FieldSource, ResponseParts, Str
 const FRAME: usize = 16 << 10;
 /// Bytes of content moved in one turn of the connection.
 const TURN: usize = 1 << 20;
-/// Bytes of a cold file brought in at a time.
-const COLD: usize = 128 << 10;
 
 /// A response under way.
 pub(super) struct Output {
@@ -42,6 +40,10 @@ pub(super) struct Output {
     head: u32,
     /// Bytes of head and content that have left the source.
     sent: u64,
+    /// A file could not be read as far as was announced.
+    is_cut: bool,
+    /// For a log that shows fields of responses.
+    fields: Option<Box<FieldLines>>,
 }
 
 enum Source {
@@ -57,10 +59,6 @@ enum Piece {
     Bytes(Vec<u8>, usize),
     Message(Rc<Message>, usize),
     File(FilePiece),
-    /// Being read by the pool; the file goes on behind it.
-    Cold(LocalFuture<io::Result<Vec<u8>>>, FilePiece),
-    /// What the pool has read.
-    Warm(Vec<u8>, usize, FilePiece),
 }
 
 /// What became of a stream's share.
@@ -85,13 +83,15 @@ impl Output {
             has_begun: false,
             head: 0,
             sent: 0,
+            is_cut: false,
+            fields: None,
         }
     }
 
     /// Bytes that it holds for itself. What a stream or a future holds is not seen.
     pub(super) fn held(&self) -> usize {
         match &self.source {
-            Source::Pieces { now: Piece::Bytes(bytes, _) | Piece::Warm(bytes, ..), .. } => bytes.capacity(),
+            Source::Pieces { now: Piece::Bytes(bytes, _), .. } => bytes.capacity(),
             _ => 0,
         }
     }
@@ -119,7 +119,18 @@ impl Output {
     }
 
     pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request) {
-        tally(cx, entry, request.started, self.status, self.sent, self.head.into());
+        tally(
+            cx,
+            entry,
+            request,
+            &Done {
+                status: self.status,
+                sent: self.sent,
+                head: self.head.into(),
+                is_cut: self.is_cut,
+                fields: self.fields.as_deref(),
+            },
+        );
     }
 }
 
@@ -181,6 +192,8 @@ impl Connection {
             has_begun: true,
             head: head as u32,
             sent: head as u64,
+            is_cut: false,
+            fields: cx.log.shows_responses().then(|| Box::new(response.head.lines().clone())),
         };
         if !has_content {
             return output;
@@ -325,7 +338,10 @@ impl Output {
             }
             Ok(Frame::Waiting) => Moved::Waiting,
             Ok(Frame::Nothing) => Moved::Some,
-            Err(_) => Moved::Broken,
+            Err(_) => {
+                self.is_cut = matches!(self.source, Source::Pieces { .. });
+                Moved::Broken
+            }
         }
     }
 }
@@ -359,7 +375,7 @@ impl Piece {
             Ok(Frame::Content { count, is_end })
         };
         match self {
-            Piece::Bytes(bytes, at) | Piece::Warm(bytes, at, _) if *at < bytes.len() => {
+            Piece::Bytes(bytes, at) if *at < bytes.len() => {
                 let frame = send(&bytes[*at..], h2)?;
                 if let Frame::Content { count, .. } = frame {
                     *at += count;
@@ -374,25 +390,17 @@ impl Piece {
                 return Ok(frame);
             }
             Piece::File(piece) if !piece.is_empty() => {
-                if let Some(frame) = read_file(piece, left, room, h2, cx, stream)? {
-                    return Ok(frame);
-                }
-                let (future, piece) = (cold(piece)?, piece.clone());
-                *self = Piece::Cold(future, piece);
+                let waker = key.map(runtime::waker);
+                return match piece.poll_warm(waker.as_ref()) {
+                    Poll::Pending => Ok(Frame::Waiting),
+                    Poll::Ready(Err(error)) => Err(error),
+                    Poll::Ready(Ok(until)) => {
+                        let room = room.min((until - piece.offset) as usize);
+                        read_file(piece, left, room, h2, cx, stream)
+                    }
+                };
             }
-            Piece::Cold(future, piece) => {
-                let Some(key) = key else { return Ok(Frame::Waiting) };
-                let polled = future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key)));
-                let Poll::Ready(bytes) = polled else { return Ok(Frame::Waiting) };
-                let (bytes, mut piece) = (bytes?, piece.clone());
-                if bytes.is_empty() {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-                piece.offset += bytes.len() as u64;
-                *self = Piece::Warm(bytes, 0, piece);
-            }
-            Piece::Warm(_, _, piece) if !piece.is_empty() => *self = Piece::File(piece.clone()),
-            Piece::Bytes(..) | Piece::Message(..) | Piece::File(_) | Piece::Warm(..) => {
+            Piece::Bytes(..) | Piece::Message(..) | Piece::File(_) => {
                 *self = match rest.next() {
                     Some(Part::Bytes(bytes)) => Piece::Bytes(bytes, 0),
                     Some(Part::File(piece)) => Piece::File(piece),
@@ -404,7 +412,7 @@ impl Piece {
     }
 }
 
-/// Reads a file straight into a frame; `None` where its pages are not in memory.
+/// Reads a file straight into a frame. Its pages are in memory.
 fn read_file(
     piece: &mut FilePiece,
     left: u64,
@@ -412,48 +420,30 @@ fn read_file(
     h2: &mut Http2,
     cx: &mut Ctx,
     stream: StreamKey,
-) -> io::Result<Option<Frame>> {
+) -> io::Result<Frame> {
     let start = cx.batch.len();
     let count = piece.len().min(room as u64) as usize;
     cx.batch.resize(start + FRAME_HEADER + count, 0);
     let place = &mut cx.batch[start + FRAME_HEADER..];
-    let read = file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Cached);
-    let count = match read {
+    let frame = match file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Wait) {
         // The file is shorter than it was. Its length is announced: only a reset tells the client.
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(count) => Ok(Some(count)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
-    };
-    let count = match count {
-        Ok(Some(count)) => count,
-        other => {
-            cx.batch.truncate(start);
-            return other.map(|_| None);
+        Ok(count) => {
+            let is_end = count as u64 >= left;
+            match h2.wire.begin_frame(stream, count, is_end) {
+                Some(header) => {
+                    cx.batch.truncate(start + FRAME_HEADER + count);
+                    cx.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
+                    piece.offset += count as u64;
+                    return Ok(Frame::Content { count, is_end });
+                }
+                None => Ok(Frame::Waiting),
+            }
         }
     };
-    cx.batch.truncate(start + FRAME_HEADER + count);
-    let is_end = count as u64 >= left;
-    let Some(header) = h2.wire.begin_frame(stream, count, is_end) else {
-        cx.batch.truncate(start);
-        return Ok(Some(Frame::Waiting));
-    };
-    cx.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
-    piece.offset += count as u64;
-    Ok(Some(Frame::Content { count, is_end }))
-}
-
-/// Has the next bytes of a cold file read by the pool.
-fn cold(piece: &FilePiece) -> io::Result<LocalFuture<io::Result<Vec<u8>>>> {
-    let file = piece.file.try_clone()?;
-    let (offset, count) = (piece.offset, piece.len().min(COLD as u64) as usize);
-    let pending = blocking::run(move || {
-        let mut bytes = vec![0; count];
-        let count = file::read_at(file.as_fd(), &mut bytes, offset, file::Patience::Wait)?;
-        bytes.truncate(count);
-        Ok(bytes)
-    });
-    Ok(Box::pin(pending.map_err(io::Error::other)?))
+    cx.batch.truncate(start);
+    frame
 }
 
 /// Pulls a stream straight into a frame.
