@@ -224,7 +224,10 @@ impl Connection {
         let output = match ready {
             Ok(response) => {
                 let output = self.start_stream(h2, cx, stream, response, &request);
-                if output.is_complete() && incoming.is_none() {
+                if output.is_complete() {
+                    if let Some(incoming) = incoming {
+                        incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
+                    }
                     output.count(cx, sink.map(|sink| (sink, entry)), &request);
                     end_stream(h2, cx, stream);
                     return self.flush_if_full(cx);

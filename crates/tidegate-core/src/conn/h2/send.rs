@@ -258,7 +258,6 @@ impl Connection {
                 Moved::Broken => {
                     cx.stats.http2_resets.add(StreamReset::Unfinished, 1);
                     h2.wire.reset(stream, ErrorCode::INTERNAL_ERROR, &mut cx.batch);
-                    self.abandon_stream(h2, stream, cx);
                     work.count(cx);
                 }
             }
