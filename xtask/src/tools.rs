@@ -29,7 +29,7 @@ pub enum Purpose {
 }
 
 struct Tool {
-    /// The program that shows that the package is there.
+    /// The program, or the path of another file, that shows that the package is there.
     program: &'static str,
     package: &'static str,
     /// The unit that Debian enables with the package.
@@ -41,7 +41,7 @@ struct Tool {
 const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 
 /// What is needed, and why.
-const TOOLS: [Tool; 11] = [
+const TOOLS: [Tool; 26] = [
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
@@ -50,10 +50,48 @@ const TOOLS: [Tool; 11] = [
     tool("nghttp", "nghttp2-client", BOTH, "clients of HTTP/2 (nghttp, h2load)"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
-    server("nginx", "nginx", "nginx", "peer of the benches"),
-    server("lighttpd", "lighttpd", "lighttpd", "peer of the benches"),
-    server("apache2", "apache2", "apache2", "peer of the benches"),
+    server("nginx", "nginx", "nginx", BOTH, "peer of the benches; its log proves what the generator counts"),
+    server("lighttpd", "lighttpd", "lighttpd", BENCH, "peer of the benches"),
+    server("apache2", "apache2", "apache2", BENCH, "peer of the benches"),
+    server("haproxy", "haproxy", "haproxy", BENCH, "peer of the gateway bench"),
+    tool("php-cgi", "php-cgi", BOTH, "runs PHP behind the server"),
+    server("php-fpm8.2", "php8.2-fpm", "php8.2-fpm", BOTH, "runs PHP behind the server"),
+    tool(
+        "/usr/share/php8.2-mysql/mysql/mysqli.ini",
+        "php8.2-mysql",
+        TEST,
+        "lets WordPress reach its database",
+    ),
+    tool("/usr/share/wordpress/wp-login.php", "wordpress", TEST, "an application that people use"),
+    tool(
+        "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
+        "wordpress-theme-twentytwentythree",
+        TEST,
+        "what WordPress looks like",
+    ),
+    server("mariadbd", "mariadb-server", "mariadb", TEST, "the database of WordPress"),
+    tool("puma", "puma", TEST, "runs the Ruby application"),
+    tool("perl", "perl", TEST, "runs a CGI program"),
+    tool(
+        "/usr/lib/python3/dist-packages/uvicorn/__init__.py",
+        "python3-uvicorn",
+        TEST,
+        "runs the Python application",
+    ),
+    tool(
+        "/usr/lib/python3/dist-packages/websockets/__init__.py",
+        "python3-websockets",
+        TEST,
+        "speaks WebSocket",
+    ),
+    server("/usr/share/tomcat10/bin/catalina.sh", "tomcat10", "tomcat10", TEST, "runs the Java application"),
+    tool("ecj", "ecj", TEST, "compiles the Java application"),
+    tool("/usr/share/java/hsqldb.jar", "libhsqldb-java", TEST, "the database of the Java application"),
+    tool("chromium", "chromium", TEST, "a browser"),
 ];
+
+const TEST: &[Purpose] = &[Purpose::Test];
+const BENCH: &[Purpose] = &[Purpose::Bench];
 
 const fn tool(
     program: &'static str,
@@ -68,9 +106,10 @@ const fn server(
     program: &'static str,
     package: &'static str,
     service: &'static str,
+    purposes: &'static [Purpose],
     reason: &'static str,
 ) -> Tool {
-    Tool { program, package, service: Some(service), purposes: &[Purpose::Bench], reason }
+    Tool { program, package, service: Some(service), purposes, reason }
 }
 
 /// Programs that no distribution has: Go modules, built into `target/tools`, where the tests look.

@@ -392,6 +392,9 @@ mod tests {
     }
 
     proptest! {
+        // Histograms are large; a few dozen ways to split suffice.
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         /// Split over workers and intervals in any way, percentiles stay those of all values, within the
         /// three digits.
         #[test]

@@ -271,8 +271,8 @@ impl<'s> Worker<'s> {
     fn stop(&mut self, now: u64) {
         self.is_stopping = true;
         self.source.stop();
-        let is_broken_off = self.shared.stop.load(Relaxed);
-        self.cut = now.saturating_add(if is_broken_off { 0 } else { ns(self.plan.drain) });
+        // Who has sent all that was wanted waits for all of it: each request has its own timeout.
+        self.cut = self.end.max(now).saturating_add(ns(self.plan.drain));
         if self.source.waiting() == 0 {
             self.resting.clear();
         }
@@ -285,7 +285,8 @@ impl<'s> Worker<'s> {
     }
 
     fn is_over(&self, now: u64) -> bool {
-        self.is_stopping && (now >= self.cut || (self.outstanding == 0 && self.source.waiting() == 0))
+        let is_cut = now >= self.cut || self.shared.stop.load(Relaxed);
+        self.is_stopping && (is_cut || (self.outstanding == 0 && self.source.waiting() == 0))
     }
 
     /// What is left at the end is counted, and the last interval handed over.

@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 // ---------------------------------------------------------------- starting and ending
 
@@ -478,18 +479,22 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
         other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
     let before = wait_for(|| Some(refused()).filter(|count| *count > 0), "accepting to fail");
-    let turns = 50;
-    for _ in 0..turns {
+    let began = Instant::now();
+    for _ in 0..50 {
         refused();
     }
-    assert!(refused() - before < turns / 2, "accepting spins");
+    // It rests for 100 ms each time.
+    let most = 2 + began.elapsed().as_millis() as u64 / 50;
+    assert!(refused() - before <= most, "accepting spins");
 
     prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     for other in &mut others {
         let mut answer = [0; 15];
         other.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        // On a busy machine some have waited so long that they were told (see below).
+        assert!(&answer == b"HTTP/1.1 200 OK" || answer.starts_with(b"HTTP/1.1 503"), "{answer:?}");
     }
+    assert_eq!(wait_for(|| get(&server.address, "/").ok(), "recovery"), "here");
 }
 
 /// FAULTS 41: when there is no descriptor for long, those who wait are told so instead of being left to hang.

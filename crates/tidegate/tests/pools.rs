@@ -121,6 +121,15 @@ fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
     }
 }
 
+/// Ends the load of a test also when the test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 fn is_alive(pid: u64) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
@@ -157,6 +166,7 @@ fn killed_processes_cost_only_what_they_had_in_hand() {
     let (is_over, failed, answered) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut killed = 0;
     std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(SeqCst) {
@@ -206,6 +216,7 @@ fn a_reload_touches_only_what_it_changes() {
     Server::write(&server.folder, &changed, ROUTE);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
         let load = scope.spawn(|| {
             let mut failed = Vec::new();
             while !is_over.load(SeqCst) {

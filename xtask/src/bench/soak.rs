@@ -62,14 +62,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let list = setup.write(
         "urls.txt",
         &format!(
-            "{base}/1k.bin\n{base}/1k.bin\n{base}/1k.bin\n{base}/100k.bin\n{base}/folder/\n{base}/none\n\
+            "{base}/1k.bin\n{base}/1k.bin\n{base}/1k.bin\n{base}/100k.bin\n{base}/folder/\n\
              {base}/post POST field=value\n"
         ),
     )?;
     println!("{}, {}\n", host::today(), host::description());
     let seconds = (arguments.minutes * 60.0) as u64;
     let mixed = generator::start(&words(&format!(
-        "hit -f {} -c 500 -t {seconds}s --rate {} --slow-readers 5%:20KiB --slow-writers 5%:1KiB --expect status=200,404",
+        "hit -f {} -c 500 -t {seconds}s --rate {} --slow-readers 5%:20KiB --slow-writers 5%:1KiB",
         list.display(),
         arguments.rate
     )))?;

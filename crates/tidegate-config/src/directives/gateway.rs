@@ -7,6 +7,8 @@ use crate::directive::{
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
 const ALL: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi, Context::Proxy];
+/// What may be a plain address, whose bounds nobody else knows.
+const PLAIN: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Proxy];
 const KEPT: &[Context] = &[Context::Fastcgi, Context::Proxy];
 const SCRIPTS: &[Context] = &[Context::Fastcgi, Context::Scgi];
 const VARIABLES: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi];
@@ -91,7 +93,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "keep-timeout \"30s\"",
         "How long an idle connection is kept. Less than what the application itself keeps them for.",
         "keep-timeout \"4s\""),
-    bound("connections", ALL, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["unlimited"])],
+    bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["unlimited"])],
         "connections unlimited",
         "Requests that the application gets at once, all workers together: the number of its processes where each \
          takes one at a time. The others wait in a queue, in the order of their arrival. A pool knows its own.",
@@ -114,7 +116,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: Some("queue"),
         doc: "The queue before `connections`.",
         example: "queue length=128 age=\"2s\"",
-        ..Directive::new("queue", ALL)
+        ..Directive::new("queue", PLAIN)
     },
     bound("buffer", ALL, &[one("size", Kind::Size { least: 0, most: 1024 * MIB })], "buffer \"1MiB\"",
         "How much of a response is taken off the application's hands when the client is slower. A response that fits \

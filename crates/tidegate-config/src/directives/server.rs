@@ -63,8 +63,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("word", Kind::Choice(&["auto", "off"]))],
         default: Some("sandbox auto"),
         doc: "Confines the server processes by landlock, where the kernel has it: they may read the folders that \
-              the roots lie in and a few files of the system, write nothing, run nothing and open no port. What \
-              they need beyond that, the master opens for them. `off` leaves it to the permissions of the user.",
+              the roots lie in and a few files of the system, write nothing but content in the `spill` folder, run \
+              nothing and open no port. What they need beyond that, the master opens for them. `off` leaves it to the permissions of the user.",
         example: "sandbox off",
         ..Directive::new("sandbox", TOP)
     },

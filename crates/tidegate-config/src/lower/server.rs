@@ -55,8 +55,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         server_field: find("server-field").and_then(|item| item.texts().pop()),
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
-        spill: find("spill")
-            .map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
+        spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items);

@@ -73,8 +73,6 @@ pub struct Processes {
     pub resources: Resources,
     /// How long a process may take to end when told to, before it is killed.
     pub stop_timeout: Duration,
-    /// A request by the path that is made of each process before others are; `None` makes none.
-    pub warm_up: Vec<PathBuf>,
 }
 
 /// What a pool runs.

@@ -23,7 +23,7 @@ const STEP: u32 = ALL / 8;
 
 /// Decides what a worker turns away.
 ///
-/// The severity rises from 0 to twice [`ALL`]: the first half is the share of new connections that are
+/// The severity rises from 0 to twice `ALL`: the first half is the share of new connections that are
 /// turned away, the second half the share of new requests on open ones (FAULTS 54). Idle connections are
 /// closed as soon as it is above 0.
 #[derive(Debug)]

@@ -310,6 +310,10 @@ impl FirstByte<'_> {
         if let Some(error) = is_refused {
             return Poll::Ready(Err(Fault::Unanswered(error)));
         }
+        if self.is_sending && self.upload.waits_for_client() {
+            self.silence.ends(); // the client has a deadline of its own
+            return Poll::Pending;
+        }
         self.suspect(cx);
         if self.silence.poll(cx).is_ready() {
             return Poll::Ready(Err(Fault::Silent));

@@ -89,6 +89,10 @@ impl Relay {
             }
             let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
             match line.connection.poll_recv(cx, buffer) {
+                Poll::Pending if self.upload.as_ref().is_some_and(Upload::waits_for_client) => {
+                    self.silence.ends();
+                    return Poll::Pending;
+                }
                 Poll::Pending => {
                     return match self.silence.poll(cx) {
                         Poll::Pending => Poll::Pending,

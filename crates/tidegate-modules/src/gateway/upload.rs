@@ -57,6 +57,8 @@ pub(super) struct Upload {
     /// What was sent first is still in `out`: it can be sent once more.
     is_whole: bool,
     is_complete: bool,
+    /// All that the client has sent so far is with the application.
+    waits_for_client: bool,
 }
 
 impl Upload {
@@ -70,6 +72,7 @@ impl Upload {
             piece: Vec::new(),
             is_whole: true,
             is_complete: false,
+            waits_for_client: false,
         }
     }
 
@@ -125,12 +128,18 @@ impl Upload {
         self.is_complete
     }
 
+    /// Whether it is the client that keeps the application waiting.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.waits_for_client
+    }
+
     /// Sends what there is. Ready when all of it is sent.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         connection: &Connection,
     ) -> Poll<Result<(), UploadError>> {
+        self.waits_for_client = false;
         loop {
             while self.at < self.out.len() {
                 match connection.poll_send(cx, self.out.get(self.at..).unwrap_or_default()) {
@@ -150,7 +159,10 @@ impl Upload {
             match self.poll_fill(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(UploadError::Client(error))),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.waits_for_client = true;
+                    return Poll::Pending;
+                }
             }
         }
     }

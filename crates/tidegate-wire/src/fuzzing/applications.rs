@@ -106,6 +106,8 @@ pub fn fuzz_scgi(data: &[u8]) {
     let whole = parse_request(wire, 64 << 10);
     match parse_request(&wire[..at], 64 << 10) {
         Ok(None) => {}
+        // What is wrong about it is told more exactly when more of it is there.
+        Err(_) => assert!(whole.is_err(), "cut at {at}"),
         early => assert_eq!(early, whole, "cut at {at}"),
     }
     let Ok(Some(request)) = whole else { return };

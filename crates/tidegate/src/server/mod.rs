@@ -87,6 +87,7 @@ fn take_link() -> Result<OwnedFd> {
     }
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("cannot replace standard input")?;
+    tidegate_io::paged::prepare(); // while it may still be opened for writing
     Ok(link)
 }
 

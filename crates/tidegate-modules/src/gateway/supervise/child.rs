@@ -4,6 +4,7 @@
 //! whoever holds this, after the group has been killed: until then its number belongs to nobody else.
 
 use super::launch::{Launch, find_group, find_user};
+use super::machine::KILLED;
 use super::php::{self, Found};
 use super::sockets::{Folder, Listening, free_port};
 use crate::gateway::board::PoolAddress;
@@ -235,6 +236,7 @@ impl Child {
         self.read(&mut |_| ());
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with status {code}"),
+            (None, Some(9)) => KILLED.to_owned(),
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "ended".into(),
         };

@@ -14,6 +14,8 @@ use crate::gateway::places::Demand;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// How a process has ended that got SIGKILL: somebody's order, or the kernel's want of memory.
+pub(super) const KILLED: &str = "was ended by signal 9";
 /// A process that lives so long has proved that its program works.
 const PROOF: Duration = Duration::from_secs(1);
 /// How long a process may take until it takes requests.
@@ -228,7 +230,10 @@ impl Machine {
             self.restarts += 1;
             self.last_failure = Some(how.to_owned());
             let age = now.saturating_sub(process.started);
-            if process.is_proved || age >= PROOF {
+            // Killed from outside, while others of its kind serve, says nothing about the program.
+            let is_no_fault =
+                how.starts_with(KILLED) && self.count(|other| other.is_current() && other.is_serving()) > 0;
+            if process.is_proved || age >= PROOF || is_no_fault {
                 out.push(Action::Say(format!(
                     "a process {how} after {} s; another is started",
                     age.as_secs()

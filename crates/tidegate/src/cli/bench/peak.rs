@@ -88,6 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     plan.drain = Duration::from_secs(2);
     let stop = stop_on_signals()?;
     let mut failure = None;
+    let mut mistrust = None;
     let search = Search {
         from: arguments.from,
         to: arguments.to,
@@ -109,6 +110,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         // Requests that the schedule left behind are a miss, whatever the targets say.
         let report = Report::new(&name, &plan, outcome, &targets);
         let verdict = report.judgement.verdict;
+        if verdict == Verdict::Invalid {
+            mistrust = report.judgement.reasons.first().cloned();
+        }
         let falls_behind =
             verdict == Verdict::Pass && report.rate() < rate * 0.95 && rate * plan_seconds(arguments) > 100.0;
         let verdict = if falls_behind { Verdict::Fail } else { verdict };
@@ -121,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Some(verdict)
     });
-    conclude(arguments, &peak)?;
+    conclude(arguments, &peak, mistrust.as_deref())?;
     if let Some(error) = failure {
         return Err(error.context("the search ended early"));
     }
@@ -137,7 +141,7 @@ fn plan_seconds(arguments: &Arguments) -> f64 {
     arguments.time.as_secs_f64()
 }
 
-fn conclude(arguments: &Arguments, peak: &Peak) -> Result<()> {
+fn conclude(arguments: &Arguments, peak: &Peak, mistrust: Option<&str>) -> Result<()> {
     if arguments.json {
         let object = serde_json::json!({
             "rate": peak.rate,
@@ -146,12 +150,14 @@ fn conclude(arguments: &Arguments, peak: &Peak) -> Result<()> {
             "confidence": peak.confidence(),
             "passed": peak.passed,
             "invalid": peak.is_invalid,
+            "reason": mistrust.filter(|_| peak.is_invalid),
             "trials": peak.trials,
         });
         print(&format!("{object}\n"))?;
         return Ok(());
     }
     let text = match (peak.rate, peak.failed_at) {
+        (None, _) if peak.is_invalid => "No rate could be measured.\n".to_owned(),
         (None, _) => "No rate met the targets.\n".to_owned(),
         (Some(rate), None) => format!("Peak: {rate:.2} requests/s, the upper end of the search (--to).\n"),
         (Some(rate), Some(failed)) => format!(
@@ -163,9 +169,10 @@ fn conclude(arguments: &Arguments, peak: &Peak) -> Result<()> {
     };
     print(&text)?;
     if peak.is_invalid {
-        print(
-            "Verdict: INVALID\n  the run above it could not be trusted, so this may be the generator's own limit.\n",
-        )?;
+        let reason = mistrust.unwrap_or("the generator could not keep up");
+        print(&format!(
+            "Verdict: INVALID\n  a run could not be trusted, so the server may hold more: {reason}.\n"
+        ))?;
     }
     Ok(())
 }
