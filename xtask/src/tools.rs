@@ -158,11 +158,15 @@ fn build_modules(only_check: bool) -> Result<()> {
             bail!("tools: {program} missing");
         }
         if workspace::find_program("go").is_none() {
-            println!("tools: there is no go here to build {program} with; its tests will say that they do not run");
+            println!(
+                "tools: there is no go here to build {program} with; its tests will say that they do not run"
+            );
             continue;
         }
         fs::create_dir_all(&folder).context("cannot make target/tools")?;
-        workspace::run(Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()))?;
+        workspace::run(
+            Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()),
+        )?;
         println!("tools: {program} built");
     }
     Ok(())

@@ -91,7 +91,8 @@ impl Http2 {
             .next()
             .and_then(|start| start.split_once(' '))
             .ok_or("expected `> METHOD TARGET  name: value`")?;
-        let mut pseudo = vec![(":method", method), (":scheme", "http"), (":path", target), (":authority", "x")];
+        let mut pseudo =
+            vec![(":method", method), (":scheme", "http"), (":path", target), (":authority", "x")];
         let mut fields = Vec::new();
         for part in parts {
             let colon = part.get(1..).and_then(|rest| rest.find(':')).ok_or("a field has no colon")? + 1;
@@ -136,7 +137,9 @@ impl Http2 {
                 if let Some(interim) = stream.interim.pop_front() {
                     return Ok(interim);
                 }
-                if stream.has_ended && let Some(response) = stream.response.take() {
+                if stream.has_ended
+                    && let Some(response) = stream.response.take()
+                {
                     self.asked.pop_front();
                     self.streams.remove(&id);
                     return Ok(response);
@@ -148,7 +151,10 @@ impl Http2 {
             }
             self.more(client, deadline).map_err(|problem| {
                 let so_far = self.streams.get(&id).and_then(|stream| stream.response.as_ref());
-                format!("{problem}, waiting for stream {id}\n{}", so_far.map(Response::describe).unwrap_or_default())
+                format!(
+                    "{problem}, waiting for stream {id}\n{}",
+                    so_far.map(Response::describe).unwrap_or_default()
+                )
             })?;
         }
     }
@@ -264,8 +270,12 @@ impl Http2 {
                     self.stream(id)?.reset = Some(code);
                 }
             }
-            SETTINGS if flags & ACK == 0 && !self.options.is_silent => push_frame(&mut answer, SETTINGS, ACK, 0, b""),
-            PING if flags & ACK == 0 && !self.options.is_silent => push_frame(&mut answer, PING, ACK, 0, payload),
+            SETTINGS if flags & ACK == 0 && !self.options.is_silent => {
+                push_frame(&mut answer, SETTINGS, ACK, 0, b"")
+            }
+            PING if flags & ACK == 0 && !self.options.is_silent => {
+                push_frame(&mut answer, PING, ACK, 0, payload)
+            }
             GOAWAY => {
                 let code = number(payload.get(4..).unwrap_or_default())?;
                 self.goodbyes.push_back(code);

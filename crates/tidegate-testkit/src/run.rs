@@ -19,7 +19,9 @@ use crate::pattern::contains;
 use crate::process::{Launch, Log, Place, Running, wait_for_exit};
 use crate::response::{Response, read, read_request, show};
 use crate::sha256::hex_digest;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step};
+use crate::step::{
+    Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step,
+};
 use crate::token::{Variables, substitute, substitute_text};
 use crate::transcript::Transcript;
 
@@ -286,7 +288,8 @@ impl<'a> Player<'a> {
         let address = address.ok_or_else(|| format!("there is no listener {number}"))?;
         let participant = self.participant()?;
         let mut connection = Client::connect(&address, participant.receive_buffer)?;
-        participant.http2 = participant.h2.map(|options| Http2::begin(&mut connection, options)).transpose()?;
+        participant.http2 =
+            participant.h2.map(|options| Http2::begin(&mut connection, options)).transpose()?;
         participant.connection = Some(connection);
         participant.is_new = false;
         Ok(())

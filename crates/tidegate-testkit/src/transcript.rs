@@ -8,7 +8,9 @@ use crate::fixture::{Contents, Fixture, size};
 use crate::h2;
 use crate::pattern::Pattern;
 use crate::process::Signal;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step};
+use crate::step::{
+    Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step,
+};
 use crate::token::{Token, tokens};
 
 /// A transcript that was read without mistakes.
@@ -101,9 +103,9 @@ impl<'a> Parser<'a> {
             let is_group = follows.is_some_and(|(_, before)| is_sent_line(before));
             if self.is_h2 {
                 match self.steps.last_mut() {
-                    Some(Step { action: Action::Http2(Http2Step::Ask { lines, is_open: false }), .. })
-                        if is_group =>
-                    {
+                    Some(Step {
+                        action: Action::Http2(Http2Step::Ask { lines, is_open: false }), ..
+                    }) if is_group => {
                         lines.push(line.to_owned());
                     }
                     _ => {
@@ -477,7 +479,8 @@ fn parse_h2_option(option: &str, h2: &mut Option<h2::Options>) -> Result<bool, S
 /// `>frame PING 0 0 "12345678"`, and how often.
 fn parse_frame(arguments: &[Token]) -> Result<Action, String> {
     let usage = "expected `>frame TYPE FLAGS STREAM \"payload\" [TIMES]`";
-    let [Token::Word(kind), Token::Word(flags), Token::Word(stream), Token::Quoted(payload), rest @ ..] = arguments
+    let [Token::Word(kind), Token::Word(flags), Token::Word(stream), Token::Quoted(payload), rest @ ..] =
+        arguments
     else {
         return Err(usage.to_owned());
     };

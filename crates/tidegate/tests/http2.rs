@@ -43,13 +43,11 @@ impl Served {
 
     /// What a client prints; it must succeed.
     fn client(&self, program: &Path, arguments: &[&str]) -> String {
-        let arguments = arguments.iter().map(|argument| argument.replace("URL", &format!("http://{}", self.address)));
+        let arguments =
+            arguments.iter().map(|argument| argument.replace("URL", &format!("http://{}", self.address)));
         let output = Command::new(program).args(arguments).current_dir(&self.folder).output().unwrap();
-        let text = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{}: {text}", program.display());
         text
     }
@@ -85,7 +83,10 @@ fn h2spec() {
     let Some(program) = find("h2spec") else { return };
     let served = Served::new("h2spec");
     let (host, port) = served.address.rsplit_once(':').unwrap();
-    let text = served.client(&program, &["--host", host, "--port", port, "--timeout", "10", "--max-header-length", "4000"]);
+    let text = served.client(
+        &program,
+        &["--host", host, "--port", port, "--timeout", "10", "--max-header-length", "4000"],
+    );
     let last = text.lines().rev().find(|line| line.contains("tests,")).unwrap_or_default();
     assert!(last.contains(" 0 skipped") && last.contains(" 0 failed"), "{text}");
 }
@@ -99,10 +100,14 @@ fn curl() {
         served.client(&program, &[&common, arguments].concat())
     };
     assert_eq!(curl(&["URL/"]), "<p>hello, hello");
-    assert_eq!(curl(&["--output", "/dev/null", "--write-out", "%{http_code} %{http_version}", "URL/none"]), "404 2");
+    assert_eq!(
+        curl(&["--output", "/dev/null", "--write-out", "%{http_code} %{http_version}", "URL/none"]),
+        "404 2"
+    );
     curl(&["--output", "large", "URL/large"]);
     assert!(fs::read(served.folder.join("large")).unwrap() == bytes(3 << 20));
-    let upload = ["--data-binary", "@root/large", "--output", "/dev/null", "--write-out", "%{http_code}", "URL/small"];
+    let upload =
+        ["--data-binary", "@root/large", "--output", "/dev/null", "--write-out", "%{http_code}", "URL/small"];
     assert_eq!(curl(&upload), "405");
 }
 

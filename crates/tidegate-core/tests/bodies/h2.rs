@@ -9,7 +9,8 @@ use std::net::TcpStream;
 use tidegate_http::FieldLines;
 use tidegate_wire::h1::FieldSpace;
 use tidegate_wire::h2::{
-    Connection, ErrorCode, Event, FieldSource, FrameKind, Limits, RequestParts, Section, StreamKey, push_frame,
+    Connection, ErrorCode, Event, FieldSource, FrameKind, Limits, RequestParts, Section, StreamKey,
+    push_frame,
 };
 
 /// What has come of an answer.
@@ -89,7 +90,9 @@ impl Client {
         match self.stream.read(&mut buffer) {
             Ok(0) => self.is_closed = true,
             Ok(count) => self.input.extend_from_slice(&buffer[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("nothing came: {:?}", self.answers),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("nothing came: {:?}", self.answers)
+            }
             Err(_) => self.is_closed = true,
         }
         let input = std::mem::take(&mut self.input);
@@ -173,7 +176,11 @@ fn answers_of_every_kind() {
     for size in [1, 2, 1000, 16_384, 16_385, 65_535, 65_536, 300_000] {
         for kind in ["bytes", "file", "stream", "known"] {
             let answer = client.fetch(&format!("/{kind}?{size}"));
-            assert!(answer.status == 200 && answer.body == pattern(size), "{kind} of {size}: {}", answer.body.len());
+            assert!(
+                answer.status == 200 && answer.body == pattern(size),
+                "{kind} of {size}: {}",
+                answer.body.len()
+            );
         }
         let parts = [b"<", &pattern(size)[..], b"|", &pattern(size), b">"].concat();
         assert!(client.fetch(&format!("/parts?{size}")).body == parts, "parts of {size}");
@@ -235,11 +242,12 @@ fn content_nobody_takes_holds_nobody_up() {
     let server = Server::start("");
     let mut client = Client::connect(&server);
     // Ten handlers that do not read, each with its window full.
-    let held: Vec<StreamKey> = (0..10)
-        .map(|_| client.ask("POST", "/hold", Some(200_000), &FieldLines::new()))
+    let held: Vec<StreamKey> =
+        (0..10).map(|_| client.ask("POST", "/hold", Some(200_000), &FieldLines::new())).collect();
+    let sent: Vec<usize> = held
+        .iter()
+        .map(|key| client.wire.send_data(*key, &pattern(200_000), true, &mut client.out))
         .collect();
-    let sent: Vec<usize> =
-        held.iter().map(|key| client.wire.send_data(*key, &pattern(200_000), true, &mut client.out)).collect();
     assert_eq!(client.post("/echo", &pattern(100_000)).body.len(), 100_000);
     server.gate.open();
     for (key, sent) in held.into_iter().zip(sent) {

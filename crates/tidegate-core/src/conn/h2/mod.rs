@@ -35,6 +35,8 @@ pub(super) struct Http2 {
     wire: h2::Connection,
     /// What is under way, by the slot of the stream.
     streams: Vec<Option<Box<StreamWork>>>,
+    /// Answered, while the client is still sending content that nobody reads.
+    unread: Vec<Unread>,
     /// Times in a row that the timer came and a frame was not complete, or the socket had not moved.
     stalled: u8,
     is_closing: bool,
@@ -51,6 +53,16 @@ struct StreamWork {
     moved: u32,
     /// Times in a row that it came and too little had moved.
     slow: u8,
+}
+
+/// Content behind its answer: dropped, within a limit and for a while, since a client that is told to stop
+/// may take it for a failure.
+struct Unread {
+    key: StreamKey,
+    /// Bytes that may still come.
+    left: u64,
+    /// Times that the timer has come.
+    checks: u8,
 }
 
 /// Content that a handler reads.
@@ -96,6 +108,22 @@ impl Http2 {
         }
     }
 
+    /// Tells the client to send no more of what nobody reads, without blame (RFC 9113 section 8.1).
+    fn stop_reading(&mut self, cx: &mut Ctx, mut which: impl FnMut(&mut Unread) -> bool) {
+        let wire = &mut self.wire;
+        self.unread.retain_mut(|unread| {
+            if !wire.is_open(unread.key) {
+                return false;
+            }
+            let stops = which(unread);
+            if stops {
+                cx.stats.http2_resets.add(StreamReset::Unread, 1);
+                wire.reset(unread.key, ErrorCode::NO_ERROR, &mut cx.batch);
+            }
+            !stops
+        });
+    }
+
     /// Lets go of memory that only a busy connection needs.
     fn relax(&mut self) {
         self.wire.relax();
@@ -136,7 +164,13 @@ impl Connection {
     pub(super) fn begin_h2(&mut self, cx: &mut Ctx) {
         cx.stats.http2_connections.add(1);
         let wire = h2::Connection::server(limits(cx), &mut cx.batch);
-        self.h2 = Some(Box::new(Http2 { wire, streams: Vec::new(), stalled: 0, is_closing: false }));
+        self.h2 = Some(Box::new(Http2 {
+            wire,
+            streams: Vec::new(),
+            unread: Vec::new(),
+            stalled: 0,
+            is_closing: false,
+        }));
         self.timer = Timer::Off;
     }
 
@@ -175,6 +209,9 @@ impl Connection {
         }
         for _ in 0..TURNS {
             let has_more = self.pump_h2(h2, key, cx)?;
+            if h2.is_closing && h2.wire.open_streams() == h2.unread.len() {
+                h2.stop_reading(cx, |_| true);
+            }
             if h2.wire.is_idle() {
                 if cx.closes_idle && h2.is_closing {
                     h2.wire.drain(&mut cx.batch); // nobody is waited for any more
@@ -322,6 +359,10 @@ impl Connection {
                 self.abandon_stream(&mut h2, key, cx);
             }
         }
+        h2.stop_reading(cx, |unread| {
+            unread.checks += 1;
+            unread.checks >= CHECKS
+        });
         self.h2 = Some(h2);
         self.timer = Timer::Off;
         if is_lost { Next::Close } else { self.drive(key, cx) }

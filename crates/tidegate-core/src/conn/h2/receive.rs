@@ -3,24 +3,24 @@
 use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
-use super::{Http2, Incoming, StreamWork, WIDE_WINDOW, kind_of_error};
+use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
+use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply};
-use crate::admission::Entry;
 use crate::log::{self, EntryFields};
 use crate::worker::Ctx;
 use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
+use tidegate_http::FieldLines;
 use tidegate_http::path::normalise;
 use tidegate_http::{Method, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::{ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
-use tidegate_wire::h2::{ErrorCode, Event, FieldSource, Section, StreamError, StreamKey};
-use tidegate_http::FieldLines;
+use tidegate_wire::h2::{Event, FieldSource, Section, StreamError, StreamKey};
 
 /// Answers wait in the batch up to here; behind it they wait where they come from.
 pub(super) const BATCH_MAX: usize = 128 << 10;
@@ -67,7 +67,9 @@ impl Connection {
         event: Event<'_>,
     ) -> io::Result<()> {
         match event {
-            Event::Request { stream, is_end } => self.begin_stream(h2, key, cx, section, stream, is_end, None),
+            Event::Request { stream, is_end } => {
+                self.begin_stream(h2, key, cx, section, stream, is_end, None)
+            }
             Event::Refused { stream, status, is_end } => {
                 self.begin_stream(h2, key, cx, section, stream, is_end, Some(status))
             }
@@ -218,9 +220,12 @@ impl Connection {
                 }
             }
         };
-        let incoming = content_sink
-            .filter(|sink| sink.has_reader())
-            .map(|sink| Incoming { sink, received: 0, unreleased: 0, is_wide: false });
+        let incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
+            sink,
+            received: 0,
+            unreleased: 0,
+            is_wide: false,
+        });
         let output = match ready {
             Ok(response) => {
                 let output = self.start_stream(h2, cx, stream, response, &request);
@@ -229,7 +234,7 @@ impl Connection {
                         incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
                     }
                     output.count(cx, sink.map(|sink| (sink, entry)), &request);
-                    end_stream(h2, cx, stream);
+                    end_stream(h2, cx, stream, &request);
                     return self.flush_if_full(cx);
                 }
                 output
@@ -260,7 +265,7 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let (limit, discard) = (limits.body_size, limits.discard_size);
         let Some(work) = h2.work(stream) else {
-            h2.wire.release(stream, data.len(), &mut cx.batch);
+            drop_content(h2, cx, stream, data.len());
             return Ok(());
         };
         work.moved = work.moved.saturating_add(data.len() as u32);
@@ -296,10 +301,11 @@ impl Connection {
             h2.insert(work);
             return Ok(());
         }
-        work.output = self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request);
+        work.output =
+            self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request);
         if work.output.is_complete() {
             work.count(cx);
-            end_stream(h2, cx, stream);
+            end_stream(h2, cx, stream, &work.request);
         } else {
             h2.insert(work);
         }
@@ -307,13 +313,30 @@ impl Connection {
     }
 }
 
-/// A response is sent. A client that is still sending content is told to stop, without blame (RFC 9113
-/// section 8.1).
-pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) {
-    if h2.wire.is_open(stream) {
-        cx.stats.http2_resets.add(StreamReset::Unread, 1);
-        h2.wire.reset(stream, ErrorCode::NO_ERROR, &mut cx.batch);
+/// A response is sent, and whoever reads content is gone with it.
+pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, request: &Request) {
+    if !h2.wire.is_open(stream) {
+        return;
     }
+    let left = cx.engine.settings.limits.discard_size;
+    h2.unread.push(Unread { key: stream, left, checks: 0 });
+    // A client that was not told to go on may not send it at all, and waits for a word.
+    if request.expects_continue {
+        h2.stop_reading(cx, |unread| unread.key == stream);
+    }
+}
+
+/// Content that comes behind its answer.
+fn drop_content(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, count: usize) {
+    h2.stop_reading(cx, |unread| {
+        if unread.key != stream {
+            return false;
+        }
+        let left = unread.left.checked_sub(count as u64);
+        unread.left = left.unwrap_or(0);
+        left.is_none()
+    });
+    h2.wire.release(stream, count, &mut cx.batch);
 }
 
 impl StreamWork {

@@ -7,7 +7,6 @@
 use super::super::Connection;
 use super::super::send::{Done, tally};
 use super::super::{CLIENT_CLOSED, Request};
-use tidegate_http::FieldLines;
 use super::receive::{BATCH_MAX, end_stream};
 use super::{Http2, StreamWork};
 use crate::admission;
@@ -19,6 +18,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use tidegate_http::FieldLines;
 use tidegate_http::Status;
 use tidegate_io::{Key, file, runtime};
 use tidegate_stats::StreamReset;
@@ -51,7 +51,10 @@ enum Source {
     /// Still being made.
     Later(admission::Later),
     /// Pieces of known length.
-    Pieces { now: Piece, rest: std::vec::IntoIter<Part> },
+    Pieces {
+        now: Piece,
+        rest: std::vec::IntoIter<Part>,
+    },
     Stream(Box<dyn BodyStream>),
 }
 
@@ -216,8 +219,10 @@ impl Connection {
             }
         };
         output.source = Source::Pieces { now, rest: no_more() };
-        let is_small = output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
-        let is_at_hand = matches!(&output.source, Source::Pieces { now: Piece::Bytes(..) | Piece::Message(..), .. });
+        let is_small =
+            output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
+        let is_at_hand =
+            matches!(&output.source, Source::Pieces { now: Piece::Bytes(..) | Piece::Message(..), .. });
         if is_small && is_at_hand && cx.batch.len() < BATCH_MAX && self.held.is_empty() {
             // The common case: one frame, and the stream is done.
             output.advance(h2, cx, stream, None);
@@ -253,7 +258,7 @@ impl Connection {
                 }
                 Moved::End => {
                     work.count(cx);
-                    end_stream(h2, cx, stream);
+                    end_stream(h2, cx, stream, &work.request);
                 }
                 Moved::Broken => {
                     cx.stats.http2_resets.add(StreamReset::Unfinished, 1);
@@ -289,7 +294,7 @@ impl Connection {
                             incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
                         }
                         work.count(cx);
-                        end_stream(h2, cx, stream);
+                        end_stream(h2, cx, stream, &work.request);
                         continue;
                     }
                 }
@@ -347,7 +352,10 @@ impl Output {
 
 /// A step of a source.
 enum Frame {
-    Content { count: usize, is_end: bool },
+    Content {
+        count: usize,
+        is_end: bool,
+    },
     Waiting,
     /// No bytes yet, but the next step may give some.
     Nothing,
@@ -463,7 +471,9 @@ fn pull(
         Poll::Pending => Ok(Frame::Waiting),
         Poll::Ready(Err(error)) => Err(error),
         // A source that gives more or less than it announced: the client must see that it broke.
-        Poll::Ready(Ok(count)) if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) => {
+        Poll::Ready(Ok(count))
+            if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) =>
+        {
             Err(io::ErrorKind::InvalidData.into())
         }
         Poll::Ready(Ok(count)) => {
