@@ -41,13 +41,14 @@ struct Tool {
 const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 
 /// What is needed, and why.
-const TOOLS: [Tool; 26] = [
+const TOOLS: [Tool; 27] = [
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
     tool("nghttp", "nghttp2-client", BOTH, "clients of HTTP/2 (nghttp, h2load)"),
+    tool("openssl", "openssl", &[Purpose::Test], "a TLS client of another make"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
     server("nginx", "nginx", "nginx", BOTH, "peer of the benches; its log proves what the generator counts"),
@@ -113,11 +114,15 @@ const fn server(
 }
 
 /// Programs that no distribution has: Go modules, built into `target/tools`, where the tests look.
-const MODULES: [(&str, &str, &str); 1] = [(
-    "h2spec",
-    "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
-    "what the RFCs of HTTP/2 demand",
-)];
+const MODULES: [(&str, &str, &str); 3] = [
+    (
+        "h2spec",
+        "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+        "what the RFCs of HTTP/2 demand",
+    ),
+    ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1", "an ACME authority for tests"),
+    ("pebble-challtestsrv", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1", "its name server"),
+];
 
 /// Installs what is missing.
 pub fn run(arguments: &Arguments) -> Result<()> {

@@ -32,6 +32,8 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Acme => format!("acme {{ {text} }}\n{listen}{site}"),
+        Context::Tls => format!("{listen}site {{ root \".\"; tls {{ {text} }} }}\n"),
         Context::Pool => {
             let is_kind =
                 ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));

@@ -7,9 +7,11 @@ use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::socket::{self, Peer, Stream};
+use tidegate_tls::{ClientIdentity, Handshake};
 
 /// In place of a minor version of HTTP/1: the request came over HTTP/2.
 pub const HTTP_2: u8 = 20;
@@ -46,6 +48,11 @@ pub struct Exchange<'a> {
     pub minor_version: u8,
     /// The other end.
     pub peer: Peer,
+    /// What the TLS handshake has agreed upon; `None` on a plain connection.
+    pub tls: Option<&'a Arc<Handshake>>,
+    /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
+    /// (RFC 8470). Only safe methods come so far.
+    pub is_early: bool,
     /// Wall clock, seconds since 1970.
     pub now: i64,
     /// When the head was complete: monotonic, nanoseconds.
@@ -138,6 +145,8 @@ impl Exchange<'_> {
             head_only: self.method == Method::Head,
             scheme: self.scheme,
             peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
             now,
             started,
             hops,
@@ -159,6 +168,11 @@ impl Exchange<'_> {
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.first(name)
     }
+
+    /// Who the client is, by a certificate that has been verified.
+    pub fn client(&self) -> Option<&ClientIdentity> {
+        self.tls.and_then(|handshake| handshake.client.as_ref())
+    }
 }
 
 /// The way to another path of the same site, for an answer that says where the answer is (RFC 3875 section
@@ -168,6 +182,8 @@ pub struct Elsewhere {
     pub(crate) head_only: bool,
     pub(crate) scheme: &'static str,
     pub(crate) peer: Peer,
+    pub(crate) tls: Option<Arc<Handshake>>,
+    pub(crate) is_early: bool,
     pub(crate) now: i64,
     pub(crate) started: u64,
     pub(crate) hops: u8,
@@ -199,6 +215,8 @@ impl Exchange<'_> {
             fields: self.fields.iter().map(own).collect(),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
             local: self.context.local(),
@@ -220,6 +238,8 @@ pub struct Kept {
     fields: Vec<(String, Vec<u8>)>,
     minor_version: u8,
     peer: Peer,
+    tls: Option<Arc<Handshake>>,
+    is_early: bool,
     now: i64,
     started: u64,
     local: Option<SocketAddr>,
@@ -242,6 +262,8 @@ impl Kept {
             fields: Fields::new(&fields),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.as_ref(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
             body: None,

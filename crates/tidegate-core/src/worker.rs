@@ -560,7 +560,7 @@ impl Worker {
     fn close(&mut self, key: Key) {
         if let Some(mut connection) = self.connections.remove(key) {
             connection.on_close(key, &mut self.cx);
-            self.cx.admission.leave(connection.entry(), connection.peer());
+            self.cx.admission.leave(connection.entry(), connection.admitted());
             self.cx.stats.connections.sub(1);
             self.cx.stats.connections_closed.add(1);
             self.accept_after = 0; // a descriptor is free again

@@ -56,6 +56,8 @@ kinds! {
         Write "write",
         /// A closing connection whose client did not finish sending.
         Linger "linger",
+        /// The TLS handshake, or the header of the PROXY protocol, took too long.
+        Handshake "handshake",
     }
 }
 
@@ -114,6 +116,18 @@ kinds! {
 }
 
 kinds! {
+    /// How a TLS handshake came about.
+    Handshake, "kind" {
+        /// In full: the client did not come back.
+        Full "full",
+        /// Resumed: the client showed a ticket and was spared the certificate.
+        Resumed "resumed",
+        /// In full although the client showed a ticket: too old, of another site, or not ours.
+        Refused "refused",
+    }
+}
+
+kinds! {
     /// Why a connection was answered and closed right after accepting it.
     ConnectionRefusal, "reason" {
         /// As many are open as `limits connections` allows.
@@ -138,6 +152,28 @@ kinds! {
         Age "age",
         /// Its client went away.
         Client "client",
+    }
+}
+
+kinds! {
+    /// Why a TLS connection has failed. The engine maps the errors of its sessions to these slots.
+    TlsError, "reason" {
+        /// The client does not speak TLS.
+        NotTls "not_tls",
+        /// There is no certificate for the name asked for.
+        NoCertificate "no_certificate",
+        /// No version, cipher suite, key exchange or protocol in common.
+        NothingInCommon "nothing_in_common",
+        /// The client's certificate is missing, or nobody known vouches for it.
+        ClientCertificate "client_certificate",
+        /// The client has refused us.
+        Refused "refused",
+        /// The client broke the protocol.
+        Misbehaved "misbehaved",
+        /// The client left during the handshake.
+        Left "left",
+        /// The header of the PROXY protocol is missing or malformed.
+        Proxy "proxy_header",
     }
 }
 

@@ -8,8 +8,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Kinds, ParseError, QueueRefusal, Statuses,
-    StreamReset, Timeout,
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Handshake, Kinds, ParseError, QueueRefusal,
+    Statuses, StreamReset, Timeout, TlsError,
 };
 use crate::table::metrics;
 
@@ -59,6 +59,12 @@ metrics! {
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
+    }
+    "TLS" {
+        tls_handshakes: Kinds<Handshake, { Handshake::COUNT }>, Count, "TLS Handshakes",
+            "TLS handshakes that were completed, by whether an earlier session was resumed.";
+        tls_errors: Kinds<TlsError, { TlsError::COUNT }>, Count, "TLS Errors",
+            "TLS connections, and headers of the PROXY protocol, that have failed.";
     }
     "Overload" {
         shedding: Gauge, Count, "Shedding", "Workers that turn away because they are overloaded.";

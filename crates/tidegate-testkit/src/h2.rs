@@ -43,7 +43,6 @@ struct Stream {
 }
 
 /// The protocol's state of one connection.
-#[derive(Debug)]
 pub(crate) struct Http2 {
     options: Options,
     decoder: fluke_hpack::Decoder<'static>,

@@ -19,6 +19,7 @@ mod response;
 mod run;
 mod sha256;
 mod step;
+mod tls;
 mod token;
 mod transcript;
 

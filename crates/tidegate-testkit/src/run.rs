@@ -22,6 +22,7 @@ use crate::sha256::hex_digest;
 use crate::step::{
     Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step,
 };
+use crate::tls::{self, TlsOptions};
 use crate::token::{Variables, substitute, substitute_text};
 use crate::transcript::Transcript;
 
@@ -78,6 +79,7 @@ struct Player<'a> {
 struct Participant {
     listener: usize,
     receive_buffer: Option<usize>,
+    tls: Option<(Arc<rustls::ClientConfig>, TlsOptions)>,
     connection: Option<Client>,
     /// How it speaks HTTP/2, if it does, and the present connection's state of that.
     h2: Option<h2::Options>,
@@ -119,11 +121,12 @@ impl<'a> Player<'a> {
         match &step.action {
             Action::Fixture(fixture) => self.fixture(fixture)?,
             Action::Config(text) => self.config(text)?,
-            Action::Client { name, listener, receive_buffer, h2 } => {
+            Action::Client { name, listener, receive_buffer, tls, h2 } => {
                 self.start()?;
                 let participant = self.clients.entry(name.clone()).or_insert(Participant {
                     listener: 1,
                     receive_buffer: None,
+                    tls: None,
                     connection: None,
                     h2: None,
                     http2: None,
@@ -133,10 +136,21 @@ impl<'a> Player<'a> {
                 participant.listener = listener.unwrap_or(participant.listener);
                 participant.receive_buffer = receive_buffer.or(participant.receive_buffer);
                 participant.h2 = h2.or(participant.h2);
+                if let Some(options) = tls {
+                    let config = tls::config(options, &self.place.folder)?;
+                    participant.tls = Some((config, options.clone()));
+                }
                 self.current = Some(name.clone());
                 if participant.is_new {
                     self.connect()?;
                 }
+            }
+            Action::Certificate(made) => tls::make(made, &self.place.folder)?,
+            Action::Tls(check) => {
+                let folder = self.place.folder.clone();
+                let connection = self.connection()?;
+                let stream = connection.tls().ok_or("the client does not speak TLS".to_owned())?;
+                tls::check(stream, check, &folder)?;
             }
             Action::Backend { name, is_unix } => self.backend(name, *is_unix)?,
             Action::Accept(name) => self.accept(name.as_ref())?,
@@ -205,7 +219,10 @@ impl<'a> Player<'a> {
         let participant = Participant {
             listener: 1,
             receive_buffer: None,
+            tls: None,
             connection: Some(connection),
+            h2: None,
+            http2: None,
             is_new: false,
             last: None,
         };
@@ -287,11 +304,19 @@ impl<'a> Player<'a> {
         let address = self.log.wait_for(WAIT, |lines| addresses(lines).get(number - 1).cloned());
         let address = address.ok_or_else(|| format!("there is no listener {number}"))?;
         let participant = self.participant()?;
-        let mut connection = Client::connect(&address, participant.receive_buffer)?;
+        participant.is_new = false;
+        let client = Client::connect(&address, participant.receive_buffer)?;
+        let mut connection = match &participant.tls {
+            None => client,
+            Some((config, options)) => match client.secure(config, options) {
+                Ok(_) if options.must_fail => return Err("the TLS handshake succeeded".to_owned()),
+                Err(_) if options.must_fail => return Ok(()),
+                outcome => outcome?,
+            },
+        };
         participant.http2 =
             participant.h2.map(|options| Http2::begin(&mut connection, options)).transpose()?;
         participant.connection = Some(connection);
-        participant.is_new = false;
         Ok(())
     }
 
@@ -622,7 +647,8 @@ fn addresses(lines: &[String]) -> Vec<Address> {
         if let Some(path) = place.strip_prefix("unix:") {
             return Some(Address::Unix(path.into()));
         }
-        let address = place.strip_prefix("http://")?.trim_end_matches('/');
+        let address =
+            place.strip_prefix("http://").or_else(|| place.strip_prefix("https://"))?.trim_end_matches('/');
         address.parse().ok().map(Address::Tcp)
     };
     lines.iter().filter_map(parse).collect()

@@ -8,6 +8,7 @@ use crate::fixture::Fixture;
 use crate::h2;
 use crate::pattern::Pattern;
 use crate::process::Signal;
+use crate::tls::{Made, TlsCheck, TlsOptions};
 
 /// One step and where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +37,14 @@ pub(crate) enum Action {
         listener: Option<usize>,
         receive_buffer: Option<usize>,
         h2: Option<h2::Options>,
+        tls: Option<TlsOptions>,
     },
     /// What a client of HTTP/2 does.
     Http2(Http2Step),
+    /// Makes a certificate.
+    Certificate(Made),
+    /// What the handshake of the current client must have been.
+    Tls(TlsCheck),
     /// A scripted application; the steps that follow are its.
     Backend {
         name: String,

@@ -11,6 +11,7 @@ use crate::process::Signal;
 use crate::step::{
     Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step,
 };
+use crate::tls::{Made, TlsCheck, TlsOptions};
 use crate::token::{Token, tokens};
 
 /// A transcript that was read without mistakes.
@@ -209,6 +210,11 @@ impl<'a> Parser<'a> {
             let value = Pattern::new(value.trim().as_bytes());
             return self.check(source, Check::Trailer { name: name.trim().to_owned(), value });
         }
+        if let Some(check) = received.strip_prefix("tls ") {
+            let check = parse_tls_check(&check.split_whitespace().collect::<Vec<_>>())?;
+            self.push(source, Action::Tls(check));
+            return Ok(());
+        }
         let tokens = tokens(received)?;
         let ending = match tokens.as_slice() {
             [Token::Word(word)] => match word.as_str() {
@@ -282,6 +288,9 @@ impl<'a> Parser<'a> {
                 }
                 self.is_h2 = self.speak_h2.contains(client);
                 action
+            }
+            ("authority" | "certificate", _) => {
+                Action::Certificate(parse_certificate(name == "authority", arguments)?)
             }
             ("backend", [Token::Word(name)]) => Action::Backend { name: name.clone(), is_unix: false },
             ("backend", [Token::Word(name), Token::Word(unix)]) if unix == "unix" => {
@@ -439,9 +448,13 @@ fn parse_fixture(name: &str, arguments: &[Token]) -> Result<Fixture, String> {
 fn parse_client(name: &str, options: &[Token]) -> Result<Action, String> {
     let (mut listener, mut receive_buffer) = (None, None);
     let mut h2: Option<h2::Options> = None;
+    let mut tls: Option<TlsOptions> = None;
     for option in options {
         let option = text(option)?;
         if parse_h2_option(&option, &mut h2)? {
+            continue;
+        }
+        if parse_tls_option(&option, &mut tls) {
             continue;
         }
         match option.split_once('=') {
@@ -455,7 +468,7 @@ fn parse_client(name: &str, options: &[Token]) -> Result<Action, String> {
             _ => return Err(format!("`{option}` is no option of a client")),
         }
     }
-    Ok(Action::Client { name: name.to_owned(), listener, receive_buffer, h2 })
+    Ok(Action::Client { name: name.to_owned(), listener, receive_buffer, tls, h2 })
 }
 
 /// `h2`, and behind it `window=BYTES`, `silent`. Whether it was one of these.
@@ -496,6 +509,57 @@ fn parse_frame(arguments: &[Token]) -> Result<Action, String> {
         payload: payload.clone(),
         times,
     }))
+}
+
+/// `tls`, and behind it `name=a.test`, `version=1.2`, `alpn=h2,http/1.1`, `certificate=alice`, `fails`.
+fn parse_tls_option(option: &str, tls: &mut Option<TlsOptions>) -> bool {
+    let Some(options) = tls else {
+        if option == "tls" {
+            *tls = Some(TlsOptions::default());
+        }
+        return option == "tls";
+    };
+    match option.split_once('=') {
+        Some(("name", name)) => options.name = Some(name.to_owned()),
+        Some(("version", version)) => options.version = Some(version.to_owned()),
+        Some(("alpn", list)) => options.protocols = list.split(',').map(str::to_owned).collect(),
+        Some(("certificate", name)) => options.certificate = Some(name.to_owned()),
+        None if option == "fails" => options.must_fail = true,
+        _ => return false,
+    }
+    true
+}
+
+/// `certificate NAME "host" ...` and `authority NAME`, with `by=AUTHORITY`, `rsa`, `expired`.
+fn parse_certificate(is_authority: bool, arguments: &[Token]) -> Result<Made, String> {
+    let [name, options @ ..] = arguments else { return Err("a certificate needs a name".to_owned()) };
+    let (name, mut hosts, mut by) = (text(name)?, Vec::new(), None);
+    let (mut is_rsa, mut has_expired) = (false, false);
+    for option in options {
+        match option {
+            Token::Quoted(_) => hosts.push(text(option)?),
+            Token::Word(word) => match word.as_str() {
+                "rsa" => is_rsa = true,
+                "expired" => has_expired = true,
+                word => match word.strip_prefix("by=") {
+                    Some(name) => by = Some(name.to_owned()),
+                    None => return Err(format!("`{word}` is no option of a certificate")),
+                },
+            },
+        }
+    }
+    Ok(Made { name, hosts, by, is_authority, is_rsa, has_expired })
+}
+
+fn parse_tls_check(words: &[&str]) -> Result<TlsCheck, String> {
+    match words {
+        ["version", version] => Ok(TlsCheck::Version((*version).to_owned())),
+        ["alpn", name] => Ok(TlsCheck::Protocol((*name).to_owned())),
+        ["certificate", name] => Ok(TlsCheck::Certificate((*name).to_owned())),
+        ["resumed"] => Ok(TlsCheck::Resumed),
+        ["full"] => Ok(TlsCheck::Full),
+        _ => Err("expected `<tls version|alpn|certificate VALUE`, `<tls resumed` or `<tls full`".to_owned()),
+    }
 }
 
 fn parse_server(arguments: &[Token]) -> Result<ServerAction, String> {

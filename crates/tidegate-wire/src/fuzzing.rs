@@ -61,6 +61,19 @@ pub fn body_events(pieces: &[&[u8]], limits: &HeadLimits, body: BodyLength) -> V
     driver.run(pieces)
 }
 
+/// A header of the PROXY protocol is never longer than there are bytes, and what it says does not depend on what
+/// comes behind it.
+pub fn fuzz_proxy_protocol(data: &[u8]) {
+    use crate::proxy_protocol::parse;
+    if let Ok(Some((header, length))) = parse(data) {
+        assert!(length <= data.len());
+        assert_eq!(parse(&data[..length]), Ok(Some((header, length))));
+        for cut in 0..length {
+            assert_eq!(parse(&data[..cut]), Ok(None), "cut at {cut}");
+        }
+    }
+}
+
 struct Driver<'m> {
     limits: HeadLimits,
     /// The method that was requested, for the client's role.

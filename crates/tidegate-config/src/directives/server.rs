@@ -312,6 +312,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("head-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "head-timeout \"10s\"",
         "Time from the first byte of a request head to its last.",
         "head-timeout \"5s\""),
+    bound("handshake-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "handshake-timeout \"10s\"",
+        "Time from the beginning of a connection to the end of its TLS handshake, a header of the PROXY protocol \
+         included.",
+        "handshake-timeout \"5s\""),
     bound("body-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",
         "Bytes per second below which a request body is given up with 408, once `rate-grace` has passed. \
          `\"0B\"` waits for ever.",

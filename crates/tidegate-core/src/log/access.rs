@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
 use tidegate_http::{FieldLines, Fields, HttpDate, push_decimal};
 use tidegate_io::socket::Peer;
+use tidegate_tls::Handshake;
 
 /// A buffer this full goes to the writer.
 const FLUSH_AT: usize = 64 << 10;
@@ -30,6 +31,8 @@ pub struct Entry<'a> {
     pub referer: &'a [u8],
     /// `User-Agent` field.
     pub user_agent: &'a [u8],
+    /// What the TLS handshake has agreed upon.
+    pub tls: Option<&'a Arc<Handshake>>,
     /// For patterns that show others.
     pub fields: EntryFields<'a>,
 }
@@ -89,6 +92,7 @@ pub struct Record {
     ends: [u32; 4],
     peer: Peer,
     minor_version: u8,
+    tls: Option<Arc<Handshake>>,
     fields: Box<[KeptField]>,
     /// Where the line goes.
     pub sink: Sink,
@@ -125,6 +129,7 @@ impl Record {
             ends,
             peer: entry.peer,
             minor_version: entry.minor_version,
+            tls: entry.tls.cloned(),
             fields: fields.collect(),
             sink,
         })
@@ -142,6 +147,7 @@ impl Record {
             minor_version: self.minor_version,
             referer: &self.text[c..d],
             user_agent: &self.text[d..],
+            tls: self.tls.as_ref(),
             fields: EntryFields::Kept(&self.fields),
         }
     }
@@ -278,7 +284,20 @@ pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
 
 fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
     push_peer(out, entry.peer);
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    match entry.tls.and_then(|tls| tls.client.as_ref()) {
+        None => out.push(b'-'),
+        // A user's name has no spaces in this format; a subject may.
+        Some(client) => {
+            for (n, word) in client.subject.split(' ').enumerate() {
+                if n > 0 {
+                    out.extend_from_slice(b"\\x20");
+                }
+                push_escaped(out, word.as_bytes());
+            }
+        }
+    }
+    out.extend_from_slice(b" [");
     out.extend_from_slice(time);
     out.extend_from_slice(b"] \"");
     push_escaped(out, entry.method.as_bytes());
@@ -308,6 +327,20 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<
     ] {
         let _ = write!(out, "\",\"{name}\":\"");
         push_json_escaped(out, value);
+    }
+    if let Some(tls) = entry.tls {
+        let _ = write!(out, "\",\"tls\":\"{}", tls.version);
+        if let Some(client) = &tls.client {
+            for (name, value) in [
+                ("client", &client.subject),
+                ("client_issuer", &client.issuer),
+                ("client_serial", &client.serial),
+                ("client_fingerprint", &client.fingerprint),
+            ] {
+                let _ = write!(out, "\",\"{name}\":\"");
+                push_json_escaped(out, value.as_bytes());
+            }
+        }
     }
     let _ = write!(
         out,

@@ -90,6 +90,7 @@ mod tests {
             minor_version: 1,
             referer: b"",
             user_agent: b"",
+            tls: None,
             fields: EntryFields::All(Fields::new(&fields)),
         };
         let mut lines = FieldLines::default();

@@ -314,7 +314,7 @@ fn a_client_that_cancels_all_the_time_is_sent_away() {
     client.until(|client| client.goodbye.is_some());
     assert_eq!(client.goodbye, Some(ErrorCode::ENHANCE_YOUR_CALM));
     server.until("counted", |stats| {
-        stats.http2_faults.count(tidegate_stats::ConnectionFault::Reset) == 1 && stats.in_flight == 0
+        stats.http2_faults.count(tidegate_stats::ConnectionFault::Reset) == 1 && stats.in_flight.current == 0
     });
 }
 

@@ -57,13 +57,28 @@ asyncio.run(asyncio.wait_for(main(sys.argv[1]), 30))
 
     if has(&["chromium"]) {
         let profile = format!("--user-data-dir={}", site.folder.join("profile").display());
-        let output = Command::new("chromium")
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=4000"])
-            .args(["--enable-logging=stderr", "--timeout=20000", &profile, &format!("{}/", site.url)])
-            .output()
-            .unwrap();
+        // The browser's time is its own and may end before the answer is there: it is asked again, a few times.
+        let open = || {
+            let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"];
+            Command::new("chromium")
+                .args(arguments)
+                .args(["--virtual-time-budget=4000", "--enable-logging=stderr", "--timeout=20000", &profile])
+                .arg(format!("{}/", site.url))
+                .output()
+                .unwrap()
+        };
+        let has_answer = |output: &std::process::Output| {
+            String::from_utf8_lossy(&output.stdout).contains("<li>you said: first</li>")
+        };
+        let mut output = open();
+        for _ in 0..5 {
+            if has_answer(&output) {
+                break;
+            }
+            output = open();
+        }
         let page = String::from_utf8_lossy(&output.stdout);
-        assert!(page.contains("<li>you said: first</li>"), "{page}");
+        assert!(has_answer(&output), "{page}");
         assert!(page.contains("<output id=\"state\">open</output>"), "{page}");
         let log = String::from_utf8_lossy(&output.stderr);
         assert!(!log.contains(":CONSOLE("), "{log}");

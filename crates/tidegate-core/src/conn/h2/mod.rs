@@ -174,14 +174,19 @@ impl Connection {
         self.timer = Timer::Off;
     }
 
-    /// The bytes that the client has begun with. Returns how many were used.
-    pub(super) fn take_first_frames(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
-        let Some(mut h2) = self.h2.take() else { return Ok(0) };
-        let used = self.read_frames(&mut h2, key, cx, data);
+    /// The bytes that the client has begun with.
+    pub(super) fn take_first_frames(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<()> {
+        let Some(mut h2) = self.h2.take() else { return Ok(()) };
+        let result = self.take_frames(&mut h2, key, cx, data);
         self.h2 = Some(h2);
-        let used = used?;
-        self.flush_shared(cx)?;
-        Ok(used)
+        result?;
+        self.flush_shared(cx)
+    }
+
+    /// The socket is full: what is to be sent waits here or below.
+    #[inline]
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.held.is_empty() || self.transport.has_pending()
     }
 
     /// Runs until it has to wait.
@@ -219,17 +224,14 @@ impl Connection {
                 h2.relax();
             }
             self.flush_shared(cx)?;
-            if h2.wire.is_over() && self.held.is_empty() {
-                return Ok(Next::Close);
-            }
-            if self.eof && self.held.is_empty() && h2.wire.open_streams() == 0 {
+            if !self.is_stuck() && (h2.wire.is_over() || (self.eof && h2.wire.open_streams() == 0)) {
                 return Ok(Next::Close);
             }
             if !self.readable || self.held.len() > HELD_MAX {
                 return Ok(if has_more { Next::Again } else { Next::Wait });
             }
             let mut buffer = std::mem::take(&mut cx.read_buffer);
-            let result = match self.stream.recv(&mut buffer) {
+            let result = match self.receive(cx, &mut buffer) {
                 Ok(Received::Bytes { count, drained }) => {
                     cx.stats.received_bytes.add(count as u64);
                     if drained && !self.peer_closed {
@@ -302,7 +304,7 @@ impl Connection {
     /// What the timer is set to.
     pub(super) fn h2_timer(&self, h2: &Http2, cx: &Ctx) -> (Timer, Duration) {
         let limits = &cx.engine.settings.limits;
-        if h2.is_idle() && self.held.is_empty() && self.input.is_empty() {
+        if h2.is_idle() && !self.is_stuck() && self.input.is_empty() {
             (Timer::Idle, limits.keep_alive_timeout)
         } else {
             (Timer::Streams, limits.rate_grace / u32::from(CHECKS))
@@ -318,7 +320,7 @@ impl Connection {
         let span = limits.rate_grace / u32::from(CHECKS);
         let enough = |moved: u32, rate: u32| f64::from(moved) >= f64::from(rate) * span.as_secs_f64();
         let moved = std::mem::take(&mut self.window);
-        let is_blocked = !self.held.is_empty();
+        let is_blocked = self.is_stuck();
         let mut is_lost = false;
         // The socket itself: nothing can be said to a client that does not read.
         if is_blocked || !self.input.is_empty() || h2.wire.is_inside_block() {
@@ -332,7 +334,7 @@ impl Connection {
                 let wait = if is_blocked { Timeout::Write } else { Timeout::Head };
                 cx.stats.timeouts.add(wait, 1);
                 if is_blocked {
-                    self.stream.reset_on_close();
+                    self.transport.reset_on_close();
                     is_lost = true;
                 } else {
                     h2.wire.fail(ErrorCode::PROTOCOL_ERROR, "a frame took too long", &mut cx.batch);
@@ -372,9 +374,9 @@ impl Connection {
     pub(super) fn abandon_h2(&mut self, cx: &mut Ctx) {
         let Some(mut h2) = self.h2.take() else { return };
         // A client that is told has not to wonder which of its requests were looked at.
-        if !h2.wire.is_draining() && self.held.is_empty() && !self.eof {
+        if !h2.wire.is_draining() && !self.is_stuck() && !self.eof {
             h2.wire.fail(ErrorCode::NO_ERROR, "", &mut cx.batch);
-            let _ = self.stream.send(&cx.batch, false);
+            let _ = self.transport.send(&cx.batch, false);
             cx.batch.clear();
         }
         self.abandon_streams(&mut h2, cx);

@@ -138,6 +138,7 @@ impl Connection {
         };
         cx.admission.on_request(request.started);
         let method = Method::from_token(head.method);
+        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let mut entry = log::Entry {
             peer: self.peer,
             method: if head.method.is_empty() { "-" } else { head.method },
@@ -146,6 +147,7 @@ impl Connection {
             minor_version: HTTP_2,
             referer: &[],
             user_agent: &[],
+            tls: None,
             fields: EntryFields::All(head.fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
@@ -154,7 +156,9 @@ impl Connection {
         if sink.is_some() {
             entry.referer = head.fields.first("referer").unwrap_or(&[]);
             entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
+            entry.tls = made.as_ref();
         }
+        let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
         let abandons = Cell::new(false);
         let reply = match (refused, site, locate(method, head.target)) {
@@ -174,6 +178,15 @@ impl Connection {
             (_, _, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
             (_, _, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
             (_, None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            _ if self.is_misdirected(&engine, head.authority) => {
+                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
+            }
+            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
+            (_, Some(site), Ok(located))
+                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+            {
+                Reply::Ready(response)
+            }
             (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 // The connection stays: what it has under way is not lost for what it may not have more.
@@ -190,15 +203,17 @@ impl Connection {
                         target: head.target,
                         path,
                         query: located.query,
-                        scheme: "http",
+                        scheme: if self.transport.is_tls() { "https" } else { "http" },
                         authority: head.authority,
                         fields: head.fields,
                         minor_version: HTTP_2,
                         peer: self.peer,
+                        tls: self.transport.handshake(),
+                        is_early,
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, &self.local, site, &abandons),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &abandons),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {

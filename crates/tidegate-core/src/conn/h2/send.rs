@@ -223,7 +223,7 @@ impl Connection {
             output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
         let is_at_hand =
             matches!(&output.source, Source::Pieces { now: Piece::Bytes(..) | Piece::Message(..), .. });
-        if is_small && is_at_hand && cx.batch.len() < BATCH_MAX && self.held.is_empty() {
+        if is_small && is_at_hand && cx.batch.len() < BATCH_MAX && !self.is_stuck() {
             // The common case: one frame, and the stream is done.
             output.advance(h2, cx, stream, None);
         }
@@ -236,7 +236,7 @@ impl Connection {
     /// Moves all streams on. Returns whether there is more to do without waiting.
     pub(super) fn pump_h2(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<bool> {
         self.poll_answers(h2, key, cx)?;
-        if !self.held.is_empty() && !self.send_held(false)? {
+        if self.is_stuck() && !self.send_held(false)? {
             return Ok(false);
         }
         let mut moved = 0;
@@ -268,7 +268,7 @@ impl Connection {
             }
             if cx.batch.len() >= BATCH_MAX / 2 {
                 self.flush_shared(cx)?;
-                if !self.held.is_empty() {
+                if self.is_stuck() {
                     return Ok(false);
                 }
             }
@@ -302,7 +302,7 @@ impl Connection {
                 // Woken perhaps; asking is how to find out.
                 h2.wire.set_ready(stream, true);
                 if let Source::Stream(source) = &mut work.output.source
-                    && (!self.held.is_empty() || h2.wire.room(stream) == 0)
+                    && (self.is_stuck() || h2.wire.room(stream) == 0)
                 {
                     source.poll_ahead(&mut Context::from_waker(&runtime::waker(key)));
                 }
