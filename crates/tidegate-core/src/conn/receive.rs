@@ -210,7 +210,13 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                Err(RequestError::Http2Preface) if self.may_become_h2(cx) && at == 0 => {
+                // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
+                Err(
+                    RequestError::Http2Preface
+                    | RequestError::MissingVersion
+                    | RequestError::InvalidVersion
+                    | RequestError::InvalidMethod,
+                ) if self.may_become_h2(cx) && at == 0 => {
                     self.begin_h2(cx);
                     self.take_first_frames(key, cx, data)?;
                     return Ok(data.len());
