@@ -21,7 +21,7 @@ use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
 use tidegate_wire::h1::{
-    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestError, RequestHead, Version,
+    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version,
 };
 use tidegate_tls::SessionError;
 
@@ -211,12 +211,7 @@ impl Connection {
                 }
                 Ok(None) => break,
                 // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
-                Err(
-                    RequestError::Http2Preface
-                    | RequestError::MissingVersion
-                    | RequestError::InvalidVersion
-                    | RequestError::InvalidMethod,
-                ) if self.may_become_h2(cx) && at == 0 => {
+                Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
                     self.begin_h2(cx);
                     self.take_first_frames(key, cx, data)?;
                     return Ok(data.len());
@@ -664,6 +659,12 @@ impl Incoming {
         }
         Ok(decoded.consumed)
     }
+}
+
+/// Whether the first line is one of HTTP/1, be it right or wrong.
+fn names_http1(data: &[u8]) -> bool {
+    let line = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.windows(8).any(|window| window == b" HTTP/1.")
 }
 
 /// Why content is not read to its end.
