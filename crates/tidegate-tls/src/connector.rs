@@ -3,13 +3,14 @@
 //! The gateway makes one [`Connector`] for each kind of backend, the load generator one for each run. It is
 //! shared by threads; sessions that may be resumed are kept in it.
 
-use crate::certificate::{Certificate, CertificateError, Pair, certificates, read_file};
+use crate::certificate::{CertificateError, Slot, certificates, read_file};
 use crate::provider;
+use aws_lc_rs::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::client::{ResolvesClientCert, Resumption, UnbufferedClientConnection};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,7 +57,10 @@ impl fmt::Debug for Trust {
 
 /// Authorities that vouch for servers.
 #[derive(Debug)]
-pub struct TrustedRoots(Arc<RootCertStore>);
+pub struct TrustedRoots {
+    store: Arc<RootCertStore>,
+    digest: [u8; 32],
+}
 
 impl TrustedRoots {
     /// From PEM; `name` is for messages. Of a system's list single certificates may be beyond understanding;
@@ -70,7 +74,14 @@ impl TrustedRoots {
         if usable == 0 {
             return Err(malformed("no certificate in it can be one of an authority".into()));
         }
-        Ok(Arc::new(TrustedRoots(Arc::new(roots))))
+        let mut digest = [0; 32];
+        digest.copy_from_slice(digest::digest(&digest::SHA256, pem).as_ref());
+        Ok(Arc::new(TrustedRoots { store: Arc::new(roots), digest }))
+    }
+
+    /// Whether both come from the same text.
+    pub fn is_same_as(&self, other: &TrustedRoots) -> bool {
+        self.digest == other.digest
     }
 
     /// Those in a file.
@@ -103,7 +114,7 @@ pub struct ConnectorOptions {
     /// Whether sessions are resumed.
     pub resumes: bool,
     /// What to show where a server asks for a certificate.
-    pub identity: Option<Pair>,
+    pub identity: Option<Arc<Slot>>,
     /// `1.2` is offered.
     pub tls12: bool,
     /// `1.3` is offered.
@@ -155,13 +166,12 @@ impl Connector {
             .with_protocol_versions(&versions)
             .map_err(refused)?;
         let builder = match &options.trust {
-            Trust::Roots(roots) => builder.with_root_certificates(roots.0.clone()),
+            Trust::Roots(roots) => builder.with_root_certificates(roots.store.clone()),
             Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)),
         };
         let mut config = builder.with_no_client_auth();
-        if let Some(pair) = &options.identity {
-            let certified = Certificate::new(pair)?.key.clone();
-            config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        if let Some(slot) = &options.identity {
+            config.client_auth_cert_resolver = Arc::new(Identity(slot.clone()));
         }
         config.alpn_protocols.clone_from(&options.protocols);
         config.resumption =
@@ -181,6 +191,21 @@ impl Connector {
     ) -> Result<UnbufferedClientConnection, ConnectorError> {
         let refused = |error: rustls::Error| ConnectorError::Refused(error.to_string());
         UnbufferedClientConnection::new(self.config.clone(), name).map_err(refused)
+    }
+}
+
+/// Shows what is in a slot at that moment.
+#[derive(Debug)]
+struct Identity(Arc<Slot>);
+
+impl ResolvesClientCert for Identity {
+    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let present = self.0.present()?;
+        present.key.key.choose_scheme(schemes).map(|_| present.key.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        self.0.present().is_some()
     }
 }
 
