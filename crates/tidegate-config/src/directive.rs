@@ -23,6 +23,10 @@ pub enum Context {
     Listing,
     /// Inside `compress { … }`.
     Compress,
+    /// Inside `tls { … }` of a site.
+    Tls,
+    /// Inside `acme { … }`.
+    Acme,
     /// Inside `fastcgi { … }`.
     Fastcgi,
     /// Inside `scgi { … }`.
@@ -37,7 +41,7 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -46,6 +50,8 @@ impl Context {
         Self::Route,
         Self::Listing,
         Self::Compress,
+        Self::Tls,
+        Self::Acme,
         Self::Fastcgi,
         Self::Scgi,
         Self::Cgi,
@@ -64,6 +70,8 @@ impl Context {
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
             Self::Compress => "in `compress`",
+            Self::Tls => "in `tls`",
+            Self::Acme => "in `acme`",
             Self::Fastcgi => "in `fastcgi`",
             Self::Scgi => "in `scgi`",
             Self::Cgi => "in `cgi`",
@@ -83,6 +91,8 @@ impl Context {
             Self::Route => "route",
             Self::Listing => "listing",
             Self::Compress => "compress",
+            Self::Tls => "tls",
+            Self::Acme => "acme",
             Self::Fastcgi => "fastcgi",
             Self::Scgi => "scgi",
             Self::Cgi => "cgi",

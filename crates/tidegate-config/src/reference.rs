@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 13] = [
+const SECTIONS: [(&str, Context, &str); 15] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -71,6 +71,8 @@ const SECTIONS: [(&str, Context, &str); 13] = [
     ),
     ("In `listing`", Context::Listing, "`listing { readme \"README.html\" }`"),
     ("In `compress`", Context::Compress, "`compress { media-types \"application/x-thing\" }`"),
+    ("In `tls` of a site", Context::Tls, "`tls { certificate \"site.pem\" key=\"site.key\" }`"),
+    ("In `acme`", Context::Acme, "`acme { email \"admin@example.com\" }`"),
     ("In `fastcgi`", Context::Fastcgi, "`fastcgi \"php\" { timeout \"10m\" }`"),
     (
         "In `scgi`",

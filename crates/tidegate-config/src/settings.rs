@@ -11,6 +11,12 @@ pub mod gateway;
 
 pub mod pool;
 
+pub mod tls;
+
+pub use tls::{
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls, SiteTls,
+};
+
 use pool::Pool;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +39,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
+    /// Automatic certificates.
+    pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
     /// Bounds on what a client may do.
@@ -102,8 +110,16 @@ pub struct Listener {
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
+    /// `None`: plain.
+    pub tls: Option<ListenTls>,
+    /// Who may say with the PROXY protocol who the client is; empty for nobody.
+    pub proxies: Vec<Network>,
+    /// Every request is sent to `https` on this port.
+    pub redirects_to_https: Option<u16>,
     /// Who may connect, on a unix socket.
     pub access: SocketAccess,
+    /// HTTP/2 is spoken with clients that begin with it.
+    pub h2c: bool,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -126,6 +142,10 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
+    /// What it wants of TLS.
+    pub tls: SiteTls,
+    /// Plain requests are sent to `https`, since `hsts` is in force.
+    pub is_https_only: bool,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -156,6 +176,8 @@ pub struct Route {
     pub error_pages: Vec<(u16, String)>,
     /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
+    /// Who has shown no client certificate is refused.
+    pub requires_client_certificate: bool,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -339,12 +361,16 @@ pub struct Limits {
     pub body_size: u64,
     /// From the first byte of a head to its last.
     pub head_timeout: Duration,
+    /// From the beginning of a connection to the end of its TLS handshake, a PROXY header included.
+    pub handshake_timeout: Duration,
     /// Bytes per second below which a request body is given up after `rate_grace`.
     pub body_rate: u32,
     /// Bytes per second below which a reader is given up after `rate_grace`.
     pub send_rate: u32,
     /// How long a connection may be slower than `body_rate` or `send_rate`.
     pub rate_grace: Duration,
+    /// Streams that a client may have open at once on one HTTP/2 connection.
+    pub streams: u32,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
     /// Idle connections, all workers together.

@@ -118,8 +118,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("set_real_ip_from", "proxies of one's own are named with `trusted-proxies \"10.0.0.0/8\"` here"),
     ("scgi_pass", "`scgi_pass` is called `scgi` here: `scgi \"127.0.0.1:4000\"`"),
     ("client_body_temp_path", "the folder is called `spill` here"),
-    ("ssl_certificate", "TLS is not part of this version"),
-    ("tls", "TLS is not part of this version"),
+    ("ssl_certificate", "use `tls { certificate \"site.pem\" key=\"site.key\" }` in a site, or `tls` in `listen`"),
 ];
 
 #[cfg(test)]

@@ -80,6 +80,17 @@ fn show(loaded: &Loaded) -> String {
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
+        if let Some(tls) = &listener.tls {
+            let _ = writeln!(
+                out,
+                "  tls {:?}",
+                tls.certificate.as_ref().map(|files| (&files.certificate, &files.key))
+            );
+        }
+        if !listener.proxies.is_empty() || listener.redirects_to_https.is_some() {
+            let (proxies, https) = (&listener.proxies, listener.redirects_to_https);
+            let _ = writeln!(out, "  proxies {proxies:?} https {https:?}");
+        }
         if listener.access != SocketAccess::default() {
             let _ = writeln!(out, "  {:?}", listener.access);
         }
@@ -87,6 +98,9 @@ fn show(loaded: &Loaded) -> String {
     for site in &settings.sites {
         let (origin, log) = (&site.origin, &site.access_log);
         let _ = writeln!(out, "site {:?} ({}:{}) access-log {log:?}", site.names, origin.file, origin.line);
+        if site.tls != Default::default() || site.is_https_only {
+            let _ = writeln!(out, "  https only: {} {:#?}", site.is_https_only, site.tls);
+        }
         for route in &site.routes {
             let _ =
                 writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
@@ -99,6 +113,9 @@ fn show(loaded: &Loaded) -> String {
             let _ = writeln!(out, "    fields {fields:?} cache {cache:?}");
             let (pages, compress) = (&route.error_pages, &route.compress);
             let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
+            if route.requires_client_certificate {
+                out.push_str("    requires a client certificate\n");
+            }
         }
     }
     out

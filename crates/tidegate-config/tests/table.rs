@@ -32,6 +32,8 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Acme => format!("acme {{ {text} }}\n{listen}{site}"),
+        Context::Tls => format!("{listen}site {{ root \".\"; tls {{ {text} }} }}\n"),
         Context::Pool => {
             let is_kind =
                 ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));
@@ -41,7 +43,10 @@ fn within(context: Context, text: &str) -> String {
         Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),
         Context::Fastcgi => format!("{listen}site {{ root \".\"; fastcgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
         Context::Scgi => format!("{listen}site {{ root \".\"; scgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
-        Context::Proxy => format!("{listen}site {{ proxy \"http://127.0.0.1:1\" {{ {text} }} }}\n"),
+        Context::Proxy => {
+            let scheme = if text.starts_with("tls") { "https" } else { "http" };
+            format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
+        }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }

@@ -7,9 +7,23 @@ use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_io::socket::{self, Peer, Stream};
+use tidegate_tls::{ClientIdentity, Handshake};
+
+/// In place of a minor version of HTTP/1: the request came over HTTP/2.
+pub const HTTP_2: u8 = 20;
+
+/// The protocol and its version, as CGI and logs write it.
+pub fn version_name(minor_version: u8) -> &'static str {
+    match minor_version {
+        0 => "HTTP/1.0",
+        HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -30,10 +44,15 @@ pub struct Exchange<'a> {
     pub authority: &'a str,
     /// Field section.
     pub fields: Fields<'a>,
-    /// Minor version of HTTP/1: 0 or 1.
+    /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
     pub minor_version: u8,
     /// The other end.
     pub peer: Peer,
+    /// What the TLS handshake has agreed upon; `None` on a plain connection.
+    pub tls: Option<&'a Arc<Handshake>>,
+    /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
+    /// (RFC 8470). Only safe methods come so far.
+    pub is_early: bool,
     /// Wall clock, seconds since 1970.
     pub now: i64,
     /// When the head was complete: monotonic, nanoseconds.
@@ -126,6 +145,8 @@ impl Exchange<'_> {
             head_only: self.method == Method::Head,
             scheme: self.scheme,
             peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
             now,
             started,
             hops,
@@ -147,6 +168,11 @@ impl Exchange<'_> {
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.first(name)
     }
+
+    /// Who the client is, by a certificate that has been verified.
+    pub fn client(&self) -> Option<&ClientIdentity> {
+        self.tls.and_then(|handshake| handshake.client.as_ref())
+    }
 }
 
 /// The way to another path of the same site, for an answer that says where the answer is (RFC 3875 section
@@ -156,6 +182,8 @@ pub struct Elsewhere {
     pub(crate) head_only: bool,
     pub(crate) scheme: &'static str,
     pub(crate) peer: Peer,
+    pub(crate) tls: Option<Arc<Handshake>>,
+    pub(crate) is_early: bool,
     pub(crate) now: i64,
     pub(crate) started: u64,
     pub(crate) hops: u8,
@@ -187,6 +215,8 @@ impl Exchange<'_> {
             fields: self.fields.iter().map(own).collect(),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
             local: self.context.local(),
@@ -208,6 +238,8 @@ pub struct Kept {
     fields: Vec<(String, Vec<u8>)>,
     minor_version: u8,
     peer: Peer,
+    tls: Option<Arc<Handshake>>,
+    is_early: bool,
     now: i64,
     started: u64,
     local: Option<SocketAddr>,
@@ -230,6 +262,8 @@ impl Kept {
             fields: Fields::new(&fields),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.as_ref(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
             body: None,

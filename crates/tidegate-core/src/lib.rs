@@ -14,6 +14,7 @@ pub mod phase;
 pub mod response;
 #[doc(hidden)]
 pub mod solo;
+pub mod tls;
 pub mod worker;
 
 pub use exchange::{Elsewhere, Exchange, ExchangeContext, Filter, Handler, Reply};

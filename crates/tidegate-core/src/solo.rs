@@ -41,8 +41,9 @@ impl Solo {
         for (sink, format) in logs.opened {
             cx.log.add(sink, &format);
         }
+        let opening = cx.engine.opening(0, Peer::Unix);
         let mut connections = Slab::default();
-        let key = connections.insert(Connection::new(stream, Peer::Unix, 0));
+        let key = connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
         Ok(Solo { cx, connections, key, runtime, poller, _registry: registry })
     }
 
@@ -51,7 +52,8 @@ impl Solo {
         if let Some(mut old) = self.connections.remove(self.key) {
             old.on_close(self.key, &mut self.cx);
         }
-        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0));
+        let opening = self.cx.engine.opening(0, Peer::Unix);
+        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
     }
 
     /// Counters.

@@ -56,6 +56,8 @@ kinds! {
         Write "write",
         /// A closing connection whose client did not finish sending.
         Linger "linger",
+        /// The TLS handshake, or the header of the PROXY protocol, took too long.
+        Handshake "handshake",
     }
 }
 
@@ -114,6 +116,18 @@ kinds! {
 }
 
 kinds! {
+    /// How a TLS handshake came about.
+    Handshake, "kind" {
+        /// In full: the client did not come back.
+        Full "full",
+        /// Resumed: the client showed a ticket and was spared the certificate.
+        Resumed "resumed",
+        /// In full although the client showed a ticket: too old, of another site, or not ours.
+        Refused "refused",
+    }
+}
+
+kinds! {
     /// Why a connection was answered and closed right after accepting it.
     ConnectionRefusal, "reason" {
         /// As many are open as `limits connections` allows.
@@ -142,6 +156,28 @@ kinds! {
 }
 
 kinds! {
+    /// Why a TLS connection has failed. The engine maps the errors of its sessions to these slots.
+    TlsError, "reason" {
+        /// The client does not speak TLS.
+        NotTls "not_tls",
+        /// There is no certificate for the name asked for.
+        NoCertificate "no_certificate",
+        /// No version, cipher suite, key exchange or protocol in common.
+        NothingInCommon "nothing_in_common",
+        /// The client's certificate is missing, or nobody known vouches for it.
+        ClientCertificate "client_certificate",
+        /// The client has refused us.
+        Refused "refused",
+        /// The client broke the protocol.
+        Misbehaved "misbehaved",
+        /// The client left during the handshake.
+        Left "left",
+        /// The header of the PROXY protocol is missing or malformed.
+        Proxy "proxy_header",
+    }
+}
+
+kinds! {
     /// Why an idle connection was closed before its time.
     Flush, "reason" {
         /// There were more than `limits keep-alive-connections`.
@@ -152,6 +188,56 @@ kinds! {
         Memory "memory",
         /// The server ends.
         Drain "drain",
+    }
+}
+
+kinds! {
+    /// Why a stream of HTTP/2 was reset.
+    StreamReset, "cause" {
+        /// The client wanted it no more.
+        Client "client",
+        /// The client broke a rule, or sent a malformed request.
+        Fault "fault",
+        /// More at once than allowed; the client may try again.
+        Refused "refused",
+        /// The client took or sent too little for too long.
+        Slow "slow",
+        /// The answer could not be finished.
+        Unfinished "unfinished",
+        /// Answered before its content was read to the end.
+        Unread "unread",
+    }
+}
+
+kinds! {
+    /// Why a connection of HTTP/2 was ended by an error.
+    ConnectionFault, "reason" {
+        /// Streams opened and reset at once.
+        Reset "reset_flood",
+        /// Streams that were opened to make us reset them.
+        ProvokedReset "provoked_reset_flood",
+        /// Field blocks of too many frames, or too long.
+        Continuation "continuation_flood",
+        /// Field sections that are small only while compressed.
+        FieldSection "field_section_flood",
+        /// Too many PING.
+        Ping "ping_flood",
+        /// Too many SETTINGS.
+        Settings "settings_flood",
+        /// Too much DATA without data.
+        EmptyData "empty_data_flood",
+        /// Too many PRIORITY and PRIORITY_UPDATE.
+        Priority "priority_flood",
+        /// Too many WINDOW_UPDATE.
+        WindowUpdate "window_update_flood",
+        /// Too many frames that mean nothing.
+        Ignored "ignored_flood",
+        /// A field block that could not be read.
+        Compression "compression",
+        /// A window that was not kept, or is none.
+        FlowControl "flow_control",
+        /// Any other rule.
+        Protocol "protocol",
     }
 }
 

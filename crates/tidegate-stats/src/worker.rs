@@ -8,7 +8,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::kind::{
-    AcceptError, ConnectionRefusal, Flush, Kinds, ParseError, QueueRefusal, Statuses, Timeout,
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Handshake, Kinds, ParseError, QueueRefusal,
+    Statuses, StreamReset, Timeout, TlsError,
 };
 use crate::table::metrics;
 
@@ -59,6 +60,12 @@ metrics! {
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
     }
+    "TLS" {
+        tls_handshakes: Kinds<Handshake, { Handshake::COUNT }>, Count, "TLS Handshakes",
+            "TLS handshakes that were completed, by whether an earlier session was resumed.";
+        tls_errors: Kinds<TlsError, { TlsError::COUNT }>, Count, "TLS Errors",
+            "TLS connections, and headers of the PROXY protocol, that have failed.";
+    }
     "Overload" {
         shedding: Gauge, Count, "Shedding", "Workers that turn away because they are overloaded.";
         overloads: Counter, Count, "Total Overloads", "Times that a worker began to turn away.";
@@ -68,6 +75,13 @@ metrics! {
             "Requests on open connections that got the busy answer because of overload.";
         buffer: Gauge, Bytes, "Buffer Memory", "Bytes that connections own because they are stuck.";
         memory_resets: Counter, Count, "Memory Resets", "Stuck connections reset to free the bytes they owned.";
+    }
+    "Http2Info" {
+        http2_connections: Counter, Count, "Http2Connections", "Connections that speak HTTP/2.";
+        http2_streams: Counter, Count, "Http2Streams", "Streams that clients have opened.";
+        http2_resets: Kinds<StreamReset, { StreamReset::COUNT }>, Count, "Http2Resets", "Streams that were reset.";
+        http2_faults: Kinds<ConnectionFault, { ConnectionFault::COUNT }>, Count, "Http2Faults",
+            "HTTP/2 connections ended because the client broke a rule, or did too much of something.";
     }
     "CacheInfo" {
         cache_entries: Gauge, Count, "CacheEntries", "Files in the cache.";

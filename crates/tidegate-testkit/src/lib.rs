@@ -12,12 +12,14 @@ mod backend;
 mod client;
 mod condition;
 mod fixture;
+mod h2;
 mod pattern;
 mod process;
 mod response;
 mod run;
 mod sha256;
 mod step;
+mod tls;
 mod token;
 mod transcript;
 

@@ -17,6 +17,10 @@ use crate::h1::{
 };
 use tidegate_http::Field;
 
+mod h2;
+
+pub use h2::{fuzz_h2_client, fuzz_h2_server, fuzz_hpack, h2_events};
+
 /// What a stream of messages consists of. However it was cut, the events are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -55,6 +59,19 @@ pub fn body_events(pieces: &[&[u8]], limits: &HeadLimits, body: BodyLength) -> V
     driver.body = Some(BodyDecoder::new(body, *limits));
     driver.only_body = true;
     driver.run(pieces)
+}
+
+/// A header of the PROXY protocol is never longer than there are bytes, and what it says does not depend on what
+/// comes behind it.
+pub fn fuzz_proxy_protocol(data: &[u8]) {
+    use crate::proxy_protocol::parse;
+    if let Ok(Some((header, length))) = parse(data) {
+        assert!(length <= data.len());
+        assert_eq!(parse(&data[..length]), Ok(Some((header, length))));
+        for cut in 0..length {
+            assert_eq!(parse(&data[..cut]), Ok(None), "cut at {cut}");
+        }
+    }
 }
 
 struct Driver<'m> {

@@ -18,6 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
 use tidegate_modules::status::ServerInfo;
@@ -67,6 +68,8 @@ pub enum ToServer {
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
     },
+    /// What TLS needs and settings do not hold. Before `Prepare`: all of it; later: what has changed.
+    Tls(TlsUpdate),
     /// Take up what was prepared.
     Commit,
     /// Forget what was prepared.

@@ -10,6 +10,7 @@ use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::log::{self, Sink};
 use tidegate_core::phase::{self, Decoration, Engine};
+use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
 use tidegate_io::file::Root;
@@ -28,6 +29,7 @@ use tidegate_stats::Worker as Stats;
 pub struct Registry {
     stats: Arc<Stats>,
     view: StatusView,
+    tls: Arc<TlsStore>,
     /// A root that cannot be opened costs its route alone; only for the first engine.
     is_recovery: bool,
     /// Made with the first engine, when the limits of the cache are known.
@@ -41,14 +43,14 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>) -> Registry {
-        Registry { stats, view, is_recovery: false, files: None, board, applications: None }
+    pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> Registry {
+        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(view: StatusView, is_recovery: bool, board: Arc<Board>) -> MakeRegistry {
+    pub fn maker(view: StatusView, is_recovery: bool, board: Arc<Board>, tls: Arc<TlsStore>) -> MakeRegistry {
         Arc::new(move |stats| {
-            Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone(), board.clone()) })
+            Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone(), board.clone(), tls.clone()) })
         })
     }
 
@@ -80,7 +82,7 @@ impl Registry {
             sites.push(phase::Site::new(site.clone(), routes, sink));
         }
         self.is_recovery = false;
-        Ok(Engine::new(settings.clone(), sites))
+        Ok(Engine::new(settings.clone(), sites).with_tls(&self.tls)?)
     }
 
     /// A handler; while recovering, one that cannot be made answers 503 in its place.
@@ -125,7 +127,14 @@ impl Registry {
             Action::Cgi(application) => {
                 self.or_recover(Scripted::new(Protocol::Cgi, applications, application, site, route))?
             }
-            Action::Proxy(proxy) => self.or_recover(Proxy::new(applications, proxy, site))?,
+            Action::Proxy(proxy) => {
+                let connector = proxy.gateway.tls.as_ref().map(|tls| self.tls.connector(tls)).transpose();
+                self.or_recover(
+                    connector
+                        .map_err(io::Error::from)
+                        .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
+                )?
+            }
             Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),
         })
     }

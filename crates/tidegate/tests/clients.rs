@@ -1,4 +1,4 @@
-//! The clients that people use, against the real server: curl, wget, Python's `http.client`.
+//! The clients that people use, against the real server: curl, wget, Python's `http.client`, OpenSSL.
 //!
 //! Where a client is not installed the test says so and passes on a contributor's machine; with `CI` set it
 //! fails. `cargo xtask tools` installs them.
@@ -20,9 +20,7 @@ struct Served {
 impl Served {
     /// Serves `fill`'s files with these directives for the site; `None` where the client is missing.
     fn new(client: &str, directives: &str, fill: impl FnOnce(&Path)) -> Option<Served> {
-        if Command::new(client).arg("--version").stdout(Stdio::null()).status().is_err() {
-            assert!(std::env::var_os("CI").is_none(), "{client} is missing: cargo xtask tools");
-            eprintln!("NOT TESTED: {client} is missing (cargo xtask tools)");
+        if !is_there(client) {
             return None;
         }
         let folder = std::env::temp_dir().join(format!("tidegate-{}-{client}", std::process::id()));
@@ -34,6 +32,20 @@ impl Served {
         let root = root.display();
         fs::write(&config, format!("listen \"127.0.0.1:0\"\nsite {{ root \"{root}\"; {directives} }}\n"))
             .unwrap();
+        Some(Served::start(folder))
+    }
+
+    /// Serves what `text` says from a folder; `None` where the client is missing.
+    fn with(client: &str, folder: PathBuf, text: &str) -> Option<Served> {
+        if !is_there(client) {
+            return None;
+        }
+        fs::write(folder.join("tidegate.kdl"), text).unwrap();
+        Some(Served::start(folder))
+    }
+
+    fn start(folder: PathBuf) -> Served {
+        let config = folder.join("tidegate.kdl");
         let mut child = Command::new(BINARY)
             .arg("serve")
             .args([Path::new("--config"), &config, Path::new("--control"), &folder.join("control")])
@@ -43,7 +55,7 @@ impl Served {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
         std::thread::spawn(move || lines.for_each(drop));
-        Some(Served { folder, child, url })
+        Served { folder, child, url }
     }
 
     /// Runs the client beside the root; `URL` in an argument is the address of the server.
@@ -67,6 +79,15 @@ impl Drop for Served {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn is_there(client: &str) -> bool {
+    if Command::new(client).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "{client} is missing: cargo xtask tools");
+    eprintln!("NOT TESTED: {client} is missing (cargo xtask tools)");
+    false
 }
 
 /// Bytes that differ from place to place.
@@ -181,4 +202,134 @@ for _ in range(50):
 "#;
     let output = served.client("python3", &["-c", script, "URL"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// OpenSSL's own client, both versions, resumption, client certificates and what it makes of the chain.
+#[test]
+fn openssl_and_curl_speak_tls() {
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-tls", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let keep = |name: &str, certificate: &rcgen::Certificate, key: &rcgen::KeyPair| {
+        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    };
+    let params = rcgen::CertificateParams::new(vec!["a.test".to_owned(), "early.test".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    keep("site", &params.self_signed(&key).unwrap(), &key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut above = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    above.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    keep("authority", &above.self_signed(&key).unwrap(), &key);
+    let issuer = rcgen::Issuer::new(above, key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    keep("client", &params.signed_by(&key, &issuer).unwrap(), &key);
+    let text = "listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
+        site \"a.test\" { root \".\"; tls { client-certificates \"authority.pem\" mode=optional } }\n\
+        site \"early.test\" { root \".\"; tls { early-data } }\n";
+    let Some(served) = Served::with("openssl", folder, text) else { return };
+    fs::write(served.folder.join("large.bin"), bytes(3 << 20)).unwrap();
+    let port = served.url.rsplit(':').next().unwrap().to_owned();
+    let resolve = format!("a.test:{port}:127.0.0.1");
+    for version in ["--tlsv1.3", "--tls-max"] {
+        let version = if version == "--tls-max" { &["--tls-max", "1.2"][..] } else { &[version] };
+        let url = format!("https://a.test:{port}/large.bin");
+        let fixed = ["--cacert", "site.pem", "--resolve", &resolve, "--output", "copy", &url];
+        served.curl(&[version, &fixed].concat());
+        assert!(fs::read(served.folder.join("copy")).unwrap() == bytes(3 << 20));
+    }
+    let address = format!("127.0.0.1:{port}");
+    let host_of = |options: &[&str]| if options.contains(&"early.test") { "early.test" } else { "a.test" };
+    let s_client = |options: &[&str]| {
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-connect", &address, "-servername", host_of(options), "-CAfile", "site.pem"])
+            .args(options.iter().filter(|option| !["-servername", "early.test"].contains(option)))
+            .current_dir(&served.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(
+            child.stdin.as_mut().unwrap(),
+            format!("GET /site.pem HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", host_of(options)).as_bytes(),
+        )
+        .unwrap();
+        // Its input stays open until it has seen the end of the connection.
+        let output = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+        child.wait().unwrap();
+        output
+    };
+    for version in ["-tls1_3", "-tls1_2"] {
+        let first = s_client(&[version, "-sess_out", "session", "-ign_eof"]);
+        assert!(first.contains("200 OK") && first.contains("Verify return code: 0 (ok)"), "{first}");
+        let again = s_client(&[version, "-sess_in", "session", "-ign_eof"]);
+        assert!(again.contains("Reused, TLSv1."), "{again}");
+        let known = s_client(&[version, "-cert", "client.pem", "-key", "client.key", "-ign_eof"]);
+        assert!(known.contains("200 OK"), "{known}");
+    }
+    // What comes with the first packet is answered where it is safe, and else told to come again (FAULTS 25).
+    fs::write(served.folder.join("get"), "GET /site.pem HTTP/1.1\r\nHost: early.test\r\n\r\n").unwrap();
+    let post = "POST /site.pem HTTP/1.1\r\nHost: early.test\r\nContent-Length: 0\r\n\r\n";
+    fs::write(served.folder.join("post"), post).unwrap();
+    let name = ["-tls1_3", "-servername", "early.test", "-ign_eof"];
+    for (request, status) in [("get", "HTTP/1.1 200 OK"), ("post", "HTTP/1.1 425 Too Early")] {
+        s_client(&[&name[..], &["-sess_out", "early"]].concat());
+        let said = s_client(&[&name[..], &["-sess_in", "early", "-early_data", request]].concat());
+        assert!(said.contains("Early data was accepted") && said.contains(status), "{said}");
+    }
+    let old = s_client(&["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]);
+    assert!(!old.contains("200 OK"), "{old}");
+}
+
+/// Nothing that a scanner of TLS knows is found, but that nobody has signed the certificate of a test. What is
+/// compared with is Mozilla's recommendation "intermediate".
+#[test]
+fn sslyze_finds_no_weakness() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/python/sslyze/bin/sslyze");
+    let program = if tools.is_file() { tools.display().to_string() } else { "sslyze".to_owned() };
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-sslyze", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    if !(tools.is_file() || is_there("sslyze")) || !is_there("openssl") {
+        return;
+    }
+    for (name, kind) in [("ecdsa", &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"][..]), ("rsa", &["rsa:2048"])] {
+        let status = Command::new("openssl")
+            .args(["req", "-x509", "-nodes", "-days", "90", "-subj", "/CN=a.test", "-newkey"])
+            .args(kind)
+            .args(["-addext", "subjectAltName=DNS:a.test,IP:127.0.0.1"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")])
+            .current_dir(&folder)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "openssl makes a certificate");
+    }
+    let text = "listen \"127.0.0.1:0\" { tls certificate=\"ecdsa.pem\" key=\"ecdsa.key\" }\n\
+        site { respond 200; hsts \"365d\"; tls { certificate \"ecdsa.pem\" key=\"ecdsa.key\"; \
+        certificate \"rsa.pem\" key=\"rsa.key\" } }\n";
+    let Some(served) = Served::with("openssl", folder, text) else { return };
+    let address = served.url.rsplit("//").next().unwrap().to_owned();
+    let output = Command::new(program)
+        .args(["--mozilla_config=intermediate", &address])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let (scan, compliance) = said.split_once("COMPLIANCE AGAINST").unwrap_or_else(|| panic!("{said}"));
+    let findings: Vec<&str> = compliance.lines().map(str::trim).filter(|line| line.starts_with("* ")).collect();
+    let is_trust = |finding: &&str| finding.starts_with("* certificate_path_validation");
+    assert!(findings.iter().all(is_trust), "{findings:#?}\n{said}");
+    for weakness in ["VULNERABLE -", "Not OK", "NOT OK", "compression enabled"] {
+        assert!(!scan.contains(weakness), "{weakness}: {said}");
+    }
+    for version in ["SSL 2.0", "SSL 3.0", "TLS 1.0", "TLS 1.1"] {
+        let rest = scan.split_once(&format!("* {version} Cipher Suites:")).unwrap().1;
+        assert!(rest.lines().nth(1).unwrap_or_default().contains("rejected all cipher suites")
+            || rest.lines().nth(2).unwrap_or_default().contains("rejected all cipher suites"), "{version}: {said}");
+    }
+    assert!(scan.contains("2 (ECPublicKey, RSAPublicKey)"), "both certificates are shown: {said}");
 }

@@ -9,17 +9,19 @@ mod gateway;
 mod pool;
 mod server;
 mod site;
+mod tls;
 
 use crate::directive::{Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 6] = [
+const PARTS: [&[Directive]; 7] = [
     server::DIRECTIVES,
     site::DIRECTIVES,
     files::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,
+    tls::DIRECTIVES,
 ];
 
 /// Every directive, in the order of the reference.

@@ -29,6 +29,9 @@ pub(crate) struct Inherited {
     pub cache_control: Option<String>,
     pub error_pages: Vec<(u16, String)>,
     pub compress: Option<Compress>,
+    /// The value of `Strict-Transport-Security`.
+    pub hsts: Option<String>,
+    pub requires_client_certificate: bool,
     pub trusted_proxies: Vec<Network>,
 }
 
@@ -120,6 +123,8 @@ impl Inherited {
             }
             "hidden" => self.serves_hidden = !item.is_word("off"),
             "nocache" => self.uses_cache = item.is_word("off"),
+            "hsts" => self.hsts = lower::tls::hsts_value(item),
+            "require-client-certificate" => self.requires_client_certificate = !item.is_word("off"),
             "allow" | "deny" => self.access(item),
             "expires" => {
                 self.cache_control = match item.first() {

@@ -9,6 +9,7 @@ mod pool;
 mod route;
 mod server;
 mod site;
+mod tls;
 
 use std::ops::Range;
 use std::path::Path;

@@ -51,6 +51,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         cache_control: inherited.cache_control,
         error_pages: inherited.error_pages,
         compress: inherited.compress,
+        requires_client_certificate: inherited.requires_client_certificate,
         origin,
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         sandbox: !find("sandbox").is_some_and(|item| matches!(item.first(), Some(Value::Word("off")))),
         listeners,
         sites: Vec::new(),
+        acme: super::tls::acme(checker, &items),
         pools: super::pool::pools(checker, disk, &items),
         limits: limits(checker, &items),
         busy: busy(checker, disk, &items),
@@ -89,6 +90,7 @@ fn listeners(
         }
         let access = socket_access(checker, item, matches!(address, ListenAddress::Unix(_)));
         let backlog = written_or_default(&item.children, Context::Listen, "backlog");
+        super::tls::check_listener(checker, item);
         let default_site = item.child("default-site");
         listeners.push(Listener {
             address: address.clone(),
@@ -97,7 +99,11 @@ fn listeners(
                 Some(Value::Host(host)) => Some(super::host_text(host)),
                 _ => None,
             }),
+            tls: item.child("tls").map(super::tls::listen),
+            proxies: super::tls::proxies(checker, item),
+            redirects_to_https: item.child("redirect-to-https").map(super::tls::port),
             access,
+            h2c: item.child("h2c").is_some(),
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());
@@ -177,9 +183,11 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         fields: few("fields"),
         body_size: amount("body-size"),
         head_timeout: time("head-timeout"),
+        handshake_timeout: time("handshake-timeout"),
         body_rate: count("body-rate"),
         send_rate: count("send-rate"),
         rate_grace: time("rate-grace"),
+        streams: count("streams"),
         keep_alive_timeout: time("keep-alive-timeout"),
         keep_alive_connections: count("keep-alive-connections"),
         keep_alive_requests: unless("keep-alive-requests", "unlimited").map(|item| small(&item)),

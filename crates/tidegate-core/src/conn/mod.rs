@@ -6,16 +6,19 @@
 //! this file decides when.
 
 mod faults;
+mod h2;
 mod receive;
 mod send;
+mod transport;
 
 use crate::admission::Entry;
 use crate::body::RequestBodyError;
 use crate::exchange::LocalAddress;
 use crate::log;
 use crate::worker::Ctx;
+use h2::Http2;
 use receive::Incoming;
-use send::{Output, Progress};
+use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -24,6 +27,8 @@ use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
 use tidegate_wire::h1::HeadScanner;
+pub(crate) use transport::Opening;
+use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
 const TURNS: usize = 16;
@@ -46,20 +51,26 @@ enum Timer {
     Off,
     /// Between requests.
     Idle,
+    /// The TLS handshake.
+    Handshake,
     /// A request head has begun.
     Head,
     /// A request body is on its way.
     Body,
     /// The client does not take what it asked for.
     Write,
+    /// Streams of HTTP/2 are under way: looks after all of them.
+    Streams,
     /// Sent everything; waiting for the client to finish.
     Linger,
 }
 
 /// One client connection.
 pub struct Connection {
-    stream: Stream,
+    transport: Transport,
     peer: Peer,
+    /// As whom it was let in; behind a load balancer its client is another.
+    admitted: Peer,
     local: LocalAddress,
     listener: u16,
     /// As what it was let in.
@@ -96,6 +107,8 @@ pub struct Connection {
     /// Bytes that a full socket refused; nothing overtakes them.
     held: Vec<u8>,
     work: Option<Box<Work>>,
+    /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
+    h2: Option<Box<Http2>>,
 }
 
 /// A request that could not be finished at once.
@@ -125,10 +138,11 @@ struct Request {
 
 impl Connection {
     /// A connection that has just been accepted.
-    pub fn new(stream: Stream, peer: Peer, listener: u16) -> Self {
+    pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
         Connection {
-            stream,
+            transport: Transport::new(stream, opening),
             peer,
+            admitted: peer,
             local: LocalAddress::new(),
             listener,
             entry: Entry::Plain,
@@ -151,12 +165,13 @@ impl Connection {
             input: Vec::new(),
             held: Vec::new(),
             work: None,
+            h2: None,
         }
     }
 
     /// The same, let in as this.
-    pub fn admitted_as(self, entry: Entry) -> Self {
-        Connection { entry, ..self }
+    pub fn admitted_as(self, entry: Entry, admitted: Peer) -> Self {
+        Connection { entry, admitted, ..self }
     }
 
     /// The same, with the first bytes of what the client has sent.
@@ -169,14 +184,14 @@ impl Connection {
         self.entry
     }
 
-    /// The other end.
-    pub fn peer(&self) -> Peer {
-        self.peer
+    /// As whom it was let in.
+    pub fn admitted(&self) -> Peer {
+        self.admitted
     }
 
     /// The socket, for registration.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.transport.as_fd()
     }
 
     /// Takes note of an edge.
@@ -209,7 +224,7 @@ impl Connection {
 
     /// Whether nothing has come that was not read.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.stream.is_quiet()
+        self.transport.stream().is_quiet()
     }
 
     /// Bytes accounted to it, and seconds since it has owned any.
@@ -218,14 +233,23 @@ impl Connection {
     }
 
     /// Closing it will leave nothing in the kernel.
-    pub(crate) fn reset_on_close(&self) {
-        self.stream.reset_on_close();
+    pub(crate) fn reset_on_close(&mut self) {
+        self.transport.reset_on_close();
     }
 
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.work.is_none() && self.held.is_empty()
+        self.work.is_none()
+            && self.held.is_empty()
+            && !self.transport.has_pending()
+            && self.h2.as_ref().is_none_or(|h2| h2.is_idle())
+    }
+
+    /// Nothing keeps the next request from being read.
+    #[inline]
+    fn is_ready_for_more(&self) -> bool {
+        self.work.is_none() && self.held.is_empty() && !self.transport.is_blocked()
     }
 
     /// Runs until it has to wait.
@@ -249,12 +273,17 @@ impl Connection {
         let grace = limits.rate_grace;
         match timer {
             Timer::Off => Next::Wait,
+            Timer::Streams => self.check_streams(key, cx),
             Timer::Idle => {
                 cx.stats.keep_alive_timeouts.add(1);
                 Next::Close
             }
             Timer::Linger => {
                 cx.stats.timeouts.add(Timeout::Linger, 1);
+                Next::Close
+            }
+            Timer::Handshake => {
+                cx.stats.timeouts.add(Timeout::Handshake, 1);
                 Next::Close
             }
             Timer::Head => {
@@ -276,7 +305,7 @@ impl Connection {
                     return Next::Wait;
                 }
                 cx.stats.timeouts.add(Timeout::Write, 1);
-                self.stream.reset_on_close(); // what is unsent leaves the kernel with it
+                self.transport.reset_on_close(); // what is unsent leaves the kernel with it
                 Next::Close
             }
         }
@@ -293,7 +322,7 @@ impl Connection {
         self.input = Vec::new();
         let has_begun = match &self.work {
             Some(work) => work.output.as_ref().is_none_or(Output::has_begun),
-            None => !self.held.is_empty(),
+            None => !self.held.is_empty() || self.transport.is_blocked(),
         };
         if has_begun {
             return Next::Close;
@@ -314,6 +343,9 @@ impl Connection {
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
+            if self.h2.is_some() {
+                return self.run_h2(key, cx);
+            }
             if self.lingering {
                 return self.linger(cx);
             }
@@ -327,7 +359,11 @@ impl Connection {
                     Progress::Blocked | Progress::Waiting => {}
                 }
             }
-            if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
+            if !self.keep_alive
+                && !self.is_answering()
+                && self.held.is_empty()
+                && !self.transport.has_pending()
+            {
                 return self.finish(cx);
             }
             if !self.input.is_empty() && self.work_off_input(key, cx)? > 0 {
@@ -340,14 +376,18 @@ impl Connection {
                 return Ok(Next::Wait); // a flood of pipelined requests waits in the kernel
             }
             let mut buffer = std::mem::take(&mut cx.read_buffer);
-            let received = self.stream.recv(&mut buffer);
+            let received = self.receive(cx, &mut buffer);
             let result = match received {
                 Ok(Received::Bytes { count, drained }) => {
                     cx.stats.received_bytes.add(count as u64);
                     if drained && !self.peer_closed {
                         self.readable = false;
                     }
-                    self.accept_bytes(key, cx, &buffer[..count])
+                    match count {
+                        0 => Ok(()),
+                        _ if self.h2.is_some() => self.take_first_frames(key, cx, &buffer[..count]),
+                        _ => self.accept_bytes(key, cx, &buffer[..count]),
+                    }
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
@@ -362,6 +402,9 @@ impl Connection {
             };
             cx.read_buffer = buffer;
             result?;
+            if self.h2.is_some() {
+                continue;
+            }
             // The common case ends here: answered at once, socket drained.
             if !self.readable && self.is_free() && self.keep_alive && !self.eof {
                 return Ok(Next::Wait);
@@ -379,9 +422,9 @@ impl Connection {
     fn finish(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         let may_send = self.unread || self.readable || !self.input.is_empty() || self.is_receiving();
         if self.eof || !may_send {
-            return Ok(Next::Close);
+            return Ok(Next::Close); // `on_close` says goodbye
         }
-        self.stream.finish_sending()?;
+        self.transport.finish_sending()?;
         self.lingering = true;
         self.input = Vec::new();
         self.work = None;
@@ -390,7 +433,7 @@ impl Connection {
 
     fn linger(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
-            match self.stream.recv(&mut cx.read_buffer)? {
+            match self.transport.discard(&mut cx.read_buffer)? {
                 Received::End => return Ok(Next::Close),
                 Received::Bytes { .. } => {}
                 Received::WouldBlock => return Ok(Next::Wait),
@@ -401,9 +444,14 @@ impl Connection {
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
+        if let Some(h2) = self.h2.as_ref().filter(|_| !self.lingering) {
+            let (timer, after) = self.h2_timer(h2, cx);
+            return self.arm_anew(timer, after, key, cx);
+        }
         let limits = &cx.engine.settings.limits;
         let (timer, after) = match self.work.as_deref() {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
+            _ if self.transport.is_opening() => (Timer::Handshake, limits.handshake_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
             Some(Work { incoming: Some(incoming), .. })
                 if incoming.has_least_rate() && incoming.wants_more() =>
@@ -414,7 +462,12 @@ impl Connection {
             None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),
             None => (Timer::Idle, limits.keep_alive_timeout),
         };
-        // A trickle of bytes must not extend a deadline; only idleness begins anew.
+        self.arm_anew(timer, after, key, cx);
+    }
+
+    /// A trickle of bytes must not extend a deadline; only idleness begins anew.
+    #[inline]
+    fn arm_anew(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
         if timer != self.timer || timer == Timer::Idle {
             self.arm_for(timer, after, key, cx);
         }
@@ -439,7 +492,9 @@ impl Connection {
             .work
             .as_ref()
             .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
-        u32::try_from(self.input.capacity() + self.held.capacity() + work).unwrap_or(u32::MAX)
+        let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
+        let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
+        u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)
     }
 
     fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
@@ -465,6 +520,7 @@ impl Connection {
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
         cx.batch.clear(); // what a failed send has left there is for nobody else
         cx.wheel.cancel(key.index());
+        self.transport.say_goodbye();
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
         }
@@ -474,5 +530,6 @@ impl Connection {
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);
         }
+        self.abandon_h2(cx);
     }
 }

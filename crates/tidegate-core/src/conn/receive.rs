@@ -1,13 +1,14 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::send::{Output, count};
+use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply};
 use crate::log::{self, EntryFields, Sink};
-use crate::phase::{Engine, Site};
+use crate::phase::{Arrival, Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::cell::Cell;
@@ -16,9 +17,16 @@ use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
-use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
+use tidegate_wire::h1::{
+    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version,
+};
+use tidegate_tls::SessionError;
+
+/// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
+const ALPN_H2: &[u8] = b"h2";
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -55,9 +63,9 @@ impl Incoming {
 }
 
 /// A request whose target has been understood.
-struct Located<'a> {
-    path: &'a str,
-    query: Option<&'a str>,
+pub(super) struct Located<'a> {
+    pub path: &'a str,
+    pub query: Option<&'a str>,
 }
 
 impl Connection {
@@ -93,6 +101,50 @@ impl Connection {
         }
     }
 
+    /// Whether the client may begin with the preface of HTTP/2.
+    fn may_become_h2(&self, cx: &Ctx) -> bool {
+        let listeners = &cx.engine.settings.listeners;
+        self.served == 0
+            && !self.transport.is_tls() // there ALPN decides, RFC 9113 section 3.3
+            && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
+    }
+
+    /// One read, with what there is to count and to say about the transport.
+    #[inline]
+    pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let was_opening = self.transport.is_opening();
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if was_opening && let Some(handshake) = self.transport.handshake() {
+            cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
+            if handshake.protocol.as_deref() == Some(ALPN_H2) {
+                self.begin_h2(cx);
+            }
+        }
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    #[cold]
+    fn fail_transport(&mut self, cx: &mut Ctx, error: TransportError) -> io::Result<Received> {
+        if let Some(kind) = faults::kind_of_transport(&error) {
+            cx.stats.tls_errors.add(kind, 1);
+        }
+        match error {
+            TransportError::Tls(SessionError::NotTls) => {
+                let received = self.transport.fall_back();
+                // Methods are upper case: whoever speaks something else would not understand the answer.
+                if !received.first().is_some_and(u8::is_ascii_uppercase) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                self.unread = true;
+                let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
+                self.refuse(cx, Status::BAD_REQUEST, Some(why))?;
+                Ok(Received::Bytes { count: 0, drained: false })
+            }
+            TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
     pub(super) fn accept_bytes(&mut self, key: Key, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
         if self.input.is_empty() {
             let used = self.consume(key, cx, new)?;
@@ -110,7 +162,7 @@ impl Connection {
     pub(super) fn work_off_input(&mut self, key: Key, cx: &mut Ctx) -> io::Result<usize> {
         // A head that comes byte by byte is not read again for each of them.
         if self.input.is_empty()
-            || (self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
+            || (self.is_ready_for_more() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
         {
             return Ok(0);
         }
@@ -148,7 +200,7 @@ impl Connection {
                 }
                 continue;
             }
-            if !self.is_free() || !self.keep_alive {
+            if !self.is_ready_for_more() || !self.keep_alive {
                 break;
             }
             let mut space = FieldSpace::new();
@@ -158,6 +210,12 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
+                // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
+                Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
+                    self.begin_h2(cx);
+                    self.take_first_frames(key, cx, data)?;
+                    return Ok(data.len());
+                }
                 Err(error) => {
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
                     (self.unread, at) = (true, data.len());
@@ -208,6 +266,7 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
+        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let mut entry = log::Entry {
             peer: self.peer,
             method: head.method,
@@ -216,6 +275,7 @@ impl Connection {
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
+            tls: None,
             fields: EntryFields::All(fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
@@ -225,8 +285,10 @@ impl Connection {
         if sink.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+            entry.tls = made.as_ref();
         }
 
+        let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
         let abandons = Cell::new(false);
         let reply = match (site, located) {
@@ -238,6 +300,15 @@ impl Connection {
             (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
             (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            _ if self.is_misdirected(&engine, entry.authority) => {
+                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
+            }
+            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
+            (Some(site), Ok(located))
+                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+            {
+                Reply::Ready(response)
+            }
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
@@ -260,15 +331,17 @@ impl Connection {
                         target: head.target,
                         path,
                         query: located.query,
-                        scheme: "http",
+                        scheme: if self.transport.is_tls() { "https" } else { "http" },
                         authority: entry.authority,
                         fields,
                         minor_version: request.minor_version,
                         peer: self.peer,
+                        tls: self.transport.handshake(),
+                        is_early,
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(&self.stream, &self.local, site, &abandons),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &abandons),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -313,10 +386,33 @@ impl Connection {
         }
     }
 
+    /// What answers in the place of the site, on a plain connection.
+    #[inline]
+    pub(super) fn entrance(
+        &self,
+        engine: &Engine,
+        site: &Site,
+        entry: &log::Entry<'_>,
+        located: &Located<'_>,
+    ) -> Option<Response> {
+        if self.transport.is_tls() {
+            return None;
+        }
+        let Located { path, query } = *located;
+        engine.entrance(site, &Arrival { listener: self.listener, authority: entry.authority, path, query })
+    }
+
+    /// The site asks other things of its clients than the one that this connection was made to.
+    #[inline]
+    pub(super) fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
+        let handshake = self.transport.handshake();
+        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
+    }
+
     /// Whether the server is too busy for a request. The status page is always served, and only that to who
     /// was let in for it.
     #[inline]
-    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+    pub(super) fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
         let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
         if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
             return false;
@@ -488,6 +584,7 @@ impl Connection {
             minor_version: 1,
             referer: &[],
             user_agent: &[],
+            tls: None,
             fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
@@ -567,6 +664,12 @@ impl Incoming {
     }
 }
 
+/// Whether the first line is one of HTTP/1, be it right or wrong.
+fn names_http1(data: &[u8]) -> bool {
+    let line = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.windows(8).any(|window| window == b" HTTP/1.")
+}
+
 /// Why content is not read to its end.
 enum Refusal {
     Malformed(ParseError),
@@ -575,7 +678,7 @@ enum Refusal {
 }
 
 /// Why a target leads to no path.
-enum Unlocated {
+pub(super) enum Unlocated {
     /// `OPTIONS *`.
     Server,
     Refused(Status),
@@ -583,7 +686,7 @@ enum Unlocated {
 
 /// RFC 9112 section 3.2. The codec has settled which authority counts.
 #[inline]
-fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
+pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
     match Target::parse(method, target) {
         Ok(Target::Asterisk) => Err(Unlocated::Server),
         Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),

@@ -33,7 +33,7 @@ const CHUNKS: usize = 16;
 const CHUNK_PREFIX: usize = 18;
 
 /// What is logged for a client that left before it was answered, as nginx does; never sent.
-const CLIENT_CLOSED: Status = Status(499);
+pub(super) const CLIENT_CLOSED: Status = Status(499);
 
 /// How far pumping came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,11 +149,40 @@ impl Work {
 /// Exactly once for each response: counters, histogram, access line.
 #[inline]
 pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
+    tally(
+        cx,
+        entry,
+        request,
+        &Done {
+            status: output.status,
+            sent: output.sent,
+            head: output.head.into(),
+            is_cut: output.is_cut,
+            fields: output.fields.as_deref(),
+        },
+    );
+}
+
+/// A response that is over, whatever the protocol was.
+pub(super) struct Done<'a> {
+    pub status: Status,
+    /// Bytes of head and content that left.
+    pub sent: u64,
+    /// Bytes of that head.
+    pub head: u64,
+    /// A file could not be read as far as was announced.
+    pub is_cut: bool,
+    /// For a log that shows fields of responses.
+    pub fields: Option<&'a FieldLines>,
+}
+
+#[inline]
+pub(super) fn tally(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, done: &Done<'_>) {
     let nanos = monotonic_ns().saturating_sub(request.started);
-    cx.stats.sent_bytes.add(output.sent);
-    cx.stats.responses.add(output.status.0);
+    cx.stats.sent_bytes.add(done.sent);
+    cx.stats.responses.add(done.status.0);
     cx.stats.latency.record_nanos(nanos);
-    if output.is_cut {
+    if done.is_cut {
         cx.stats.responses_cut.add(1);
     }
     if let Some((sink, entry)) = entry {
@@ -161,12 +190,12 @@ pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Re
             sink,
             &entry,
             &Ending {
-                status: output.status.0,
+                status: done.status.0,
                 received: request.received,
-                sent: output.sent,
-                head: output.head.into(),
+                sent: done.sent,
+                head: done.head,
                 nanos,
-                fields: output.fields.as_deref(),
+                fields: done.fields,
             },
         );
     }
@@ -228,7 +257,7 @@ impl Connection {
             return Ok(Output::begun(status, head, bytes.len()));
         }
         self.flush_shared(cx)?;
-        let sent = if self.held.is_empty() { self.stream.send(bytes, false)? } else { 0 };
+        let sent = if self.held.is_empty() { self.transport.send(bytes, false)? } else { 0 };
         if sent == bytes.len() {
             return Ok(Output::begun(status, head, sent));
         }
@@ -319,6 +348,11 @@ impl Connection {
                 self.held.extend_from_slice(&cx.batch);
                 cx.batch.clear();
             }
+            // Sealed together with the first bytes of the file.
+            Source::File(_) if self.transport.is_tls() => {
+                self.held.extend_from_slice(&cx.batch);
+                cx.batch.clear();
+            }
             _ => {
                 self.write_shared(cx, true)?;
                 if self.held.is_empty() {
@@ -386,7 +420,8 @@ impl Connection {
         let mut turn = Turn { bytes: 0, key, is_cut: &mut output.is_cut };
         loop {
             let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
-            if !self.send_held(more)? {
+            let is_sealed = self.transport.is_tls() && matches!(output.source, Source::File(_));
+            if !is_sealed && !self.send_held(more)? {
                 return Ok(Progress::Blocked);
             }
             let before = output.sent;
@@ -394,12 +429,12 @@ impl Connection {
                 Source::Message { message, at } => {
                     let encoded = message.encoded();
                     let rest = encoded.as_bytes().get(*at..).unwrap_or_default();
-                    let sent = self.stream.send(rest, false)?;
+                    let sent = self.transport.send(rest, false)?;
                     *at += sent;
                     output.sent += sent as u64;
                     if sent == rest.len() { Progress::Done } else { Progress::Blocked }
                 }
-                Source::File(piece) => send_piece(&self.stream, piece, &mut output.sent, &mut turn)?,
+                Source::File(piece) => self.send_file(piece, &mut output.sent, &mut turn)?,
                 Source::Parts { parts, at } => match at.take().or_else(|| parts.next()) {
                     None => Progress::Done,
                     Some(Part::Bytes(bytes)) => {
@@ -408,7 +443,7 @@ impl Connection {
                         continue;
                     }
                     Some(Part::File(mut piece)) => {
-                        let progress = send_piece(&self.stream, &mut piece, &mut output.sent, &mut turn)?;
+                        let progress = self.send_file(&mut piece, &mut output.sent, &mut turn)?;
                         if progress == Progress::Done {
                             continue;
                         }
@@ -445,7 +480,7 @@ impl Connection {
                     // ends it, that has to be a reset.
                     Poll::Ready(Err(error)) => {
                         if output.left.is_none() && !output.is_chunked {
-                            self.stream.reset_on_close();
+                            self.transport.reset_on_close();
                         }
                         return Err(error);
                     }
@@ -524,7 +559,7 @@ impl Connection {
     }
 
     fn write_shared(&mut self, cx: &mut Ctx, more: bool) -> io::Result<()> {
-        let sent = if self.held.is_empty() { self.stream.send(&cx.batch, more)? } else { 0 };
+        let sent = if self.held.is_empty() { self.transport.send(&cx.batch, more)? } else { 0 };
         if sent < cx.batch.len() {
             self.held.extend_from_slice(&cx.batch[sent..]);
             self.is_blocked = true;
@@ -534,11 +569,11 @@ impl Connection {
     }
 
     /// Sends what is held; whether all of it is gone.
-    fn send_held(&mut self, more: bool) -> io::Result<bool> {
+    pub(super) fn send_held(&mut self, more: bool) -> io::Result<bool> {
         if self.held.is_empty() {
-            return Ok(true);
+            return self.flush_transport();
         }
-        let sent = self.stream.send(&self.held, more)?;
+        let sent = self.transport.send(&self.held, more)?;
         self.window = self.window.saturating_add(sent as u32);
         if sent < self.held.len() {
             self.held.drain(..sent);
@@ -546,17 +581,82 @@ impl Connection {
             return Ok(false);
         }
         self.held = Vec::new();
-        self.is_blocked = false;
-        Ok(true)
+        self.is_blocked = self.transport.is_blocked();
+        Ok(!self.is_blocked)
+    }
+
+    fn send_file(&mut self, piece: &mut FilePiece, total: &mut u64, turn: &mut Turn<'_>) -> io::Result<Progress> {
+        match self.transport.bare() {
+            Some(stream) => send_piece(stream, piece, total, turn),
+            None => self.seal_piece(piece, total, turn),
+        }
+    }
+
+    /// Sends what waits below; whether all of it is gone.
+    #[inline]
+    fn flush_transport(&mut self) -> io::Result<bool> {
+        let (sent, is_done) = self.transport.flush()?;
+        self.window = self.window.saturating_add(sent as u32);
+        self.is_blocked = !is_done;
+        Ok(is_done)
+    }
+
+    /// What [`send_piece`] does, where the kernel cannot: what is held and a piece of the file behind it are
+    /// read into the lent buffer, sealed and sent together.
+    fn seal_piece(
+        &mut self,
+        piece: &mut FilePiece,
+        total: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<Progress> {
+        runtime::with_scratch(|buffer| {
+            while piece.offset < piece.end {
+                if !self.flush_transport()? {
+                    return Ok(Progress::Blocked);
+                }
+                if turn.bytes >= FILE_TURN {
+                    return Ok(Progress::Again);
+                }
+                let waker = turn.key.map(runtime::waker);
+                let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
+                let warm = warm.map_err(|error| cut(turn, error))?;
+                let burst = self.transport.burst().min(buffer.len());
+                if self.held.len() >= burst {
+                    if !self.send_held(true)? {
+                        return Ok(Progress::Blocked);
+                    }
+                    continue;
+                }
+                let front = self.held.len();
+                let room = burst - front;
+                let wanted = (warm - piece.offset).min(room as u64) as usize;
+                buffer[..front].copy_from_slice(&self.held);
+                let place = &mut buffer[front..front + wanted];
+                let read = file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Wait);
+                let count = match read {
+                    Ok(0) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
+                    Ok(count) => count,
+                    Err(error) => return Err(cut(turn, error)),
+                };
+                self.held = Vec::new();
+                piece.offset += count as u64;
+                *total += count as u64;
+                turn.bytes += count as u64;
+                let more = piece.offset < piece.end;
+                let sent = self.transport.send(&buffer[..front + count], more)?;
+                self.held.extend_from_slice(&buffer[sent..front + count]);
+            }
+            Ok(if self.send_held(false)? { Progress::Done } else { Progress::Blocked })
+        })
     }
 
     /// Sends what is held and `bytes` behind it in one call, and holds the rest.
     fn send_behind_held(&mut self, bytes: &[u8]) -> io::Result<()> {
         let held = self.held.len();
         let sent = if held == 0 {
-            self.stream.send(bytes, false)?
+            self.transport.send(bytes, false)?
         } else {
-            self.stream.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], false)?
+            self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], false)?
         };
         self.window = self.window.saturating_add(sent as u32);
         self.held.drain(..sent.min(held));

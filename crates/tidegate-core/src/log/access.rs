@@ -2,12 +2,14 @@
 
 use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::exchange::version_name;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
 use tidegate_http::{FieldLines, Fields, HttpDate, push_decimal};
 use tidegate_io::socket::Peer;
+use tidegate_tls::Handshake;
 
 /// A buffer this full goes to the writer.
 const FLUSH_AT: usize = 64 << 10;
@@ -23,12 +25,14 @@ pub struct Entry<'a> {
     pub target: &'a str,
     /// Host and port as sent.
     pub authority: &'a str,
-    /// Minor version of HTTP/1.
+    /// Minor version of HTTP/1, or [`HTTP_2`](crate::exchange::HTTP_2).
     pub minor_version: u8,
     /// `Referer` field.
     pub referer: &'a [u8],
     /// `User-Agent` field.
     pub user_agent: &'a [u8],
+    /// What the TLS handshake has agreed upon.
+    pub tls: Option<&'a Arc<Handshake>>,
     /// For patterns that show others.
     pub fields: EntryFields<'a>,
 }
@@ -88,6 +92,7 @@ pub struct Record {
     ends: [u32; 4],
     peer: Peer,
     minor_version: u8,
+    tls: Option<Arc<Handshake>>,
     fields: Box<[KeptField]>,
     /// Where the line goes.
     pub sink: Sink,
@@ -124,6 +129,7 @@ impl Record {
             ends,
             peer: entry.peer,
             minor_version: entry.minor_version,
+            tls: entry.tls.cloned(),
             fields: fields.collect(),
             sink,
         })
@@ -141,6 +147,7 @@ impl Record {
             minor_version: self.minor_version,
             referer: &self.text[c..d],
             user_agent: &self.text[d..],
+            tls: self.tls.as_ref(),
             fields: EntryFields::Kept(&self.fields),
         }
     }
@@ -277,13 +284,28 @@ pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
 
 fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
     push_peer(out, entry.peer);
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    match entry.tls.and_then(|tls| tls.client.as_ref()) {
+        None => out.push(b'-'),
+        // A user's name has no spaces in this format; a subject may.
+        Some(client) => {
+            for (n, word) in client.subject.split(' ').enumerate() {
+                if n > 0 {
+                    out.extend_from_slice(b"\\x20");
+                }
+                push_escaped(out, word.as_bytes());
+            }
+        }
+    }
+    out.extend_from_slice(b" [");
     out.extend_from_slice(time);
     out.extend_from_slice(b"] \"");
     push_escaped(out, entry.method.as_bytes());
     out.push(b' ');
     push_escaped(out, entry.target.as_bytes());
-    out.extend_from_slice(if entry.minor_version == 0 { b" HTTP/1.0\" " } else { b" HTTP/1.1\" " });
+    out.push(b' ');
+    out.extend_from_slice(version_name(entry.minor_version).as_bytes());
+    out.extend_from_slice(b"\" ");
     push_decimal(out, u64::from(ending.status));
     out.push(b' ');
     push_decimal(out, ending.bytes());
@@ -294,7 +316,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
     push_peer(out, entry.peer);
-    let version: &[u8] = if entry.minor_version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
+    let version = version_name(entry.minor_version).as_bytes();
     for (name, value) in [
         ("host", entry.authority.as_bytes()),
         ("method", entry.method.as_bytes()),
@@ -305,6 +327,20 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<
     ] {
         let _ = write!(out, "\",\"{name}\":\"");
         push_json_escaped(out, value);
+    }
+    if let Some(tls) = entry.tls {
+        let _ = write!(out, "\",\"tls\":\"{}", tls.version);
+        if let Some(client) = &tls.client {
+            for (name, value) in [
+                ("client", &client.subject),
+                ("client_issuer", &client.issuer),
+                ("client_serial", &client.serial),
+                ("client_fingerprint", &client.fingerprint),
+            ] {
+                let _ = write!(out, "\",\"{name}\":\"");
+                push_json_escaped(out, value.as_bytes());
+            }
+        }
     }
     let _ = write!(
         out,

@@ -6,7 +6,7 @@
 //! the help of the spare one, a few at each try, since hanging helps nobody.
 
 use super::Worker;
-use crate::conn::Connection;
+use crate::conn::{Connection, Opening};
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
 use std::os::fd::AsFd;
@@ -65,8 +65,11 @@ impl Worker {
 
     #[inline]
     fn judge(&mut self, stream: Stream, peer: Peer, place: u16) {
-        match self.cx.admission.connection(peer) {
-            Ok(entry) => self.admit(Connection::new(stream, peer, place).admitted_as(entry)),
+        let opening = self.cx.engine.opening(place, peer);
+        // A load balancer speaks for many: its own address says nothing.
+        let admitted = if matches!(opening, Opening::Proxy { .. }) { Peer::Unix } else { peer };
+        match self.cx.admission.connection(admitted) {
+            Ok(entry) => self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted)),
             Err(why) => self.turn_away(stream, peer, place, why),
         }
     }
@@ -91,6 +94,13 @@ impl Worker {
     /// way; more is not waited for.
     #[cold]
     fn turn_away(&mut self, stream: Stream, peer: Peer, place: u16, why: ConnectionRefusal) {
+        let opening = self.cx.engine.opening(place, peer);
+        if opening != Opening::Plain {
+            // Who waits for a handshake would not understand the answer, and a handshake costs what there is none of.
+            self.cx.stats.connections_refused.add(1);
+            self.cx.stats.connection_refusals.add(why, 1);
+            return;
+        }
         let mut glance = [0; GLANCE];
         let came = match stream.recv(&mut glance) {
             Ok(Received::Bytes { count, .. }) => &glance[..count],
@@ -101,7 +111,7 @@ impl Worker {
             && let Some(entry) = self.cx.admission.reserve(why)
         {
             self.cx.stats.received_bytes.add(came.len() as u64);
-            return self.admit(Connection::new(stream, peer, place).admitted_as(entry).with_input(came));
+            return self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, peer).with_input(came));
         }
         self.cx.stats.connections_refused.add(1);
         self.cx.stats.connection_refusals.add(why, 1);

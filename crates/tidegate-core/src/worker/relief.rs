@@ -94,7 +94,7 @@ impl Worker {
                 break;
             }
             wanted = wanted.saturating_sub(owned.into());
-            if let Some(connection) = self.connections.get(key) {
+            if let Some(connection) = self.connections.get_mut(key) {
                 connection.reset_on_close();
                 self.cx.stats.memory_resets.add(1);
                 self.close(key);

@@ -211,6 +211,8 @@ mod tests {
             fields: Fields::new(&fields),
             minor_version: 1,
             peer: Peer::Unix,
+            tls: None,
+            is_early: false,
             now: 0,
             started: 0,
             body: None,

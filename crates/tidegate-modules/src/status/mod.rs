@@ -68,6 +68,8 @@ pub struct ServerInfo {
     pub listeners: Vec<String>,
     /// The names of each site, joined; `(any)` or the like for the one without a name.
     pub sites: Vec<String>,
+    /// The certificates that are served.
+    pub certificates: Vec<CertificateInfo>,
     /// It accepts no more.
     pub is_draining: bool,
     /// Log lines that could not be written.
@@ -91,6 +93,21 @@ pub struct ProcessInfo {
     pub workers: usize,
     /// How often a process in this place had to be replaced because it ended by mistake.
     pub restarts: u64,
+}
+
+/// A certificate that is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateInfo {
+    /// The file, or that it is automatic.
+    pub source: String,
+    /// Host names that it is good for.
+    pub names: Vec<String>,
+    /// Kind and length of its key.
+    pub key: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// Good until, seconds since 1970; `None` where there is no certificate yet.
+    pub not_after: Option<i64>,
 }
 
 /// The report on the server, for whoever asks: the page, or the control socket.

@@ -3,7 +3,7 @@
 use super::ask::Format;
 use super::html;
 use super::pools;
-use super::{ProcessInfo, ServerInfo};
+use super::{CertificateInfo, ProcessInfo, ServerInfo};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -76,6 +76,7 @@ impl Server {
             "processes": info.processes.iter().map(|process| self.process_to_json(process)).collect::<Vec<_>>(),
             "listeners": info.listeners,
             "sites": info.sites,
+            "certificates": info.certificates.iter().map(|info| self.certificate(info)).collect::<Vec<_>>(),
         });
         let pools = pools::to_json(&info.pools);
         format!("{{\"server\":{server},\"pools\":{pools},\"stats\":{}}}\n", self.counted.to_json())
@@ -114,7 +115,40 @@ impl Server {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");
         }
+        if info.certificates.iter().any(|info| info.not_after.is_some()) {
+            text.push_str(
+                "# HELP tidegate_certificate_expiry_seconds When a certificate expires, since 1970.\n\
+                 # TYPE tidegate_certificate_expiry_seconds gauge\n",
+            );
+        }
+        for info in &info.certificates {
+            let Some(not_after) = info.not_after else { continue };
+            let source = info.source.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = writeln!(text, "tidegate_certificate_expiry_seconds{{source=\"{source}\"}} {not_after}");
+        }
         text
+    }
+
+    fn certificate(&self, info: &CertificateInfo) -> Value {
+        json!({
+            "source": info.source,
+            "names": info.names,
+            "key": info.key,
+            "issuer": info.issuer,
+            "not_after": info.not_after.map(date),
+            "seconds_left": info.not_after.map(|end| end.saturating_sub(self.info.now)),
+        })
+    }
+
+    /// `a.test, b.test; ECDSA 256; good until 2027-01-01T00:00:00Z, 58 d`
+    fn certificate_line(&self, info: &CertificateInfo) -> String {
+        let Some(end) = info.not_after else { return format!("none yet ({})", info.source) };
+        let left = end.saturating_sub(self.info.now);
+        let until = match left {
+            ..=0 => format!("EXPIRED {}", date(end)),
+            left => format!("good until {}, {} d", date(end), left / 86_400),
+        };
+        format!("{}; {}; {until} ({})", info.names.join(", "), info.key, info.source)
     }
 
     fn state(&self) -> &'static str {
@@ -151,6 +185,9 @@ impl Server {
         }));
         rows.extend(info.listeners.iter().map(|address| Row::new("ListenSocket", address.as_str())));
         rows.extend(info.sites.iter().map(|names| Row::new("Site", names.as_str())));
+        rows.extend(
+            info.certificates.iter().map(|info| Row::new("Certificate", self.certificate_line(info))),
+        );
         Section { title: "Server".into(), rows }
     }
 

@@ -20,6 +20,7 @@ impl StatusSource for Fake {
         let process =
             ProcessInfo { pid: 78, state: "serving".into(), started: 1_000_000_001, workers: 2, restarts: 1 };
         let info = ServerInfo {
+            certificates: Vec::new(),
             is_draining: false,
             log_lines_lost: 0,
             version: "0.1.0".into(),
@@ -78,6 +79,8 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         fields: Fields::new(&fields),
         minor_version: 1,
         peer: Peer::Unix,
+        tls: None,
+        is_early: false,
         now: 0,
         started: 0,
         body: None,
@@ -238,6 +241,8 @@ fn explaining() {
             fields: Fields::default(),
             minor_version: 1,
             peer: Peer::Unix,
+            tls: None,
+            is_early: false,
             now: 0,
             started: 0,
             body: None,

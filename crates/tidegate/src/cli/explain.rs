@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
 use tidegate_core::Exchange;
+use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_http::field::is_token;
 use tidegate_http::path::normalise;
 use tidegate_http::{Authority, Field, Fields, Method, Target};
@@ -124,7 +125,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Handlers belong to a worker; this thread is one that never serves.
     let poller = Poller::new().context("cannot open a poller")?;
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
-    let engine = Registry::new(Arc::default(), StatusView::default(), Board::new())
+    let tls = TlsStore::new()?;
+    tls.take(&TlsFiles::read(&settings)?);
+    let engine = Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
     let exchange = Exchange {
@@ -138,6 +141,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         fields: Fields::new(&fields),
         minor_version: 1,
         peer: arguments.from,
+        tls: None,
+        is_early: false,
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,

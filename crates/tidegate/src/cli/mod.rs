@@ -12,6 +12,7 @@ mod fmt;
 mod launch;
 mod man;
 mod serve;
+mod trust;
 mod spawn;
 
 use anyhow::Result;
@@ -58,6 +59,7 @@ enum Command {
     Reload(control_client::ReloadArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
+    Trust(trust::Arguments),
     Spawn(spawn::Arguments),
     Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
@@ -91,6 +93,7 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Trust(arguments) => trust::run(&arguments),
         Command::Spawn(arguments) => spawn::run(&arguments),
         Command::CgiStub(arguments) => cgi_stub::run(&arguments),
         Command::Launch(arguments) => launch::run(&arguments),

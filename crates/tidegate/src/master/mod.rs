@@ -5,6 +5,7 @@
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
 //! first, what others can see comes last.
 
+mod acme;
 mod activation;
 pub mod control;
 mod logs;
@@ -15,9 +16,13 @@ mod reload;
 mod roster;
 mod servers;
 mod sockets;
+mod tls;
 pub mod upgrade;
 mod users;
 
+pub use acme::default_storage;
+
+use crate::certificates::CertificateWatch;
 use crate::descriptors;
 use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
@@ -41,7 +46,9 @@ use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
 use tidegate_core::log::{self, Writer};
+use tidegate_core::tls::TlsFiles;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tls::Tls;
 use upgrade::{Handover, Successor};
 
 /// How long server processes may take to do what they are told.
@@ -57,6 +64,8 @@ pub enum Event {
     Order(Request, Responder),
     /// The new program serves; or why it does not.
     Upgraded(Result<Successor, String>),
+    /// The thread for automatic certificates has said something.
+    Acme(acme::Said),
     /// A server process has said something.
     Said(u64, ToMaster),
     /// The link to a server process is broken.
@@ -71,6 +80,8 @@ pub struct Master {
     /// In force.
     current: Revision,
     servers: Servers,
+    tls: Tls,
+    acme: acme::Acme,
     roster: Arc<Roster>,
     writer: Arc<Writer>,
     pid_file: Option<PidFile>,
@@ -118,6 +129,8 @@ impl Master {
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &Logs::default())?;
+        let seen = CertificateWatch::begin(&settings);
+        let files = TlsFiles::read(&settings)?;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
@@ -135,12 +148,15 @@ impl Master {
         pools.adopt(&settings);
         roster.set_pools(pools.clone());
         let servers = Servers::new(roster.clone(), pools.clone(), sender.clone(), &options.executable);
-        let current = Revision { number: 1, settings: Arc::new(settings), sockets, logs, layout };
+        let current = Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
         let mut master = Master {
             options,
             current,
             servers,
+            tls,
+            acme: acme::Acme::default(),
             roster,
             writer,
             pid_file: None,
@@ -153,6 +169,7 @@ impl Master {
             deferred: VecDeque::new(),
             upgrade: None,
         };
+        master.begin_tls()?;
         master.start_servers()?;
         let (roster, sender) = (master.roster.clone(), master.sender.clone());
         let path = master.current.settings.pid_file.clone();
@@ -189,12 +206,15 @@ impl Master {
     /// A new revision is in force: its number.
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
+        self.acme.adopt(&self.current.settings, &self.sender);
         self.current.number = self.roster.next_revision(&self.current.settings, addresses, total);
+        self.roster.set_certificates(self.tls.certificates(&self.current.settings));
     }
 
     /// Every address that is listened on, as a reader would type it.
     pub fn listening(&self) -> Vec<String> {
-        self.current.sockets.taken().map(url_of).collect()
+        let listeners = self.current.sockets.taken().zip(&self.current.settings.listeners);
+        listeners.map(|(taken, listener)| url_of(taken, listener.tls.is_some())).collect()
     }
 
     /// What the whole server tells of itself.
@@ -208,6 +228,7 @@ impl Master {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
         }
         let ending = loop {
+            self.look_at_tls();
             if let Some(event) = self.next_event(None)
                 && let Some(ending) = self.obey(event)
             {
@@ -230,7 +251,10 @@ impl Master {
         {
             return Some(event);
         }
-        let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(until).min();
+        // Only `run` looks; who waits for something else must not be woken for it again and again.
+        let look = self.tls.next_look().filter(|_| until.is_none() && !self.servers.is_ending);
+        let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(look);
+        let next = next.chain(until).min();
         let event = match next {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
@@ -264,6 +288,7 @@ impl Master {
     /// What server processes say and do; what is none of that comes back.
     fn obey_servers(&mut self, event: Event) -> Option<Event> {
         match event {
+            Event::Acme(said) => self.hear_acme(said),
             Event::Said(id, message) => self.servers.said(id, message, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
@@ -344,7 +369,10 @@ impl Master {
         let (arguments, sender) = (&self.options.arguments, self.sender.clone());
         let begun = match self.upgrade {
             Some(_) => Err(anyhow!("an upgrade is under way already")),
-            None => upgrade::launch(&executable, arguments, &self.current.sockets, sender),
+            None => {
+                let tickets = self.tls.tickets();
+                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, sender)
+            }
         };
         match begun {
             Ok(()) => {
@@ -485,8 +513,9 @@ fn report_failed_upgrade(why: &str, responder: Option<Responder>) {
 }
 
 /// An address as a reader would type it.
-pub fn url_of(address: &ListenAddress) -> String {
+pub fn url_of(address: &ListenAddress, is_tls: bool) -> String {
     match address {
+        ListenAddress::Tcp(address) if is_tls => format!("https://{address}"),
         ListenAddress::Tcp(address) => format!("http://{address}"),
         ListenAddress::Unix(_) => address.to_string(),
     }

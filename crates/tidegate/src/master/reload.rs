@@ -13,6 +13,7 @@ use super::pid_file::PidFile;
 use super::servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use super::sockets::Sockets;
 use super::{Master, PATIENCE, use_error_log, users};
+use crate::certificates::CertificateWatch;
 use crate::link::ToServer;
 use crate::revision::{self, keep_rejected};
 use anyhow::{Result, anyhow, bail};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::Settings;
 use tidegate_core::log;
+use tidegate_core::tls::TlsFiles;
 
 impl Master {
     /// Loads the settings and takes them up; the reply says what came of it, mistakes included.
@@ -67,7 +69,20 @@ impl Master {
         notes
     }
 
-    fn take_up(&mut self, settings: Settings, notes: &mut Vec<String>) -> Result<()> {
+    pub(super) fn take_up(&mut self, settings: Settings, notes: &mut Vec<String>) -> Result<()> {
+        let seen = CertificateWatch::begin(&settings);
+        let files = TlsFiles::read(&settings)?;
+        self.take_up_with(settings, files, seen, notes)
+    }
+
+    /// The same with files that were read, as they were seen before that.
+    pub(super) fn take_up_with(
+        &mut self,
+        settings: Settings,
+        files: TlsFiles,
+        seen: CertificateWatch,
+        notes: &mut Vec<String>,
+    ) -> Result<()> {
         // Who is about to start does so with what is in force, and takes part.
         self.wait_until(START_PATIENCE, |servers| servers.in_state(State::Starting).is_empty());
         let (identity, warning) = users::identity(settings.user.as_ref())?;
@@ -76,7 +91,8 @@ impl Master {
         let logs = Logs::open(&settings, &self.current.logs)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
         let number = self.current.number + 1;
-        let next = Revision { number, settings: Arc::new(settings), sockets, logs, layout };
+        let next = Revision { number, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        self.tls.check(&next)?;
         let replaced = self.bring_up(&next)?;
         self.current.sockets.remove_files(&next.sockets);
         let previous = std::mem::replace(&mut self.current, next);
@@ -96,6 +112,7 @@ impl Master {
         }
         self.pools.adopt(&settings);
         drop(previous);
+        self.tls.adopt(&mut self.current);
         self.take_number();
         Ok(())
     }

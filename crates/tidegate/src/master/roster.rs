@@ -4,6 +4,7 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
+use crate::certificates;
 use super::pools::Pools;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,6 +12,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::{Settings, Site};
+use tidegate_tls::Slot;
 use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
 
 /// The version of this program.
@@ -35,6 +37,7 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    certificates: Vec<(String, Arc<Slot>)>,
     workers: usize,
     members: Vec<Member>,
     /// Counted by processes that have ended.
@@ -114,6 +117,11 @@ impl Roster {
         facts.workers = workers;
         facts.revision += 1;
         facts.revision
+    }
+
+    /// The certificates of the revision in force, and where each comes from.
+    pub fn set_certificates(&self, certificates: Vec<(String, Arc<Slot>)>) {
+        self.facts().certificates = certificates;
     }
 
     /// The server accepts no more.
@@ -234,6 +242,7 @@ impl Roster {
             revision: facts.revision,
             listeners: facts.listeners.clone(),
             sites: facts.sites.clone(),
+            certificates: facts.certificates.iter().map(|(source, slot)| certificates::info_of(source, slot)).collect(),
             is_draining: facts.is_draining,
             log_lines_lost: figures.log_lines_lost,
             pools,

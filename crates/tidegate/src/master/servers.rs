@@ -10,6 +10,7 @@ use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::{logs::Logs, upgrade};
+use crate::certificates::CertificateWatch;
 use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
 use crate::server::privileges;
 use anyhow::{Context, Result};
@@ -25,6 +26,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_core::log;
+use tidegate_core::tls::{TlsFiles, TlsUpdate};
 use tidegate_io::passing;
 use tidegate_modules::status::ProcessInfo;
 
@@ -108,6 +110,10 @@ pub struct Revision {
     pub settings: Arc<Settings>,
     /// Open.
     pub sockets: Sockets,
+    /// Read.
+    pub tls: TlsFiles,
+    /// The state of those files just before they were read.
+    pub seen: CertificateWatch,
     /// Open.
     pub logs: Logs,
     /// Of the processes.
@@ -191,6 +197,8 @@ pub struct Servers {
     pools: Arc<Pools>,
     events: Sender<Event>,
     executable: PathBuf,
+    /// What every process is told of TLS, but for the files of the settings.
+    pub tls: TlsUpdate,
     /// Nothing is started again.
     pub is_ending: bool,
 }
@@ -209,6 +217,7 @@ impl Servers {
             pools,
             events,
             executable,
+            tls: TlsUpdate::default(),
             is_ending: false,
         }
     }
@@ -298,9 +307,11 @@ impl Servers {
             listeners.push(open.iter().map(|listener| listener.address.clone()).collect());
             descriptors.extend(open.into_iter().map(|listener| listener.fd));
         }
+        let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
+        let is_told = server.link.send(&ToServer::Tls(update), Vec::new());
         let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
-        if !server.link.send(&message, descriptors) {
+        if !is_told || !server.link.send(&message, descriptors) {
             server.reply = Some(Err(format!("server process {} takes no orders", server.pid)));
         }
         Ok(())
@@ -318,6 +329,13 @@ impl Servers {
         if let Some(server) = self.list.iter_mut().find(|server| server.id == id) {
             server.is_done = false;
             server.link.send(message, Vec::new());
+        }
+    }
+
+    /// Tells every process what has changed of TLS.
+    pub fn give_tls(&mut self, update: &TlsUpdate) {
+        for server in self.list.iter().filter(|server| !server.has_ended) {
+            server.link.send(&ToServer::Tls(update.clone()), Vec::new());
         }
     }
 

@@ -89,12 +89,16 @@ impl Sockets {
         Ok(listeners)
     }
 
-    /// The settings with a listener for every socket that a worker serves.
+    /// The settings with the addresses that were really taken, and a listener for every socket that a worker
+    /// serves.
     ///
     /// After an upgrade to fewer workers there are more sockets than workers. None may be closed, since
     /// connections wait in each: workers then serve several sockets of one address.
     pub fn fit(&self, settings: &Settings, workers: usize) -> Arc<Settings> {
         let mut settings = settings.clone();
+        for (listener, open) in settings.listeners.iter_mut().zip(&self.0) {
+            listener.address = open.taken.clone(); // port 0 is known by now
+        }
         let once = settings.listeners.clone();
         for _ in 1..self.rounds(workers) {
             settings.listeners.extend(once.iter().cloned());

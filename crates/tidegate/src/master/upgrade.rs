@@ -39,9 +39,12 @@ pub fn launch(
     executable: &Path,
     arguments: &[OsString],
     sockets: &Sockets,
+    tickets: &[u8],
     events: Sender<Event>,
 ) -> Result<()> {
     let (hear, tell) = passing::pair().context("cannot open a link to the new program")?;
+    // Keys are no matter for the environment, which others may read.
+    passing::send(hear.as_fd(), tickets, &[]).context("cannot speak to the new program")?;
     // Copies made by `dup` stay open in the child; ours are closed at the end of this function.
     let mut copies: Vec<OwnedFd> = Vec::new();
     let mut copy = |fd: &OwnedFd| -> Result<RawFd> {
@@ -62,7 +65,7 @@ pub fn launch(
         }));
     }
     let tell = copy(&tell)?;
-    let handover = json!({ "from": std::process::id(), "tell": tell, "listeners": listeners });
+    let handover = json!({ "from": std::process::id(), "tell": tell, "listeners": listeners, "tickets": true });
     let child = Command::new(executable)
         .args(arguments)
         .env(VARIABLE, handover.to_string())
@@ -149,6 +152,8 @@ impl Successor {
 pub struct Handover {
     /// Its sockets.
     pub sockets: Sockets,
+    /// The keys of its TLS session tickets.
+    pub tickets: Option<Vec<u8>>,
     link: OwnedFd,
 }
 
@@ -163,6 +168,9 @@ impl Handover {
             return Ok(None);
         }
         let link = inherit(&handover["tell"])?;
+        // Who does not say that there are any sends none, and waiting for them would be for ever.
+        let tickets = (handover["tickets"] == true).then(|| passing::receive(link.as_fd()).ok().flatten());
+        let tickets = tickets.flatten().map(|(bytes, _)| bytes);
         let mut addresses = Vec::new();
         for open in handover["listeners"].as_array().into_iter().flatten() {
             let sockets = open["sockets"].as_array().into_iter().flatten().map(inherit);
@@ -174,7 +182,7 @@ impl Handover {
                 file: serde_json::from_value(open["file"].clone()).unwrap_or_default(),
             });
         }
-        Ok(Some(Handover { sockets: Sockets::new(addresses), link }))
+        Ok(Some(Handover { sockets: Sockets::new(addresses), tickets, link }))
     }
 
     /// Tells the predecessor that this process serves. `false`: it has ended meanwhile, because it was told
@@ -241,7 +249,7 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let (events, _) = channel();
-        let error = launch(Path::new("/no/such/program"), &[], &Sockets::default(), events).unwrap_err();
+        let error = launch(Path::new("/no/such/program"), &[], &Sockets::default(), &[], events).unwrap_err();
         assert!(format!("{error:#}").contains("cannot start /no/such/program"));
     }
 

@@ -26,6 +26,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tidegate_core::log::Writer;
+use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
 use tidegate_modules::gateway::board::Board;
@@ -59,6 +60,7 @@ pub fn run() -> Result<ExitCode> {
     let (sender, events) = channel();
     watch_signals(sender.clone())?;
     let writer = Writer::start().context("cannot start the log thread")?;
+    let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
     let members = Arc::new(Members { workers: RwLock::default(), writer: writer.clone() });
     let board = Board::new();
     let told = board.clone();
@@ -75,7 +77,7 @@ pub fn run() -> Result<ExitCode> {
     )
     .context("cannot start the link")?;
     demand::start(board.clone(), link.clone()).context("cannot start a thread")?;
-    orders::Server::new(link, writer, members, board, (sender, events), warning).run();
+    orders::Server::new(link, writer, tls, members, board, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
 

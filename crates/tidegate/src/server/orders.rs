@@ -14,6 +14,7 @@ use tidegate_config::Settings;
 use tidegate_config::settings::{Action, ListenAddress, LogTarget};
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
+use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, Command, Handle};
 use tidegate_modules::gateway::board::Board;
 
@@ -28,6 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct Server {
     link: Arc<Link>,
     writer: Arc<Writer>,
+    tls: Arc<TlsStore>,
     members: Arc<Members>,
     board: Arc<Board>,
     sender: Sender<Event>,
@@ -55,6 +57,7 @@ impl Server {
     pub(super) fn new(
         link: Arc<Link>,
         writer: Arc<Writer>,
+        tls: Arc<TlsStore>,
         members: Arc<Members>,
         board: Arc<Board>,
         (sender, events): (Sender<Event>, Receiver<Event>),
@@ -63,6 +66,7 @@ impl Server {
         Server {
             link,
             writer,
+            tls,
             members,
             board,
             sender,
@@ -130,6 +134,11 @@ impl Server {
                 };
                 self.tell(&told);
             }
+            ToServer::Tls(update) => {
+                for wrong in self.tls.apply(&update) {
+                    log::error(format_args!("a certificate that the master has sent cannot be used: {wrong}"));
+                }
+            }
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
@@ -183,7 +192,7 @@ impl Server {
         is_recovery: bool,
         listeners: Vec<Vec<Listener>>,
     ) -> io::Result<()> {
-        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery, self.board.clone());
+        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery, self.board.clone(), self.tls.clone());
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
