@@ -5,6 +5,7 @@
 
 use crate::certificate::{About, CertificateError, Slot, certificates, read_file};
 use crate::provider;
+use crate::session_store::SessionStore;
 use aws_lc_rs::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
@@ -19,9 +20,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Sessions kept to be resumed, of all names together.
-const SESSIONS: usize = 1024;
 
 /// Why a connector cannot be made, or not for a name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -186,7 +184,7 @@ impl Connector {
         }
         config.alpn_protocols.clone_from(&options.protocols);
         config.resumption =
-            if options.resumes { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
+            if options.resumes { Resumption::store(Arc::new(SessionStore::default())) } else { Resumption::disabled() };
         Ok(Arc::new(Connector { config: Arc::new(config) }))
     }
 
