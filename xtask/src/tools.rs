@@ -47,6 +47,7 @@ const TOOLS: &[Tool] = &[
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
+    tool("nghttp", "nghttp2-client", BOTH, "clients of HTTP/2 (nghttp, h2load)"),
     tool("/usr/share/doc/python3-venv/copyright", "python3-venv", TEST, "holds what comes from PyPI"),
     tool("openssl", "openssl", BOTH, "a TLS client of another make; makes the certificate of the TLS bench"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
@@ -116,6 +117,11 @@ const fn server(
 
 /// Programs that no distribution has: Go modules, built into `target/tools`, where the tests look.
 const MODULES: &[(&str, &str, &str)] = &[
+    (
+        "h2spec",
+        "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+        "what the RFCs of HTTP/2 demand",
+    ),
     ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1", "an ACME authority for tests"),
     ("pebble-challtestsrv", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1", "its name server"),
 ];
@@ -170,11 +176,15 @@ fn build_modules(only_check: bool) -> Result<()> {
             bail!("tools: {program} missing");
         }
         if workspace::find_program("go").is_none() {
-            println!("tools: there is no go here to build {program} with; its tests will say that they do not run");
+            println!(
+                "tools: there is no go here to build {program} with; its tests will say that they do not run"
+            );
             continue;
         }
         fs::create_dir_all(&folder).context("cannot make target/tools")?;
-        workspace::run(Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()))?;
+        workspace::run(
+            Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()),
+        )?;
         println!("tools: {program} built");
     }
     Ok(())

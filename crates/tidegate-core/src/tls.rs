@@ -446,7 +446,7 @@ fn terms_of(store: &TlsStore, listener: &Listener, site: &Site, clients: ClientP
         scope: scope(site),
         certificates,
         versions: Versions { tls12: !site.tls.without_tls12, tls13: !site.tls.without_tls13 },
-        protocols: protocols(),
+        protocols: protocols(site),
         clients,
         takes_early_data: site.tls.takes_early_data,
     }
@@ -457,7 +457,9 @@ fn scope(site: &Site) -> String {
     site.names.iter().map(HostPattern::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// The protocols that the connection machinery drives, best first.
-fn protocols() -> Protocols {
-    vec![b"http/1.1".to_vec()]
+/// The protocols that a client may choose from, best first (RFC 7301).
+fn protocols(site: &Site) -> Protocols {
+    let h2 = (!site.tls.without_h2).then(|| b"h2".to_vec());
+    let http11 = (!site.tls.without_http11).then(|| b"http/1.1".to_vec());
+    h2.into_iter().chain(http11).collect()
 }
