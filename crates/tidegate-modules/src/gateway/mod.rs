@@ -4,5 +4,6 @@
 //! process. A worker never waits for an application: it asks for a place, and the future that holds the
 //! request waits. `board` is how the workers see the pools.
 
+pub mod balance;
 pub mod board;
 pub mod places;
