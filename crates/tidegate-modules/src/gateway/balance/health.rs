@@ -191,6 +191,11 @@ impl Health {
         }
     }
 
+    /// Whether nothing of the past could change what it is good for.
+    pub fn is_untroubled(&self) -> bool {
+        self.failures == 0 && self.ejected_until.is_none() && self.contrary == 0 && self.ejections == 0
+    }
+
     fn eject(&mut self, now: u64, random: f64, rules: &Rules) {
         let doubled = 2f64.powi(self.ejections.min(30) as i32);
         let time = (rules.eject.as_secs_f64() * doubled).min(rules.eject_most.as_secs_f64());
