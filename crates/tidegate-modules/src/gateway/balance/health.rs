@@ -66,8 +66,8 @@ pub enum Fitness {
     Down,
 }
 
-/// The state of one member.
-#[derive(Debug, Clone)]
+/// The state of one member; of one that nothing is known of, it is believed to be well.
+#[derive(Debug, Clone, Default)]
 pub struct Health {
     failures: u32,
     /// Ejections in a row.
@@ -84,19 +84,6 @@ pub struct Health {
 }
 
 impl Health {
-    /// A member of which nothing is known is believed to be well.
-    pub fn new() -> Health {
-        Health {
-            failures: 0,
-            ejections: 0,
-            ejected_until: None,
-            trial: None,
-            is_down: false,
-            contrary: 0,
-            returned: None,
-        }
-    }
-
     /// What it is good for now.
     pub fn fitness(&self, now: u64, rules: &Rules) -> Fitness {
         if self.is_down {
@@ -148,11 +135,11 @@ impl Health {
                 self.failures = self.failures.saturating_add(1);
                 let was_trial = self.trial.take().is_some() && self.ejected_until.is_some();
                 let is_too_much = rules.failures.is_some_and(|most| self.failures >= most);
-                if !was_trial && !(is_too_much && may_eject) {
-                    return false;
+                let is_put_aside = was_trial || (is_too_much && may_eject);
+                if is_put_aside {
+                    self.eject(now, random, rules);
                 }
-                self.eject(now, random, rules);
-                true
+                is_put_aside
             }
         }
     }
@@ -224,7 +211,7 @@ mod tests {
     #[test]
     fn failures_in_a_row_eject_and_answers_forgive() {
         let rules = Rules::default();
-        let mut health = Health::new();
+        let mut health = Health::default();
         for _ in 0..4 {
             assert!(!fail(&mut health, 0, &rules));
         }
@@ -241,7 +228,7 @@ mod tests {
     #[test]
     fn the_last_one_is_not_ejected() {
         let rules = Rules { failures: Some(1), ..Rules::default() };
-        let mut health = Health::new();
+        let mut health = Health::default();
         assert!(!health.on_outcome(Outcome::Failed, 0, false, 0.0, &rules));
         assert_eq!(health.fitness(0, &rules), Fitness::Up);
     }
@@ -249,7 +236,7 @@ mod tests {
     #[test]
     fn one_request_tries_and_each_failure_doubles_the_time() {
         let rules = Rules { failures: Some(1), ..Rules::default() };
-        let mut health = Health::new();
+        let mut health = Health::default();
         let mut now = 0;
         for expected in [10, 20, 40, 80, 160, 300, 300] {
             // The trial of a member that is already aside does not ask whether others are there.
@@ -268,7 +255,7 @@ mod tests {
     #[test]
     fn a_trial_without_an_outcome_is_repeated() {
         let rules = Rules { failures: Some(1), ..Rules::default() };
-        let mut health = Health::new();
+        let mut health = Health::default();
         fail(&mut health, 0, &rules);
         health.begin_trial(10 * SECOND);
         assert!(matches!(health.fitness(19 * SECOND, &rules), Fitness::Ejected { .. }));
@@ -278,7 +265,7 @@ mod tests {
     #[test]
     fn jitter_only_lengthens() {
         let rules = Rules { failures: Some(1), ..Rules::default() };
-        let mut health = Health::new();
+        let mut health = Health::default();
         health.on_outcome(Outcome::Failed, 0, true, 0.999, &rules);
         let Fitness::Ejected { until } = health.fitness(0, &rules) else { panic!("not ejected") };
         assert!((10 * SECOND..=12 * SECOND).contains(&until));
@@ -287,7 +274,7 @@ mod tests {
     #[test]
     fn checks_take_out_and_bring_back() {
         let rules = Rules { slow_start: Duration::from_secs(20), ..Rules::default() };
-        let mut health = Health::new();
+        let mut health = Health::default();
         for (passed, expected) in [
             (false, None),
             (false, None),

@@ -40,7 +40,7 @@ pub struct Member {
 impl Member {
     pub(super) fn new(settings: MemberSettings) -> Arc<Member> {
         Arc::new(Member {
-            health: Mutex::new(Health::new()),
+            health: Mutex::new(Health::default()),
             is_plain: AtomicBool::new(true),
             in_use: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
