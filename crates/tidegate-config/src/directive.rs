@@ -23,11 +23,13 @@ pub enum Context {
     Listing,
     /// Inside `compress { … }`.
     Compress,
+    /// Inside `pool { … }`.
+    Pool,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -36,6 +38,7 @@ impl Context {
         Self::Route,
         Self::Listing,
         Self::Compress,
+        Self::Pool,
     ];
 
     /// Where the context is, in messages.
@@ -49,6 +52,7 @@ impl Context {
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
             Self::Compress => "in `compress`",
+            Self::Pool => "in `pool`",
         }
     }
 
@@ -63,6 +67,7 @@ impl Context {
             Self::Route => "route",
             Self::Listing => "listing",
             Self::Compress => "compress",
+            Self::Pool => "pool",
         }
     }
 }

@@ -5,6 +5,9 @@
 //! so that no consumer ever has to look upwards. `Origin` says where a thing was written, for `explain`
 //! and for messages.
 
+pub mod pool;
+
+use pool::Pool;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
+    /// Applications behind the server, in source order.
+    pub pools: Vec<Pool>,
     /// Bounds on what a client may do.
     pub limits: Limits,
     /// The file cache of each worker.

@@ -108,7 +108,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("ssl_certificate", "TLS is not part of this version"),
     ("proxy", "a gateway to another server is not part of this version"),
     ("fastcgi", "FastCGI is not part of this version"),
-    ("pool", "pools of application processes are not part of this version"),
     ("tls", "TLS is not part of this version"),
 ];
 

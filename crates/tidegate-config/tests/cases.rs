@@ -70,6 +70,9 @@ fn show(loaded: &Loaded) -> String {
     line("pid-file", format!("{:?}", settings.pid_file), format!("{:?}", plain.pid_file));
     line("control", format!("{:?}", settings.control), format!("{:?}", plain.control));
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
+    for pool in &settings.pools {
+        let _ = writeln!(out, "pool {pool:#?}");
+    }
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);

@@ -29,6 +29,12 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Pool => {
+            let is_kind =
+                ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));
+            let kind = if is_kind { "" } else { "command \"/bin/sh\"\n" };
+            format!("{listen}pool \"app\" {{ {kind}{text} }}\n{site}")
+        }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }

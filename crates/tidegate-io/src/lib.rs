@@ -9,6 +9,7 @@ pub mod connect;
 pub mod file;
 pub mod notify;
 pub mod poller;
+pub mod process;
 pub mod runtime;
 pub mod slab;
 pub mod socket;

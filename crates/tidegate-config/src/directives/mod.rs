@@ -5,14 +5,15 @@
 
 mod answer;
 mod files;
+mod pool;
 mod server;
 mod site;
 
 use crate::directive::{Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 4] =
-    [server::DIRECTIVES, site::DIRECTIVES, files::DIRECTIVES, answer::DIRECTIVES];
+const PARTS: [&[Directive]; 5] =
+    [server::DIRECTIVES, site::DIRECTIVES, files::DIRECTIVES, answer::DIRECTIVES, pool::DIRECTIVES];
 
 /// Every directive, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Directive> {

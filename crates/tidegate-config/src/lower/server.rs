@@ -39,6 +39,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         }),
         listeners,
         sites: Vec::new(),
+        pools: super::pool::pools(checker, disk, &items),
         limits: limits(checker, &items),
         file_cache: file_cache(checker, &items),
         access_log: find("access-log").and_then(|item| access_log(checker, disk, &item)),

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tidegate_io::connect::Address;
 
@@ -68,15 +69,24 @@ impl PoolPhase {
     }
 }
 
+/// A process of a pool, or several that share a socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolMember {
+    /// Where it listens; no two members of a pool have the same.
+    pub address: PoolAddress,
+    /// Requests that it takes at once.
+    pub places: usize,
+}
+
 /// What the supervisor says of a pool: all of it, each time something has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolUpdate {
     /// Its name in the settings.
     pub name: String,
-    /// Where it listens: one address that its processes share, or one for each process.
-    pub addresses: Vec<PoolAddress>,
-    /// Requests that it takes at once.
-    pub places: usize,
+    /// Rises with each update; demands say which one they know.
+    pub sequence: u64,
+    /// Those that take requests now. One that is left out gets no further ones and ends those it has.
+    pub members: Vec<PoolMember>,
     /// Requests that may wait before it.
     pub queue_length: usize,
     /// How long one may wait.
@@ -87,20 +97,40 @@ pub struct PoolUpdate {
     pub retry_after: Option<Duration>,
 }
 
-/// What the workers want of a pool.
+/// What the workers want of a pool, and what they know of its members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolDemand {
     /// Its name.
     pub name: String,
+    /// The last update taken in.
+    pub sequence: u64,
     /// What is wanted.
     pub demand: Demand,
+    /// Each member, and each that was left out and still has requests.
+    pub members: Vec<MemberDemand>,
 }
+
+/// What the workers know of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberDemand {
+    /// Where it listens.
+    pub address: PoolAddress,
+    /// Requests under way.
+    pub in_use: usize,
+    /// Requests taken to it since it was named first.
+    pub requests: u64,
+    /// Requests that it has left without an answer until their deadline.
+    pub hung: u64,
+}
+
+/// What is called when requests begin to wait.
+type OnPressure = Arc<dyn Fn() + Send + Sync>;
 
 /// Every pool of the server, by name. Shared by the workers of a process.
 #[derive(Default)]
 pub struct Board {
     pools: RwLock<HashMap<String, Arc<Pool>>>,
-    on_pressure: OnceLock<Arc<dyn Fn() + Send + Sync>>,
+    on_pressure: OnceLock<OnPressure>,
 }
 
 impl Board {
@@ -134,12 +164,11 @@ impl Board {
     /// What the workers want of each pool, since they were last asked.
     pub fn demands(&self) -> Vec<PoolDemand> {
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
-        let demand = |pool: &Arc<Pool>| PoolDemand { name: pool.name.clone(), demand: pool.places.demand() };
-        pools.values().map(demand).collect()
+        pools.values().map(|pool| pool.demand()).collect()
     }
 
     /// Names what is called, on any thread, when requests begin to wait before a pool. Once, and before
-    /// the first pool is asked for.
+    /// the first pool is asked for. It must not wait.
     pub fn on_pressure(&self, call: impl Fn() + Send + Sync + 'static) {
         let _ = self.on_pressure.set(Arc::new(call));
     }
@@ -163,23 +192,77 @@ pub struct Pool {
 
 struct State {
     phase: PoolPhase,
+    sequence: u64,
     members: Vec<Arc<Member>>,
+    /// Left out of the last update, with requests under way.
+    leaving: Vec<Arc<Member>>,
 }
 
 struct Member {
+    named: PoolAddress,
     address: Address,
+    places: AtomicUsize,
     in_use: AtomicUsize,
+    requests: AtomicU64,
+    hung: AtomicU64,
+    is_leaving: AtomicBool,
+    /// Open connections that nobody uses.
+    kept: Mutex<Vec<OwnedFd>>,
+}
+
+impl Member {
+    fn new(named: PoolAddress) -> Arc<Member> {
+        Arc::new(Member {
+            address: named.clone().into(),
+            named,
+            places: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
+            hung: AtomicU64::new(0),
+            is_leaving: AtomicBool::new(false),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// Share of its places in use, in units of 2^-16: what balancing compares.
+    fn load(&self) -> usize {
+        (self.in_use.load(Relaxed) << 16) / self.places.load(Relaxed).max(1)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn demand(&self) -> MemberDemand {
+        MemberDemand {
+            address: self.named.clone(),
+            in_use: self.in_use.load(Relaxed),
+            requests: self.requests.load(Relaxed),
+            hung: self.hung.load(Relaxed),
+        }
+    }
+}
+
+impl State {
+    /// Requests at once: those that leave keep what they have until it ends, so that nobody else loses by
+    /// it.
+    fn places(&self) -> usize {
+        let present = self.members.iter().map(|member| member.places.load(Relaxed));
+        let leaving = self.leaving.iter().map(|member| member.in_use.load(Relaxed));
+        present.chain(leaving).sum()
+    }
 }
 
 impl Pool {
-    fn new(name: &str, on_pressure: Option<&Arc<dyn Fn() + Send + Sync>>) -> Arc<Pool> {
+    fn new(name: &str, on_pressure: Option<&OnPressure>) -> Arc<Pool> {
         // What counts until the supervisor has spoken: nobody is served, and few wait.
         let limits = PlaceLimits { places: 0, queue_length: 128, queue_age: Some(Duration::from_secs(2)) };
         let places = Places::new(limits);
         if let Some(call) = on_pressure.cloned() {
             places.on_pressure(move || call());
         }
-        let state = RwLock::new(State { phase: PoolPhase::Starting, members: Vec::new() });
+        let phase = PoolPhase::Starting;
+        let state = RwLock::new(State { phase, sequence: 0, members: Vec::new(), leaving: Vec::new() });
         Arc::new(Pool { name: name.to_owned(), places, state })
     }
 
@@ -190,7 +273,7 @@ impl Pool {
 
     /// How it is.
     pub fn phase(&self) -> PoolPhase {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).phase
+        self.read().phase
     }
 
     /// Its places and its queue.
@@ -200,51 +283,89 @@ impl Pool {
 
     /// Where it listens now: nothing while none of it runs.
     pub fn addresses(&self) -> Vec<Address> {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        state.members.iter().map(|member| member.address.clone()).collect()
+        self.read().members.iter().map(|member| member.address.clone()).collect()
     }
 
-    /// Waits for a place and says where to go with it.
+    /// Waits for a place and says where to go with it: to the member with the smallest share of its places
+    /// in use.
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or the pool is down.
-    pub async fn take(&self) -> Result<Lease, Refused> {
-        let place = self.places.take().await?;
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let member = state.members.iter().min_by_key(|member| member.in_use.load(Relaxed));
-        // Places are only there as long as there are members: this one went away in between.
-        let member = member.ok_or(Refused::Down { retry_after: Duration::from_secs(1) })?.clone();
-        member.in_use.fetch_add(1, Relaxed);
-        Ok(Lease { member, _place: place })
+    pub async fn take(self: &Arc<Self>) -> Result<Lease, Refused> {
+        loop {
+            let place = self.places.take().await?;
+            let state = self.read();
+            // None is left when the last one went away after the place was given: wait for the next.
+            let Some(member) = state.members.iter().min_by_key(|member| member.load()) else { continue };
+            member.in_use.fetch_add(1, Relaxed);
+            member.requests.fetch_add(1, Relaxed);
+            return Ok(Lease { pool: self.clone(), member: member.clone(), _place: place });
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn demand(&self) -> PoolDemand {
+        let state = self.read();
+        PoolDemand {
+            name: self.name.clone(),
+            sequence: state.sequence,
+            demand: self.places.demand(),
+            members: state.members.iter().chain(&state.leaving).map(|member| member.demand()).collect(),
+        }
     }
 
     fn apply(&self, update: PoolUpdate) {
+        let mut state = self.write();
+        state.phase = update.phase;
+        state.sequence = update.sequence;
+        let mut known = std::mem::take(&mut state.members);
+        for PoolMember { address, places } in update.members {
+            let member = match known.iter().position(|member| member.named == address) {
+                Some(index) => known.swap_remove(index),
+                None => Member::new(address),
+            };
+            member.places.store(places, Relaxed);
+            state.members.push(member);
+        }
+        for member in known {
+            member.is_leaving.store(true, Relaxed);
+            member.kept().clear();
+            state.leaving.push(member);
+        }
+        state.leaving.retain(|member| member.in_use.load(Relaxed) > 0);
         let limits = PlaceLimits {
-            places: update.places,
+            places: state.places(),
             queue_length: update.queue_length,
             queue_age: Some(update.queue_age),
         };
-        {
-            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            state.phase = update.phase;
-            let mut known = std::mem::take(&mut state.members);
-            for address in update.addresses.into_iter().map(Address::from) {
-                let member = match known.iter().position(|member| member.address == address) {
-                    Some(index) => known.swap_remove(index),
-                    None => Arc::new(Member { address, in_use: AtomicUsize::new(0) }),
-                };
-                state.members.push(member);
-            }
-        }
-        // Members first: whoever is woken by a new place must find where to go.
+        // With the lock held: whoever is given a place by this looks for a member after it.
         self.places.set_limits(limits);
         self.places.set_down(update.retry_after);
+    }
+
+    /// A member that leaves has ended a request.
+    fn forget(&self) {
+        let mut state = self.write();
+        state.leaving.retain(|member| member.in_use.load(Relaxed) > 0);
+        self.places.set_places(state.places());
     }
 }
 
 /// A place in a pool, and the address to take the request to. Free again when it is dropped.
+///
+/// To be held until the application is done with the request, which may be after the client has gone:
+/// what is free here is taken to be free there.
 pub struct Lease {
+    pool: Arc<Pool>,
     member: Arc<Member>,
+    /// Dropped after `Drop::drop` has run, so that the count of the member is right when it is given on.
     _place: Place,
 }
 
@@ -253,11 +374,43 @@ impl Lease {
     pub fn address(&self) -> &Address {
         &self.member.address
     }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// An open connection to the member that nobody uses, not registered with any poller. The peer may
+    /// have closed it since.
+    ///
+    /// Connections are kept for the process, not for a worker, and whoever has a lease takes one before
+    /// opening another: so there are never more than places, and an application that serves one connection
+    /// at a time never waits on an idle one while requests queue behind it.
+    pub fn connection(&self) -> Option<OwnedFd> {
+        self.member.kept().pop()
+    }
+
+    /// Gives back a connection on which the application expects another request, and ends the lease.
+    pub fn keep(self, connection: OwnedFd) {
+        let mut kept = self.member.kept();
+        // Checked with the lock held: who leaves closes what is kept after it has said so.
+        if !self.member.is_leaving.load(Relaxed) && kept.len() < self.member.places.load(Relaxed) {
+            kept.push(connection);
+        }
+    }
+
+    /// Ends the lease of a request that got no answer until its deadline: the supervisor ends the process.
+    pub fn hung(self) {
+        self.member.hung.fetch_add(1, Relaxed);
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         self.member.in_use.fetch_sub(1, Relaxed);
+        if self.member.is_leaving.load(Relaxed) {
+            self.pool.forget();
+        }
     }
 }
 
@@ -271,8 +424,8 @@ mod tests {
         let address = |port: &u16| PoolAddress::Tcp(([127, 0, 0, 1], *port).into());
         PoolUpdate {
             name: "app".into(),
-            addresses: ports.iter().map(address).collect(),
-            places,
+            sequence: 1,
+            members: ports.iter().map(|port| PoolMember { address: address(port), places }).collect(),
             queue_length: 0,
             queue_age: Duration::from_secs(1),
             phase: PoolPhase::Up,
@@ -280,7 +433,7 @@ mod tests {
         }
     }
 
-    fn take(pool: &Pool) -> Result<Lease, Refused> {
+    fn take(pool: &Arc<Pool>) -> Result<Lease, Refused> {
         match pin!(pool.take()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => panic!("a queue without room never makes one wait"),
@@ -293,7 +446,7 @@ mod tests {
     fn requests_go_to_the_member_with_the_fewest() {
         let board = Board::default();
         let pool = board.pool("app");
-        board.apply(update(4, &[1, 2]));
+        board.apply(update(2, &[1, 2]));
         let leases: Vec<Lease> = (0..4).map(|_| take(&pool).expect("a place")).collect();
         let mut ports: Vec<String> = leases.iter().map(|lease| lease.address().to_string()).collect();
         ports.sort();
@@ -302,9 +455,52 @@ mod tests {
         drop(leases);
         // One goes away, one comes: the counts of those that stay are kept.
         let _held = take(&pool).expect("a place");
-        board.apply(update(4, &[2, 3]));
+        board.apply(update(2, &[2, 3]));
         assert_eq!(pool.addresses().len(), 2);
         assert_eq!(pool.places().in_use(), 1);
+    }
+
+    #[test]
+    fn who_leaves_ends_what_it_has_and_costs_nobody_a_place() {
+        let board = Board::default();
+        let pool = board.pool("app");
+        board.apply(update(1, &[1, 2]));
+        let (one, two) = (take(&pool).expect("a place"), take(&pool).expect("a place"));
+        let (one, two) = if one.address().to_string().ends_with(":1") { (one, two) } else { (two, one) };
+        board.apply(PoolUpdate { sequence: 2, ..update(1, &[2, 3]) });
+        let demand = &board.demands()[0];
+        assert_eq!((demand.sequence, demand.members.len()), (2, 3));
+        assert!(demand.members.iter().all(|member| member.in_use == usize::from(member.requests > 0)));
+        let third = take(&pool).expect("the place of the new one");
+        assert!(third.address().to_string().ends_with(":3"));
+        assert!(take(&pool).is_err());
+        drop(one);
+        assert!(take(&pool).is_err());
+        assert_eq!(board.demands()[0].members.len(), 2);
+        drop(two);
+        assert!(take(&pool).is_ok());
+    }
+
+    #[test]
+    fn kept_connections_are_for_whoever_has_a_place() {
+        let board = Board::default();
+        let pool = board.pool("app");
+        board.apply(update(1, &[1]));
+        let open = || OwnedFd::from(std::fs::File::open("/dev/null").expect("is there"));
+        let lease = take(&pool).expect("a place");
+        assert!(lease.connection().is_none());
+        lease.keep(open());
+        let lease = take(&pool).expect("a place");
+        assert!(lease.connection().is_some());
+        assert!(lease.connection().is_none());
+        // One that has left takes none back.
+        board.apply(update(1, &[2]));
+        lease.keep(open());
+        board.apply(update(1, &[1]));
+        let lease = take(&pool).expect("a place");
+        assert!(lease.connection().is_none());
+        lease.hung();
+        assert_eq!(board.demands()[0].members[0].hung, 1);
     }
 
     #[test]
@@ -326,7 +522,9 @@ mod tests {
         let update = PoolUpdate { retry_after: Some(Duration::from_millis(1500)), ..update(2, &[9]) };
         let text = serde_json::to_string(&update).expect("can be written");
         assert_eq!(serde_json::from_str::<PoolUpdate>(&text).expect("can be read"), update);
-        let demand = PoolDemand { name: "app".into(), demand: Demand { waiting: 3, ..Demand::default() } };
+        let board = Board::default();
+        board.apply(update.clone());
+        let demand = board.demands().remove(0);
         let text = serde_json::to_string(&demand).expect("can be written");
         assert_eq!(serde_json::from_str::<PoolDemand>(&text).expect("can be read"), demand);
     }

@@ -7,3 +7,4 @@
 pub mod balance;
 pub mod board;
 pub mod places;
+pub mod supervise;

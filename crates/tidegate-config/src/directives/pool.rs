@@ -1,0 +1,267 @@
+//! Applications behind the server: pools of processes, and what stands before them.
+
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some};
+
+const POOL: &[Context] = &[Context::Pool];
+const SECOND: u64 = 1000;
+const HOUR: u64 = 3600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        children: Children::Block(Context::Pool),
+        repeats: true,
+        doc: "An application behind the server, under a name that routes refer to. Its block says what it is, \
+              by one of `command`, `php`, `cgi-stubs` and `address`, and how it is run. Its processes are started, \
+              watched and replaced by the server; a reload leaves them alone as long as the block says the same.",
+        example: "pool \"app\" { address \"unix:/run/php/php-fpm.sock\" }",
+        ..Directive::new("pool", &[Context::Top])
+    },
+    Directive {
+        arguments: &[some("program", Kind::Text { most: 4096 })],
+        doc: "The program that the pool runs, and its arguments. A name without `/` is looked for in `PATH`. `{port}` \
+              and `{socket}` in an argument stand for what `socket` gives the process.",
+        example: "command \"php-cgi\" \"-d\" \"display_errors=0\"",
+        ..Directive::new("command", POOL)
+    },
+    Directive {
+        arguments: &[Argument {
+            name: "kind",
+            kind: Kind::Choice(&["fpm", "cgi"]),
+            count: Count::Optional,
+            words: &[],
+        }],
+        doc: "PHP: php-fpm where it is installed, else php-cgi, or the one that is named. Its processes have one \
+              parent and share one cache of compiled scripts. `processes` are PHP's own: `max` of them at most.",
+        example: "php",
+        ..Directive::new("php", POOL)
+    },
+    Directive {
+        properties: &[Property {
+            name: "expiration",
+            kind: Kind::Duration { least: SECOND, most: DAY },
+            default: Some("5m"),
+            doc: "How long a script may run, its output included (`CGIExpirationTimeout`).",
+        }],
+        doc: "Small processes that start CGI scripts, one script at a time each. `processes` bounds their number \
+              (`MinCGIStubs`, `MaxCGIStubs`) and says when an idle one ends (`CGIStubIdleTimeout`). A pool named \
+              `cgi` is there without being written, with 2 to 32 of them.",
+        example: "cgi-stubs expiration=\"60s\"",
+        ..Directive::new("cgi-stubs", POOL)
+    },
+    Directive {
+        arguments: &[one("address", Kind::Address)],
+        doc: "An application that runs already and is not ours to watch: `\"unix:/run/php/php-fpm.sock\"`, \
+              `\"127.0.0.1:9000\"`. Say with `places` how many requests it takes at once.",
+        example: "address \"unix:/run/php/php-fpm.sock\"",
+        ..Directive::new("address", POOL)
+    },
+    Directive {
+        arguments: &[one_or("requests", Kind::Number { least: 1, most: 1_000_000 }, &["auto"])],
+        default: Some("places auto"),
+        doc: "Requests that one process takes at once: more than one for an application with threads or an event \
+              loop. `auto` is 1, and 16 for an `address`. For php-fpm behind an `address` it is `pm.max_children`.",
+        example: "places 16",
+        ..Directive::new("places", POOL)
+    },
+    Directive {
+        properties: &[
+            Property {
+                name: "min",
+                kind: Kind::Number { least: 0, most: 10_000 },
+                default: None,
+                doc: "How many there always are; 1 without it. With 0 the first is started when somebody asks.",
+            },
+            Property {
+                name: "max",
+                kind: Kind::Number { least: 1, most: 10_000 },
+                default: None,
+                doc: "How many there are at most; without it 8, or `min` where that is more.",
+            },
+            Property {
+                name: "idle",
+                kind: Kind::Duration { least: 100, most: DAY },
+                default: Some("60s"),
+                doc: "A process above `min` that was not needed for so long ends.",
+            },
+            Property {
+                name: "grow-after",
+                kind: Kind::Duration { least: 0, most: HOUR },
+                default: Some("100ms"),
+                doc: "Another process is started once a request has waited so long.",
+            },
+        ],
+        doc: "How many processes there are. Between `min` and `max` their number follows what is asked of them.",
+        example: "processes min=2 max=64 idle=\"60s\"",
+        ..Directive::new("processes", POOL)
+    },
+    Directive {
+        arguments: &[one_or("address", Kind::Address, &["auto"])],
+        properties: &[Property {
+            name: "pass",
+            kind: Kind::Choice(&["stdin", "descriptor", "port", "path"]),
+            default: Some("stdin"),
+            doc: "How a process is told: the listening socket as standard input (FastCGI), as descriptor 3 in the \
+                  manner of systemd (gunicorn, Puma, uvicorn with `--fd 3`), or a number in `PORT` or a path in \
+                  `SOCKET` that it binds itself.",
+        }],
+        default: Some("socket auto pass=stdin"),
+        doc: "What the processes listen on. `auto` gives each one a socket of its own, so that one can be replaced \
+              without a request noticing; an address is one socket that they share.",
+        example: "socket auto pass=port",
+        ..Directive::new("socket", POOL)
+    },
+    Directive {
+        properties: &[
+            Property {
+                name: "length",
+                kind: Kind::Number { least: 0, most: 1_000_000 },
+                default: Some("128"),
+                doc: "Requests that may wait; one more is answered 503 with `Retry-After`.",
+            },
+            Property {
+                name: "age",
+                kind: Kind::Duration { least: 1, most: HOUR },
+                default: Some("2s"),
+                doc: "How long one may wait before it is answered so.",
+            },
+        ],
+        default: Some("queue length=128 age=\"2s\""),
+        doc: "The queue before the application: first come, first served. A client that goes away frees its place.",
+        example: "queue length=1000 age=\"5s\"",
+        ..Directive::new("queue", POOL)
+    },
+    Directive {
+        arguments: &[one_or("requests", Kind::Number { least: 1, most: 1_000_000_000 }, &["unlimited"])],
+        default: Some("requests unlimited"),
+        doc: "Requests after which a process is replaced, against memory that it loses. Set it below the \
+              application's own limit, so that it never ends in the middle of things.",
+        example: "requests 10000",
+        ..Directive::new("requests", POOL)
+    },
+    Directive {
+        arguments: &[one("path", Kind::File)],
+        doc: "The folder that a process starts in; `/` without it.",
+        example: "folder \".\"",
+        ..Directive::new("folder", POOL)
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        doc: "The user that processes run as, where the server runs as root; without it the server's own.",
+        example: "user \"www-data\"",
+        ..Directive::new("user", POOL)
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        doc: "The group that processes run as; without it that of `user`.",
+        example: "group \"www-data\"",
+        ..Directive::new("group", POOL)
+    },
+    Directive {
+        arguments: &[one("mask", Kind::Text { most: 4 })],
+        doc: "The file mode mask of processes, in octal digits.",
+        example: "umask \"027\"",
+        ..Directive::new("umask", POOL)
+    },
+    Directive {
+        children: Children::Pairs { name: Kind::Text { most: 255 }, value: Kind::Text { most: 65536 } },
+        doc: "Variables of the environment, a name and a value in each line. Processes get these and `PATH`, and \
+              nothing else of the server's own; `\"${NAME}\"` hands one on.",
+        example: "environment { APP_ENV \"production\" }",
+        ..Directive::new("environment", POOL)
+    },
+    Directive {
+        properties: &[
+            Property {
+                name: "descriptors",
+                kind: Kind::Number { least: 16, most: 10_000_000 },
+                default: None,
+                doc: "Open descriptors of a process.",
+            },
+            Property {
+                name: "memory",
+                kind: Kind::Size { least: 1 << 20, most: 1 << 44 },
+                default: None,
+                doc: "Address space of a process.",
+            },
+            Property {
+                name: "core",
+                kind: Kind::Size { least: 0, most: 1 << 44 },
+                default: None,
+                doc: "The largest core dump; `\"0B\"` writes none.",
+            },
+            Property {
+                name: "nice",
+                kind: Kind::Number { least: 1, most: 19 },
+                default: None,
+                doc: "Priority for the processor; a larger number gives way to others.",
+            },
+            Property {
+                name: "io",
+                kind: Kind::Choice(&["low", "idle"]),
+                default: None,
+                doc: "Priority for disks: behind all others, or only when nobody else wants them.",
+            },
+        ],
+        doc: "What a process may use. What is not named is as it is for the server.",
+        example: "resources descriptors=1024 memory=\"512MiB\" nice=5",
+        ..Directive::new("resources", POOL)
+    },
+    Directive {
+        arguments: &[one("time", Kind::Duration { least: 0, most: HOUR })],
+        default: Some("stop-timeout \"10s\""),
+        doc: "How long a process may take to end when told to (`SIGTERM`); then it and all that it has started are \
+              killed.",
+        example: "stop-timeout \"30s\"",
+        ..Directive::new("stop-timeout", POOL)
+    },
+    Directive {
+        arguments: &[some("scripts", Kind::File)],
+        doc: "Scripts that a new PHP or FastCGI process is asked for before clients are sent to it, so that what \
+              they need is compiled.",
+        example: "warm-up \"/srv/www/index.php\"",
+        ..Directive::new("warm-up", POOL)
+    },
+    Directive {
+        arguments: &[
+            one("measure", Kind::Choice(&["queue", "concurrency"])),
+            one("do", Kind::Choice(&["run", "call"])),
+            some("what", Kind::Text { most: 4096 }),
+        ],
+        properties: &[
+            Property {
+                name: "above",
+                kind: Kind::Number { least: 0, most: 1_000_000 },
+                default: None,
+                doc: "Does it when the number rises above this.",
+            },
+            Property {
+                name: "below",
+                kind: Kind::Number { least: 1, most: 1_000_000 },
+                default: None,
+                doc: "Does it when the number falls below this.",
+            },
+            Property {
+                name: "rearm",
+                kind: Kind::Number { least: 0, most: 1_000_000 },
+                default: None,
+                doc: "Having done it, waits until the number has come back to this: without it four fifths of \
+                      `above`, or five quarters of `below`.",
+            },
+            Property {
+                name: "every",
+                kind: Kind::Duration { least: 0, most: DAY },
+                default: Some("10s"),
+                doc: "Does it at most once in so long.",
+            },
+        ],
+        repeats: true,
+        doc: "Runs a program, or sends a `POST` to an `http:` address, when the number of requests that wait (`queue`) \
+              or are under way (`concurrency`) crosses a threshold (`HighThreshold`, `LowThreshold`). The program \
+              finds `TIDEGATE_POOL`, `TIDEGATE_MEASURE`, `TIDEGATE_EVENT` and `TIDEGATE_VALUE` in its environment, \
+              the address gets them as JSON.",
+        example: "on queue above=100 run \"/usr/local/bin/more-servers\"",
+        ..Directive::new("on", POOL)
+    },
+];

@@ -1,0 +1,206 @@
+//! Pools: applications that are started and watched by the server, or run elsewhere and are named here.
+
+use super::{ListenAddress, Origin};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// An application behind the server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    /// What routes call it; unique.
+    pub name: String,
+    /// What it is.
+    pub application: Application,
+    /// Requests that one process, or the address, takes at once; `None` is 1 for processes and 16 for an
+    /// address.
+    pub places: Option<u32>,
+    /// Requests that may wait before it.
+    pub queue: Queue,
+    /// What is done when the queue, or the number of requests under way, crosses a threshold.
+    pub hooks: Vec<Hook>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl Pool {
+    /// Whether two revisions say the same of it, wherever it stands: then its processes stay.
+    pub fn is_same_as(&self, other: &Pool) -> bool {
+        let Pool { name, application, places, queue, hooks, origin: _ } = self;
+        (name, application, places, queue, hooks)
+            == (&other.name, &other.application, &other.places, &other.queue, &other.hooks)
+    }
+}
+
+/// What stands behind a pool.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Application {
+    /// Runs already, and is not ours to watch.
+    External(ListenAddress),
+    /// Processes that the server runs.
+    Processes(Box<Processes>),
+}
+
+/// Processes that the server runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Processes {
+    /// What is run.
+    pub program: Program,
+    /// How many there are at least; 0 starts the first when somebody asks.
+    pub min: u32,
+    /// How many there are at most.
+    pub max: u32,
+    /// How long a process above the least number may have nothing to do.
+    pub idle: Duration,
+    /// How long requests wait before another process is started.
+    pub grow_after: Duration,
+    /// How they get to their requests.
+    pub socket: Socket,
+    /// Requests after which a process is replaced; `None` keeps it.
+    pub requests: Option<u64>,
+    /// The folder it starts in; `None` is `/`.
+    pub folder: Option<PathBuf>,
+    /// The user it runs as; `None` is the server's.
+    pub user: Option<String>,
+    /// The group it runs as; `None` is that of `user`.
+    pub group: Option<String>,
+    /// Its file mode mask; `None` is the server's.
+    pub umask: Option<u32>,
+    /// All of its environment but for what the pool itself adds: name and value.
+    pub environment: Vec<(String, String)>,
+    /// What it may use.
+    pub resources: Resources,
+    /// How long a process may take to end when told to, before it is killed.
+    pub stop_timeout: Duration,
+    /// A request by the path that is made of each process before others are; `None` makes none.
+    pub warm_up: Vec<PathBuf>,
+}
+
+/// What a pool runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Program {
+    /// A program and its arguments; `{port}` and `{socket}` in them are filled in.
+    Command(Vec<String>),
+    /// PHP, by the program of that name that is found.
+    Php(Php),
+    /// The processes that start CGI scripts.
+    Cgi {
+        /// How long a script may run.
+        expiration: Duration,
+    },
+}
+
+/// How PHP is run. Either way its processes share one cache of compiled scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Php {
+    /// php-fpm where there is one, else php-cgi.
+    Any,
+    /// php-fpm, with settings of ours.
+    Fpm,
+    /// php-cgi: one parent with children.
+    Cgi,
+}
+
+/// How processes get to their requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Socket {
+    /// A socket that all share; `None` is one for each process, in a folder of the server.
+    pub address: Option<ListenAddress>,
+    /// How a process is told.
+    pub pass: Pass,
+}
+
+/// How a process is told what to listen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The listening socket is its standard input (FastCGI).
+    Stdin,
+    /// The listening socket is descriptor 3, as systemd does it (`LISTEN_FDS`).
+    Descriptor,
+    /// It binds the port of 127.0.0.1 in the variable `PORT`.
+    Port,
+    /// It binds the path in the variable `SOCKET`.
+    Path,
+}
+
+/// What a process may use; `None` is what the server may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// Open descriptors.
+    pub descriptors: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Core dumps, bytes.
+    pub core: Option<u64>,
+    /// Priority for the processor: 1 to 19, a larger one gives way to others.
+    pub nice: Option<u8>,
+    /// Priority for disks.
+    pub io: Option<IoPriority>,
+}
+
+/// Priority for disks (`ioprio_set(2)`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoPriority {
+    /// Best effort, behind all others of that class.
+    Low,
+    /// Only when nobody else wants the disk.
+    Idle,
+}
+
+/// The queue before an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    /// Requests that may wait.
+    pub length: u32,
+    /// How long one may wait.
+    pub age: Duration,
+}
+
+/// What is done when a threshold is crossed (R16).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// What is looked at.
+    pub measure: Measure,
+    /// When it is done.
+    pub threshold: Threshold,
+    /// What is done.
+    pub action: HookAction,
+    /// How long nothing is done after it was.
+    pub every: Duration,
+}
+
+/// What a hook looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Requests that wait.
+    Queue,
+    /// Requests under way.
+    Concurrency,
+}
+
+/// A threshold. A hook that has been set off waits for the measure to come back across `rearm`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threshold {
+    /// Rises above `limit`; ready again at `rearm` or below.
+    Above {
+        /// The threshold.
+        limit: u32,
+        /// Not above it.
+        rearm: u32,
+    },
+    /// Falls below `limit`, having been at `rearm` or above.
+    Below {
+        /// The threshold.
+        limit: u32,
+        /// Not below it.
+        rearm: u32,
+    },
+}
+
+/// What a hook does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookAction {
+    /// Runs a program with arguments.
+    Run(Vec<String>),
+    /// Sends a `POST` to a URL of scheme `http`.
+    Call(String),
+}

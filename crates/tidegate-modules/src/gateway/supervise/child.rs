@@ -1,0 +1,289 @@
+//! One process: how it is started, what it says, and how all of it is ended.
+//!
+//! It leads a process group of its own, so that what it has started can be ended with it. It is reaped by
+//! whoever holds this, after the group has been killed: until then its number belongs to nobody else.
+
+use super::launch::{Launch, find_group, find_user};
+use super::php::{self, Found};
+use super::sockets::{Folder, Listening, free_port};
+use crate::gateway::board::PoolAddress;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use std::ffi::OsString;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
+
+/// What this program is run as, also once its file has been replaced by a newer one.
+const OURSELVES: &str = "/proc/self/exe";
+/// Bytes of a line of output that are kept.
+const LINE: usize = 4096;
+/// Where programs are looked for when the environment does not say.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How a process gets to its requests.
+pub(super) enum Way {
+    /// A socket that is open already: requests may come at once.
+    Socket(Arc<Listening>),
+    /// It binds this itself, and is asked until it has.
+    Own(PoolAddress),
+}
+
+impl Way {
+    pub(super) fn address(&self) -> &PoolAddress {
+        match self {
+            Way::Socket(listening) => &listening.address,
+            Way::Own(address) => address,
+        }
+    }
+}
+
+/// A process.
+pub(super) struct Child {
+    process: std::process::Child,
+    pid: Pid,
+    /// Readable once it has ended.
+    pub(super) ended: OwnedFd,
+    /// What it writes to standard output and standard error; `None` once it has closed both.
+    pub(super) output: Option<OwnedFd>,
+    line: Vec<u8>,
+    /// The last line that it has written.
+    pub(super) last_line: String,
+    pub(super) way: Way,
+    pub(super) pool: Arc<Pool>,
+}
+
+/// What a process in a slot of a pool needs to be started.
+pub(super) struct Start<'a> {
+    pub(super) pool: &'a Arc<Pool>,
+    pub(super) processes: &'a Processes,
+    pub(super) slot: usize,
+    /// How often the pool has started one: makes names differ.
+    pub(super) number: u64,
+    pub(super) folder: &'a Folder,
+    /// The socket of the slot, or the shared one; made where a program wants one passed.
+    pub(super) socket: &'a mut dyn FnMut() -> io::Result<Arc<Listening>>,
+}
+
+/// Starts a process.
+///
+/// # Errors
+/// A sentence's end: `cannot be started: …`.
+pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
+    let prepared = prepare(&mut start).map_err(|problem| format!("cannot be started: {problem}"))?;
+    let Prepared { argv, launch, environment, way, stdin } = prepared;
+    let attempt = || -> io::Result<Child> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&read, true)?;
+        let mut command = Command::new(OURSELVES);
+        command.arg("launch").arg(launch.to_argument()).arg("--").args(&argv);
+        command.env_clear().envs(environment);
+        command.stdin(stdin);
+        command.stdout(Stdio::from(write.try_clone()?)).stderr(Stdio::from(write));
+        command.process_group(0);
+        let process = command.spawn()?;
+        let pid = Pid::from_child(&process);
+        let ended = pidfd_open(pid, PidfdFlags::empty())?;
+        let pool = start.pool.clone();
+        let output = Some(read);
+        Ok(Child { process, pid, ended, output, line: Vec::new(), last_line: String::new(), way, pool })
+    };
+    attempt().map_err(|problem| format!("cannot be started: {problem}"))
+}
+
+struct Prepared {
+    argv: Vec<OsString>,
+    launch: Launch,
+    environment: Vec<(String, String)>,
+    way: Way,
+    stdin: Stdio,
+}
+
+fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
+    let Start { pool, processes, slot, number, folder, socket } = start;
+    let text = |error: io::Error| error.to_string();
+    let mut launch = Launch {
+        folder: processes.folder.clone(),
+        user: processes.user.clone(),
+        group: processes.group.clone(),
+        umask: processes.umask,
+        dies_with_parent: true,
+        ..Launch::default()
+    }
+    .with_resources(&processes.resources);
+    let mut environment = processes.environment.clone();
+    if !environment.iter().any(|(name, _)| name == "PATH") {
+        environment.push(("PATH".into(), std::env::var("PATH").unwrap_or_else(|_| PATH.into())));
+    }
+    let mut stdin = Stdio::null();
+    let own_path = |suffix: &str| -> Result<PathBuf, String> {
+        let owner = owner_of(processes)?;
+        Ok(folder.for_user(&pool.name, owner).map_err(text)?.join(format!("{number}{suffix}")))
+    };
+    let mut pass = |stdin: &mut Stdio| -> Result<Way, String> {
+        let listening = socket().map_err(text)?;
+        *stdin = Stdio::from(listening.fd.try_clone().map_err(text)?);
+        Ok(Way::Socket(listening))
+    };
+    let (argv, way) = match &processes.program {
+        Program::Command(argv) => {
+            let way = match processes.socket.pass {
+                Pass::Stdin => pass(&mut stdin)?,
+                Pass::Descriptor => {
+                    launch.listens_on_three = true;
+                    pass(&mut stdin)?
+                }
+                Pass::Port => Way::Own(PoolAddress::Tcp(free_port().map_err(text)?)),
+                Pass::Path => Way::Own(PoolAddress::Unix(own_path(".sock")?)),
+            };
+            let (port, path) = match way.address() {
+                PoolAddress::Tcp(address) => (address.port().to_string(), String::new()),
+                PoolAddress::Unix(path) => (String::new(), path.to_string_lossy().into_owned()),
+            };
+            match processes.socket.pass {
+                Pass::Port => environment.push(("PORT".into(), port.clone())),
+                Pass::Path => environment.push(("SOCKET".into(), path.clone())),
+                Pass::Stdin | Pass::Descriptor => {}
+            }
+            let fill = |text: &String| text.replace("{port}", &port).replace("{socket}", &path).into();
+            (argv.iter().map(fill).collect(), way)
+        }
+        Program::Cgi { expiration } => {
+            let seconds = expiration.as_secs().max(1).to_string();
+            let argv = vec![OURSELVES.into(), "cgi-stub".into(), seconds.into()];
+            (argv, pass(&mut stdin)?)
+        }
+        Program::Php(wanted) => match php::find(*wanted)? {
+            Found::Cgi(program) => {
+                let children = processes.max.max(1);
+                environment.push(("PHP_FCGI_CHILDREN".into(), children.to_string()));
+                // 0 is without bound: a child that ended by itself would be missed by a request.
+                let requests = processes.requests.unwrap_or(0);
+                environment.push(("PHP_FCGI_MAX_REQUESTS".into(), requests.to_string()));
+                (vec![program.into()], pass(&mut stdin)?)
+            }
+            Found::Fpm(program) => {
+                let socket = own_path(".sock")?;
+                let settings = folder.path(&pool.name, *slot, ".conf");
+                let is_root = rustix::process::geteuid().is_root() && processes.user.is_none();
+                let fallback = is_root.then(|| {
+                    let names = ["www-data", "http", "nobody"];
+                    names.into_iter().find(|name| find_user(name).is_ok()).unwrap_or("root")
+                });
+                php::write_fpm_settings(&settings, &socket, processes, fallback).map_err(text)?;
+                let argv = vec![
+                    program.into(),
+                    "--nodaemonize".into(),
+                    "--fpm-config".into(),
+                    settings.into_os_string(),
+                ];
+                (argv, Way::Own(PoolAddress::Unix(socket)))
+            }
+        },
+    };
+    Ok(Prepared { argv, launch, environment, way, stdin })
+}
+
+/// The user and group that a pool runs as, where it is not the server's own.
+fn owner_of(processes: &Processes) -> Result<Option<(u32, u32)>, String> {
+    let Some(name) = &processes.user else { return Ok(None) };
+    let user = find_user(name)?;
+    let group = processes.group.as_deref().map(find_group).transpose()?.unwrap_or(user.gid);
+    Ok(Some((user.uid.as_raw(), group.as_raw())))
+}
+
+impl Child {
+    /// Its process number.
+    pub(super) fn number(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it takes connections now.
+    pub(super) fn answers(&self) -> bool {
+        match &self.way {
+            Way::Socket(_) => true,
+            Way::Own(PoolAddress::Tcp(address)) => accepts(*address),
+            Way::Own(PoolAddress::Unix(path)) => UnixStream::connect(path).is_ok(),
+        }
+    }
+
+    /// Tells the process to end. It tells those that it has started.
+    pub(super) fn terminate(&self) {
+        let _ = kill_process(self.pid, Signal::TERM);
+    }
+
+    /// Kills the process and all of its group.
+    pub(super) fn kill(&self) {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+
+    /// Reaps it once it has ended, and ends what is left of its group. How it has ended: `ended with
+    /// status 1`.
+    pub(super) fn reap(&mut self) -> Option<String> {
+        use std::os::unix::process::ExitStatusExt;
+        // While nobody has waited for the leader the number of the group is still its own.
+        self.kill();
+        let status = self.process.try_wait().ok().flatten()?;
+        self.read(&mut |_| ());
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with status {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended".into(),
+        };
+        Some(if self.last_line.is_empty() || status.success() {
+            how
+        } else {
+            format!("{how} (`{}`)", self.last_line)
+        })
+    }
+
+    /// Reads what it has written; `say` gets each line.
+    pub(super) fn read(&mut self, say: &mut dyn FnMut(&str)) {
+        let mut buffer = [0; 4096];
+        // Bounded: whoever writes without end must not keep all others waiting.
+        for _ in 0..16 {
+            let Some(output) = &self.output else { return };
+            let count = match rustix::io::read(output, &mut buffer) {
+                Ok(0) => {
+                    self.output = None;
+                    return;
+                }
+                Ok(count) => count,
+                Err(_) => return,
+            };
+            for &byte in &buffer[..count] {
+                if byte != b'\n' && self.line.len() < LINE {
+                    self.line.push(byte);
+                } else if byte == b'\n' && !self.line.is_empty() {
+                    self.last_line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
+                    say(&self.last_line);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Whoever is dropped alive is not to be left behind, nor as a zombie.
+        if !matches!(self.process.try_wait(), Ok(Some(_))) {
+            self.kill();
+            let _ = self.process.wait();
+        }
+        if let Way::Own(PoolAddress::Unix(path)) = &self.way {
+            super::sockets::remove_socket(path);
+        }
+    }
+}
+
+fn accepts(address: SocketAddr) -> bool {
+    // The address is of this machine: the answer comes at once.
+    TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
+}

@@ -1,0 +1,288 @@
+//! The supervisor's thread: waits for ended processes, for what they write, for settings and for demands,
+//! and lets the pools do what is due.
+
+use super::running::{Hands, Running};
+use super::sockets::Folder;
+use super::status::PoolStatus;
+use crate::gateway::board::{PoolDemand, PoolUpdate};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tidegate_config::settings::pool::Pool;
+use tidegate_core::log;
+
+/// How often the workers are asked while there is something to see.
+const BUSY: Duration = Duration::from_millis(50);
+/// How often otherwise.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long an answer to the operator may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The ways out of the supervisor, and in.
+pub struct Ends {
+    /// Tells the workers how a pool is.
+    pub publish: Box<dyn Fn(PoolUpdate) + Send>,
+    /// Asks the workers what they want. Where this is `None`, [`Supervisor::report`] brings it.
+    pub demands: Option<Box<dyn Fn() -> Vec<PoolDemand> + Send>>,
+}
+
+enum Message {
+    Adopt(Vec<Arc<Pool>>),
+    Report(Vec<PoolDemand>),
+    Status(Sender<Vec<PoolStatus>>),
+    Wake,
+}
+
+/// A handle to the thread that runs the pools. Dropping it ends all their processes and waits for that.
+pub struct Supervisor {
+    sender: Option<Sender<Message>>,
+    event: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Wakes the supervisor from any thread: somebody waits before a pool.
+#[derive(Clone)]
+pub struct Waker {
+    event: Arc<OwnedFd>,
+}
+
+impl Waker {
+    /// Has it ask for demands now.
+    pub fn wake(&self) {
+        // A full counter means that it is awake already.
+        let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
+    }
+}
+
+impl Supervisor {
+    /// Starts the thread, without pools.
+    ///
+    /// # Errors
+    /// No thread, no descriptor.
+    pub fn start(ends: Ends) -> io::Result<Supervisor> {
+        let event = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (sender, messages) = channel();
+        let driver = Driver {
+            ends,
+            messages,
+            event: event.clone(),
+            begun: Instant::now(),
+            folder: None,
+            pools: BTreeMap::new(),
+            leaving: Vec::new(),
+            asked: Duration::ZERO,
+        };
+        let thread = std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || driver.run())?;
+        Ok(Supervisor { sender: Some(sender), event, thread: Some(thread) })
+    }
+
+    /// Takes up the pools of a revision of the settings: those that say the same are left alone.
+    pub fn adopt(&self, pools: &[Pool]) {
+        self.send(Message::Adopt(pools.iter().cloned().map(Arc::new).collect()));
+    }
+
+    /// Brings what the workers want.
+    pub fn report(&self, demands: Vec<PoolDemand>) {
+        self.send(Message::Report(demands));
+    }
+
+    /// How all pools stand, by name.
+    pub fn status(&self) -> Vec<PoolStatus> {
+        let (answer, told) = channel();
+        self.send(Message::Status(answer));
+        told.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    /// What wakes it.
+    pub fn waker(&self) -> Waker {
+        Waker { event: self.event.clone() }
+    }
+
+    fn send(&self, message: Message) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(message);
+            self.waker().wake();
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.sender = None;
+        self.waker().wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Driver {
+    ends: Ends,
+    messages: Receiver<Message>,
+    event: Arc<OwnedFd>,
+    begun: Instant,
+    /// Made with the first pool.
+    folder: Option<Folder>,
+    pools: BTreeMap<String, Running>,
+    /// In no settings any more, with processes that still end.
+    leaving: Vec<Running>,
+    /// When demands were last asked for.
+    asked: Duration,
+}
+
+impl Driver {
+    fn run(mut self) {
+        let mut is_ending = false;
+        loop {
+            is_ending |= !self.take_messages();
+            if is_ending {
+                self.each(Running::stop_now);
+            } else {
+                self.ask();
+            }
+            self.each(Running::advance);
+            self.leaving.retain(|pool| !pool.has_ended());
+            if is_ending && self.leaving.is_empty() && self.pools.values().all(Running::has_ended) {
+                return;
+            }
+            self.wait();
+        }
+    }
+
+    /// Whether there is still somebody who may send.
+    fn take_messages(&mut self) -> bool {
+        loop {
+            match self.messages.try_recv() {
+                Ok(Message::Adopt(pools)) => self.adopt(pools),
+                Ok(Message::Report(demands)) => self.take_demands(demands),
+                Ok(Message::Status(answer)) => {
+                    let now = self.begun.elapsed();
+                    let status = self.pools.values().map(|pool| pool.status(now)).collect();
+                    let _ = answer.send(status);
+                }
+                Ok(Message::Wake) => {}
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn adopt(&mut self, pools: Vec<Arc<Pool>>) {
+        if self.folder.is_none() && !pools.is_empty() {
+            match Folder::make() {
+                Ok(folder) => self.folder = Some(folder),
+                Err(problem) => {
+                    log::error(format_args!("{problem}; no pool can be run"));
+                    return;
+                }
+            }
+        }
+        let Some(folder) = &self.folder else { return };
+        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        let gone: Vec<String> =
+            self.pools.keys().filter(|name| !pools.iter().any(|pool| pool.name == **name)).cloned().collect();
+        for name in gone {
+            if let Some(mut running) = self.pools.remove(&name) {
+                running.stop(&hands);
+                self.leaving.push(running);
+            }
+        }
+        for pool in pools {
+            match self.pools.get_mut(&pool.name) {
+                Some(running) => running.redefine(pool, &hands),
+                None => {
+                    let seed =
+                        u64::from(std::process::id()) << 32 | u64::from(self.begun.elapsed().subsec_nanos());
+                    self.pools.insert(pool.name.clone(), Running::new(pool, seed, &hands));
+                }
+            }
+        }
+    }
+
+    /// Asks the workers, where that is how it goes, and not more often than is of use.
+    fn ask(&mut self) {
+        let Some(demands) = &self.ends.demands else { return };
+        if self.pools.is_empty() && self.leaving.is_empty() {
+            return;
+        }
+        self.asked = self.begun.elapsed();
+        let demands = demands();
+        self.take_demands(demands);
+    }
+
+    fn take_demands(&mut self, demands: Vec<PoolDemand>) {
+        let Some(folder) = &self.folder else { return };
+        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        for demand in demands {
+            if let Some(pool) = self.pools.get_mut(&demand.name) {
+                pool.demand(demand.clone(), &hands);
+            }
+            if let Some(pool) = self.leaving.iter_mut().find(|pool| pool.pool.name == demand.name) {
+                pool.demand(demand, &hands);
+            }
+        }
+    }
+
+    fn each(&mut self, mut f: impl FnMut(&mut Running, &Hands<'_>)) {
+        let Some(folder) = &self.folder else { return };
+        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        for pool in self.pools.values_mut().chain(&mut self.leaving) {
+            f(pool, &hands);
+        }
+    }
+
+    /// Waits for something to happen, and takes it in.
+    fn wait(&mut self) {
+        let timeout = self.timeout();
+        let mut fds = vec![PollFd::new(&*self.event, PollFlags::IN)];
+        // In the order of `fds`: pool, slot, and whether it is what was written.
+        let mut whose: Vec<(usize, usize, bool)> = Vec::new();
+        for (index, pool) in self.pools.values().chain(&self.leaving).enumerate() {
+            for (slot, child) in &pool.children {
+                fds.push(PollFd::new(&child.ended, PollFlags::IN));
+                whose.push((index, *slot, false));
+                if let Some(output) = &child.output {
+                    fds.push(PollFd::new(output, PollFlags::IN));
+                    whose.push((index, *slot, true));
+                }
+            }
+        }
+        let timeout = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+        if poll(&mut fds, Some(&timeout)).is_err() {
+            return; // a signal came in between
+        }
+        let happened: Vec<(usize, usize, bool)> = fds
+            .iter()
+            .skip(1)
+            .zip(whose)
+            .filter(|(fd, _)| !fd.revents().is_empty())
+            .map(|(_, whose)| whose)
+            .collect();
+        drop(fds);
+        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
+        let Some(folder) = &self.folder else { return };
+        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        let mut pools: Vec<&mut Running> = self.pools.values_mut().chain(&mut self.leaving).collect();
+        // What was written first: it may say why a process has ended.
+        for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| *is_output) {
+            pools[*index].written(*slot);
+        }
+        for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| !is_output) {
+            pools[*index].ended(*slot, &hands);
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        let now = self.begun.elapsed();
+        let all = || self.pools.values().chain(&self.leaving);
+        let at_most = if all().any(Running::is_restless) { BUSY } else { QUIET };
+        let due = all().filter_map(Running::next).min().map(|due| due.saturating_sub(now));
+        // A deadline that has passed has been dealt with before; a moment's rest rules out a busy loop.
+        due.map_or(at_most, |due| due.clamp(Duration::from_millis(1), at_most))
+    }
+}

@@ -1,0 +1,203 @@
+//! Hooks: something is done when a queue, or the number of requests under way, crosses a threshold (R16).
+//!
+//! Whether it is time is decided without a clock of its own. A hook that was set off is not again until the
+//! measure has come back across its other bound, and not more often than the settings allow: a number that
+//! trembles around the threshold sets off one.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
+use std::time::Duration;
+use tidegate_config::settings::pool::{Hook, HookAction, Measure, Threshold};
+use tidegate_core::log;
+
+/// How long a called address may take for each step.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A hook and where it stands.
+pub(super) struct Watch {
+    hook: Hook,
+    is_armed: bool,
+    last: Option<Duration>,
+    is_running: Arc<AtomicBool>,
+}
+
+impl Watch {
+    pub(super) fn new(hook: Hook) -> Watch {
+        // What waits for a fall has to see a rise first.
+        let is_armed = matches!(hook.threshold, Threshold::Above { .. });
+        Watch { hook, is_armed, last: None, is_running: Arc::default() }
+    }
+
+    /// Looks at the numbers of a pool, and does what the settings say when it is time.
+    pub(super) fn look(&mut self, pool: &str, waiting: usize, in_use: usize, now: Duration) {
+        let value = match self.hook.measure {
+            Measure::Queue => waiting,
+            Measure::Concurrency => in_use,
+        };
+        if self.is_due(value, now) {
+            self.act(pool, value);
+        }
+    }
+
+    fn is_due(&mut self, value: usize, now: Duration) -> bool {
+        let value = u32::try_from(value).unwrap_or(u32::MAX);
+        let (is_across, is_back) = match self.hook.threshold {
+            Threshold::Above { limit, rearm } => (value > limit, value <= rearm),
+            Threshold::Below { limit, rearm } => (value < limit, value >= rearm),
+        };
+        self.is_armed |= is_back && !is_across;
+        let is_early = self.last.is_some_and(|last| now.saturating_sub(last) < self.hook.every);
+        if !is_across || !self.is_armed || is_early {
+            return false;
+        }
+        self.is_armed = false;
+        self.last = Some(now);
+        true
+    }
+
+    fn act(&self, pool: &str, value: usize) {
+        let measure = match self.hook.measure {
+            Measure::Queue => "queue",
+            Measure::Concurrency => "concurrency",
+        };
+        let event = match self.hook.threshold {
+            Threshold::Above { .. } => "above",
+            Threshold::Below { .. } => "below",
+        };
+        log::info(format_args!("pool {pool}: {measure} is {value}: hook for `{event}` begins"));
+        if self.is_running.swap(true, AcqRel) {
+            log::warn(format_args!("pool {pool}: the hook still runs from the last time; not started again"));
+            return;
+        }
+        let (action, pool, is_running) = (self.hook.action.clone(), pool.to_owned(), self.is_running.clone());
+        let job = move || {
+            let outcome = match &action {
+                HookAction::Run(argv) => run(argv, &pool, measure, event, value),
+                HookAction::Call(url) => call(url, &pool, measure, event, value),
+            };
+            if let Err(problem) = outcome {
+                log::warn(format_args!("pool {pool}: hook: {problem}"));
+            }
+            is_running.store(false, std::sync::atomic::Ordering::Release);
+        };
+        // A thread of its own: what a hook does may take its time.
+        if let Err(problem) = std::thread::Builder::new().name("tidegate-hook".into()).spawn(job) {
+            log::warn(format_args!("a hook cannot be started: {problem}"));
+            self.is_running.store(false, std::sync::atomic::Ordering::Release);
+        }
+    }
+}
+
+fn run(argv: &[String], pool: &str, measure: &str, event: &str, value: usize) -> Result<(), String> {
+    let Some((program, arguments)) = argv.split_first() else { return Err("no program is named".into()) };
+    let status = Command::new(program)
+        .args(arguments)
+        .env("TIDEGATE_POOL", pool)
+        .env("TIDEGATE_MEASURE", measure)
+        .env("TIDEGATE_EVENT", event)
+        .env("TIDEGATE_VALUE", value.to_string())
+        .stdin(Stdio::null())
+        .status()
+        .map_err(|error| format!("`{program}` cannot be run: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{program}` failed: {status}")) }
+}
+
+fn call(url: &str, pool: &str, measure: &str, event: &str, value: usize) -> Result<(), String> {
+    let fail = |error: std::io::Error| format!("{url} cannot be called: {error}");
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let target = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    let address = target.to_socket_addrs().map_err(fail)?.next();
+    let address = address.ok_or_else(|| format!("{authority} has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(fail)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
+    let body = serde_json::json!({"pool": pool, "measure": measure, "event": event, "value": value});
+    let body = body.to_string();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).map_err(fail)?;
+    let mut head = Vec::new();
+    stream.take(12).read_to_end(&mut head).map_err(fail)?;
+    match head.get(9..12) {
+        Some([b'2', _, _]) => Ok(()),
+        Some(status) => Err(format!("{url} answered {}", String::from_utf8_lossy(status))),
+        None => Err(format!("{url} did not answer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn watch(threshold: Threshold) -> Watch {
+        let action = HookAction::Run(vec!["true".into()]);
+        Watch::new(Hook { measure: Measure::Queue, threshold, action, every: Duration::from_secs(10) })
+    }
+
+    /// Values at seconds, and whether each sets the hook off.
+    fn holds(threshold: Threshold, cases: &[(u64, usize, bool)]) {
+        let mut watch = watch(threshold);
+        for (second, value, expected) in cases {
+            let is_due = watch.is_due(*value, Duration::from_secs(*second));
+            assert_eq!(is_due, *expected, "{value} at {second} s");
+        }
+    }
+
+    #[test]
+    fn a_rise_sets_off_one_until_the_number_has_fallen() {
+        let threshold = Threshold::Above { limit: 100, rearm: 80 };
+        holds(
+            threshold,
+            &[
+                (0, 100, false),
+                (1, 101, true),
+                (2, 99, false),
+                (20, 150, false), // has not been down to 80
+                (30, 80, false),
+                (31, 101, true),
+                (32, 10, false),
+                (33, 200, false), // ready, but too early
+                (41, 200, true),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_fall_wants_a_rise_before_it() {
+        let threshold = Threshold::Below { limit: 10, rearm: 20 };
+        holds(
+            threshold,
+            &[(0, 0, false), (1, 15, false), (2, 5, false), (3, 20, false), (4, 9, true), (60, 0, false)],
+        );
+    }
+
+    #[test]
+    fn an_address_is_sent_what_happened() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let url = format!("http://{}/grow", listener.local_addr().expect("it is bound"));
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("it is called");
+            let mut text = Vec::new();
+            let mut buffer = [0; 1024];
+            while !text.ends_with(b"}") {
+                let count = stream.read(&mut buffer).expect("it is sent");
+                text.extend_from_slice(&buffer[..count]);
+            }
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it listens");
+            String::from_utf8(text).expect("it is text")
+        });
+        assert_eq!(call(&url, "php", "queue", "above", 7), Ok(()));
+        let text = server.join().expect("it does not panic");
+        assert!(text.starts_with("POST /grow HTTP/1.1\r\n"), "{text}");
+        assert!(text.contains(r#""value":7"#), "{text}");
+    }
+}

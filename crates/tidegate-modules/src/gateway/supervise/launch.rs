@@ -1,0 +1,238 @@
+//! The last step before an application runs: in its own process, sets what the settings ask for and becomes
+//! the program.
+//!
+//! The server starts itself with a hidden command (`tidegate launch`), so that limits, user and folder are
+//! set where it is safe to do so: in a process of one thread, with ordinary calls, and not between `fork` and
+//! `exec`. What fails is said in one sentence on standard error, which the supervisor reads.
+
+use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Resource, Rlimit, Signal, chdir, getpid, nice, setrlimit, umask};
+use serde::{Deserialize, Serialize};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use tidegate_config::settings::pool::{IoPriority, Resources};
+use tidegate_io::process::{IoClass, set_io_priority};
+
+/// The descriptor that systemd and those who follow it pass a listening socket as.
+const LISTEN_FD: i32 = 3;
+
+/// Everything that is set before a program runs. `None` leaves a thing as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Working folder.
+    pub folder: Option<PathBuf>,
+    /// Root folder (`chroot`), entered before the working folder.
+    pub root: Option<PathBuf>,
+    /// User, by name or number.
+    pub user: Option<String>,
+    /// Group, by name or number; with a user and without this, the user's.
+    pub group: Option<String>,
+    /// File mode mask.
+    pub umask: Option<u32>,
+    /// Open descriptors.
+    pub descriptors: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Bytes of a core dump.
+    pub core: Option<u64>,
+    /// Added to the niceness.
+    pub nice: Option<u8>,
+    /// Disks: `true` only when idle, `false` behind others.
+    pub io_idle: Option<bool>,
+    /// The listening socket that came as standard input goes on as descriptor 3, with `LISTEN_FDS`.
+    pub listens_on_three: bool,
+    /// Ends with the thread that has started it, so that nothing is left behind by a server that was killed.
+    pub dies_with_parent: bool,
+}
+
+impl Launch {
+    /// Takes the resources that settings name.
+    pub fn with_resources(mut self, resources: &Resources) -> Launch {
+        self.descriptors = resources.descriptors;
+        self.memory = resources.memory;
+        self.core = resources.core;
+        self.nice = resources.nice;
+        self.io_idle = resources.io.map(|io| io == IoPriority::Idle);
+        self
+    }
+
+    /// As an argument.
+    pub fn to_argument(&self) -> String {
+        serde_json::to_string(self).expect("invariant: plain data can be written as JSON")
+    }
+
+    /// From an argument.
+    ///
+    /// # Errors
+    /// It is not what [`Launch::to_argument`] makes.
+    pub fn from_argument(text: &str) -> io::Result<Launch> {
+        serde_json::from_str(text).map_err(io::Error::from)
+    }
+
+    /// Sets all this in the calling process and becomes the program. Returns only when something fails:
+    /// what, as a sentence.
+    pub fn run(&self, argv: &[OsString]) -> String {
+        let Some((program, arguments)) = argv.split_first() else {
+            return "no program is named".into();
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        match self.prepare(&mut command) {
+            Ok(()) => {
+                let error = command.exec();
+                format!("cannot run `{}`: {error}", program.to_string_lossy())
+            }
+            Err(problem) => problem,
+        }
+    }
+
+    fn prepare(&self, command: &mut Command) -> Result<(), String> {
+        let what = |what: &str| {
+            let what = what.to_owned();
+            move |error: &dyn std::fmt::Display| format!("cannot set {what}: {error}")
+        };
+        for (resource, limit, name) in [
+            (Resource::Nofile, self.descriptors, "the limit of descriptors"),
+            (Resource::Core, self.core, "the limit of core dumps"),
+        ] {
+            limit.map_or(Ok(()), |limit| limit_to(resource, limit)).map_err(|e| what(name)(&e))?;
+        }
+        if let Some(increment) = self.nice {
+            nice(i32::from(increment)).map_err(|e| what("the priority")(&e))?;
+        }
+        if let Some(is_idle) = self.io_idle {
+            let class = if is_idle { IoClass::Idle } else { IoClass::Low };
+            set_io_priority(class).map_err(|e| what("the priority for disks")(&e))?;
+        }
+        if let Some(mask) = self.umask {
+            umask(Mode::from_raw_mode(mask));
+        }
+        let user = self.user.as_deref().map(find_user).transpose()?;
+        let group = self.group.as_deref().map(find_group).transpose()?;
+        if let Some(root) = &self.root {
+            rustix::process::chroot(root)
+                .and_then(|()| chdir("/"))
+                .map_err(|e| format!("cannot enter the root {}: {e}", root.display()))?;
+        }
+        become_user(user, group)?;
+        let folder = self.folder.as_deref().unwrap_or("/".as_ref());
+        chdir(folder).map_err(|e| format!("cannot enter the folder {}: {e}", folder.display()))?;
+        if self.listens_on_three {
+            pass_socket(command).map_err(|e| format!("cannot pass the socket on: {e}"))?;
+        }
+        if self.dies_with_parent {
+            // After the change of user, which clears it.
+            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+        }
+        // Last: the program is loaded with what is left.
+        self.memory
+            .map_or(Ok(()), |limit| limit_to(Resource::As, limit))
+            .map_err(|e| what("the limit of memory")(&e))
+    }
+}
+
+fn limit_to(resource: Resource, limit: u64) -> io::Result<()> {
+    Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?)
+}
+
+/// A user of the system, by name or number.
+///
+/// # Errors
+/// A sentence.
+pub fn find_user(name: &str) -> Result<User, String> {
+    let found = match name.parse::<u32>() {
+        Ok(number) => User::from_uid(Uid::from_raw(number)),
+        Err(_) => User::from_name(name),
+    };
+    match found {
+        Ok(Some(user)) => Ok(user),
+        Ok(None) => Err(format!("there is no user `{name}` on this system")),
+        Err(error) => Err(format!("cannot look up the user `{name}`: {error}")),
+    }
+}
+
+/// The number of a group of the system, by name or number.
+///
+/// # Errors
+/// A sentence.
+pub fn find_group(name: &str) -> Result<Gid, String> {
+    if let Ok(number) = name.parse::<u32>() {
+        return Ok(Gid::from_raw(number));
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid),
+        Ok(None) => Err(format!("there is no group `{name}` on this system")),
+        Err(error) => Err(format!("cannot look up the group `{name}`: {error}")),
+    }
+}
+
+fn become_user(user: Option<User>, group: Option<Gid>) -> Result<(), String> {
+    if let Some(user) = &user
+        && user.uid == Uid::effective()
+        && group.is_none_or(|group| group == Gid::effective())
+    {
+        return Ok(()); // who is that user already need not be root
+    }
+    let group = group.or(user.as_ref().map(|user| user.gid));
+    if let (Some(user), Some(group)) = (&user, group) {
+        let name = CString::new(user.name.as_str()).map_err(|e| e.to_string())?;
+        initgroups(&name, group).map_err(|e| format!("cannot take the groups of {}: {e}", user.name))?;
+    }
+    if let Some(group) = group {
+        setgid(group).map_err(|e| format!("cannot become group {group}: {e}"))?;
+    }
+    if let Some(user) = user {
+        setuid(user.uid).map_err(|e| format!("cannot become user {}: {e}", user.name))?;
+    }
+    Ok(())
+}
+
+/// Moves the socket from standard input to descriptor 3, and says so in the manner of systemd
+/// (`sd_listen_fds(3)`).
+fn pass_socket(command: &mut Command) -> io::Result<()> {
+    let socket = fcntl_dupfd_cloexec(io::stdin(), LISTEN_FD)?;
+    if socket.as_raw_fd() != LISTEN_FD {
+        return Err(io::Error::other("descriptor 3 is taken"));
+    }
+    fcntl_setfd(&socket, FdFlags::empty())?;
+    // The program owns it from here on.
+    let _ = socket.into_raw_fd();
+    let nothing = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    command.env("LISTEN_FDS", "1").env("LISTEN_PID", getpid().as_raw_nonzero().to_string());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_being_an_argument() {
+        let launch = Launch {
+            folder: Some("/srv".into()),
+            user: Some("www-data".into()),
+            umask: Some(0o27),
+            io_idle: Some(true),
+            ..Launch::default()
+        };
+        assert_eq!(Launch::from_argument(&launch.to_argument()).expect("our own"), launch);
+        assert!(Launch::from_argument("{").is_err());
+    }
+
+    #[test]
+    fn users_and_groups_are_found_or_named() {
+        assert_eq!(find_user("root").map(|user| user.uid), Ok(Uid::from_raw(0)));
+        assert_eq!(find_user("0").map(|user| user.name), Ok("root".to_owned()));
+        let problem = find_user("no-such-user").expect_err("nobody has this name");
+        assert_eq!(problem, "there is no user `no-such-user` on this system");
+        assert_eq!(find_group("12345"), Ok(Gid::from_raw(12345)));
+        assert!(find_group("no-such-group").is_err());
+    }
+}

@@ -1,0 +1,565 @@
+//! What a pool does when: how many processes there are, which of them get requests, which have to go.
+//!
+//! A state machine on the caller's clock. It starts nothing and kills nothing: it says so in [`Action`]s,
+//! and is told what became of them. The driver carries them out; the tests do not, and run in no time.
+//!
+//! A process is started, serves, is drained (it gets no further requests and ends those it has), is told to
+//! end, and is killed when it does not. One that is worn out, by its number of requests or since the
+//! settings say something else now, is drained once another serves in its place: so a change of settings
+//! that does not work leaves the old processes serving.
+
+use super::pace::{Bucket, Chance, pause};
+use crate::gateway::board::PoolPhase;
+use crate::gateway::places::Demand;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A process that lives so long has proved that its program works.
+const PROOF: Duration = Duration::from_secs(1);
+/// How long a process may take until it takes requests.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long requests under way may hold up a process that is to go.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+/// One start in so long, beyond those that the bucket holds.
+const START_EACH: Duration = Duration::from_millis(125);
+
+/// The place of a process in its pool. Its socket goes with it, so that what waits in the socket's backlog
+/// is served by the successor.
+pub(super) type Slot = usize;
+
+/// What the settings say.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Rules {
+    pub min: usize,
+    pub max: usize,
+    /// Requests that one process takes at once.
+    pub places: usize,
+    pub idle: Duration,
+    pub grow_after: Duration,
+    /// Requests after which a process is replaced.
+    pub requests: Option<u64>,
+    pub stop_timeout: Duration,
+    /// All processes share a socket: who takes which request is not known.
+    pub is_shared: bool,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Start a process by the newest definition.
+    Start(Slot),
+    /// Tell it to end.
+    Terminate(Slot),
+    /// Kill it and all that it has started.
+    Kill(Slot),
+    /// Tell the workers how things are.
+    Publish,
+    /// Tell the operator.
+    Say(String),
+}
+
+/// What the workers know of a process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usage {
+    pub slot: Slot,
+    pub in_use: usize,
+    pub requests: u64,
+    pub hung: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// On its way; takes requests when it is ready, and after a failure not before it has proved itself.
+    Starting { is_ready: bool, not_before: Duration },
+    /// Takes requests since the update of this number.
+    Serving { since: u64 },
+    /// Takes none since the update of this number.
+    Draining { since: u64, until: Duration },
+    /// Was told to end; is killed at this time, or has been.
+    Stopping { kill_at: Option<Duration> },
+}
+
+#[derive(Debug)]
+struct Process {
+    stage: Stage,
+    started: Duration,
+    is_proved: bool,
+    is_worn: bool,
+    /// Who takes which request is not known of it.
+    is_shared: bool,
+    /// Thousandths, where they are shared out among processes.
+    requests: u64,
+    in_use: usize,
+}
+
+impl Process {
+    fn is_serving(&self) -> bool {
+        matches!(self.stage, Stage::Serving { .. })
+    }
+
+    fn is_starting(&self) -> bool {
+        matches!(self.stage, Stage::Starting { .. })
+    }
+
+    fn is_current(&self) -> bool {
+        !self.is_worn && (self.is_serving() || self.is_starting())
+    }
+}
+
+/// A process as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub slot: Slot,
+    pub stage: &'static str,
+    pub started: Duration,
+    pub requests: u64,
+}
+
+/// One pool.
+#[derive(Debug)]
+pub(super) struct Machine {
+    rules: Rules,
+    processes: BTreeMap<Slot, Process>,
+    /// How many current processes there should be.
+    target: usize,
+    /// Ended early, one after the other.
+    failures: u32,
+    /// No start before this, after failures.
+    next_start: Duration,
+    /// A start that is only waiting for the time.
+    start_due: Option<Duration>,
+    bucket: Bucket,
+    chance: Chance,
+    surplus_since: Option<Duration>,
+    /// Of the last update.
+    sequence: u64,
+    is_changed: bool,
+    is_stopping: bool,
+    restarts: u64,
+    /// Requests of the whole pool at the last report.
+    requests_seen: u64,
+    last_failure: Option<String>,
+}
+
+impl Machine {
+    pub(super) fn new(rules: Rules, seed: u64, now: Duration) -> Machine {
+        let size = u32::try_from(rules.min.clamp(8, 10_000)).unwrap_or(8);
+        Machine {
+            target: rules.min,
+            rules,
+            processes: BTreeMap::new(),
+            failures: 0,
+            next_start: now,
+            start_due: None,
+            bucket: Bucket::new(size, START_EACH, now),
+            chance: Chance::new(seed),
+            surplus_since: None,
+            sequence: 0,
+            is_changed: true,
+            is_stopping: false,
+            restarts: 0,
+            requests_seen: 0,
+            last_failure: None,
+        }
+    }
+
+    /// The settings say something else: processes are replaced one by one.
+    pub(super) fn replace(&mut self, rules: Rules, now: Duration, out: &mut Vec<Action>) {
+        self.target = self.target.clamp(rules.min, rules.max.max(rules.min));
+        self.rules = rules;
+        self.failures = 0;
+        self.next_start = now;
+        for process in self.processes.values_mut() {
+            process.is_worn = true;
+        }
+        self.is_changed = true;
+        self.advance(now, out);
+    }
+
+    /// Ends all processes: those with requests once they are done.
+    pub(super) fn stop(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.is_stopping = true;
+        self.is_changed = true;
+        self.advance(now, out);
+    }
+
+    /// Ends all processes at once.
+    pub(super) fn stop_now(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.is_stopping = true;
+        for slot in self.slots(|process| !matches!(process.stage, Stage::Stopping { .. })) {
+            self.terminate(slot, now, out);
+        }
+        self.is_changed = true;
+        self.advance(now, out);
+    }
+
+    /// Whether all have ended that were to.
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_stopping && self.processes.is_empty()
+    }
+
+    /// A process takes requests: its socket was its own before it began, or it was asked and has answered.
+    pub(super) fn ready(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
+        if let Some(Process { stage: Stage::Starting { is_ready, .. }, .. }) = self.processes.get_mut(&slot) {
+            *is_ready = true;
+        }
+        self.advance(now, out);
+    }
+
+    /// A process has ended, or could not be started; `how` is a sentence's end: `ended with status 1`.
+    pub(super) fn exited(&mut self, slot: Slot, how: &str, now: Duration, out: &mut Vec<Action>) {
+        let Some(process) = self.processes.remove(&slot) else { return };
+        if process.is_serving() {
+            self.is_changed = true;
+        }
+        let was_asked = matches!(process.stage, Stage::Draining { .. } | Stage::Stopping { .. });
+        if !was_asked && !self.is_stopping {
+            self.restarts += 1;
+            self.last_failure = Some(how.to_owned());
+            let age = now.saturating_sub(process.started);
+            if process.is_proved || age >= PROOF {
+                out.push(Action::Say(format!(
+                    "a process {how} after {} s; another is started",
+                    age.as_secs()
+                )));
+            } else {
+                self.fail(how, now, out);
+            }
+        }
+        self.advance(now, out);
+    }
+
+    fn fail(&mut self, how: &str, now: Duration, out: &mut Vec<Action>) {
+        self.failures = self.failures.saturating_add(1);
+        let pause = pause(self.failures, self.chance.next());
+        self.next_start = now + pause;
+        self.is_changed = true;
+        out.push(Action::Say(match pause {
+            Duration::ZERO => format!("a process {how} soon after its start; another is started"),
+            _ => format!(
+                "a process {how} soon after its start, {} times in a row; next attempt in {} ms",
+                self.failures,
+                pause.as_millis()
+            ),
+        }));
+    }
+
+    /// What the workers want and know, as of an update.
+    pub(super) fn demand(
+        &mut self,
+        sequence: u64,
+        demand: &Demand,
+        usage: &[Usage],
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) {
+        self.take_usage(sequence, demand, usage, now, out);
+        let places = self.rules.places.max(1);
+        let current = self.count(Process::is_current);
+        let starting = self.count(|process| process.is_current() && process.is_starting());
+        let wants = demand.waiting.div_ceil(places).saturating_sub(starting);
+        let is_late = demand.oldest_wait.max(demand.longest_wait) >= self.rules.grow_after;
+        if current == 0 && demand.waiting > 0 {
+            self.target = self.target.max(wants.clamp(1, self.rules.max.max(1)));
+        } else if is_late && wants > 0 {
+            // At most twice as many at once: what waits may be gone by the time they serve.
+            let grown = (current + wants).min(2 * current + 1).min(self.rules.max);
+            self.target = self.target.max(grown);
+        }
+        let needed = demand.peak_in_use.div_ceil(places).max(self.rules.min);
+        if demand.waiting == 0 && needed < self.target {
+            let since = *self.surplus_since.get_or_insert(now);
+            if now.saturating_sub(since) >= self.rules.idle {
+                self.target -= 1;
+                // The next one follows soon: the surplus has lasted as long already.
+                self.surplus_since = Some(now.saturating_sub(self.rules.idle * 7 / 8));
+            }
+        } else {
+            self.surplus_since = None;
+        }
+        self.advance(now, out);
+    }
+
+    fn take_usage(
+        &mut self,
+        sequence: u64,
+        demand: &Demand,
+        usage: &[Usage],
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) {
+        let seen = demand.requests.saturating_sub(self.requests_seen);
+        self.requests_seen = demand.requests;
+        if self.rules.is_shared {
+            let serving = self.count(Process::is_serving).max(1) as u64;
+            for process in self.processes.values_mut().filter(|process| process.is_serving()) {
+                process.requests += seen * 1000 / serving;
+            }
+        }
+        let mut hung = Vec::new();
+        let mut drained = Vec::new();
+        for (slot, process) in &mut self.processes {
+            let known = usage.iter().find(|usage| usage.slot == *slot);
+            process.in_use = known.map_or(0, |usage| usage.in_use);
+            match (process.stage, known) {
+                (Stage::Serving { since }, Some(usage)) if sequence >= since => {
+                    if !self.rules.is_shared {
+                        process.requests = usage.requests * 1000;
+                    }
+                    if usage.hung > 0 {
+                        hung.push(*slot);
+                    }
+                }
+                (Stage::Draining { since, .. }, _) if sequence >= since && process.in_use == 0 => {
+                    drained.push(*slot);
+                }
+                _ => {}
+            }
+        }
+        for slot in hung {
+            out.push(Action::Say("a process has not answered in time; it is ended".into()));
+            self.restarts += 1;
+            self.terminate(slot, now, out);
+        }
+        for slot in drained {
+            self.terminate(slot, now, out);
+        }
+        let Some(most) = self.rules.requests else { return };
+        for process in self.processes.values_mut().filter(|process| process.is_serving()) {
+            process.is_worn |= process.requests / 1000 >= most;
+        }
+    }
+
+    /// Does what is due by now.
+    pub(super) fn advance(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.pass_time(now, out);
+        if self.is_stopping {
+            for slot in self.slots(|process| process.is_serving() || process.is_starting()) {
+                self.retire(slot, now, out);
+            }
+        } else {
+            self.start_missing(now, out);
+            self.drain_surplus(now, out);
+        }
+        if self.is_changed {
+            self.is_changed = false;
+            self.sequence += 1;
+            out.push(Action::Publish);
+        }
+    }
+
+    fn pass_time(&mut self, now: Duration, out: &mut Vec<Action>) {
+        for slot in self.slots(|_| true) {
+            let Some(process) = self.processes.get_mut(&slot) else { continue };
+            if !process.is_proved && now.saturating_sub(process.started) >= PROOF {
+                process.is_proved = true;
+                self.failures = 0;
+            }
+            match process.stage {
+                Stage::Starting { is_ready: true, not_before } if now >= not_before => {
+                    process.stage = Stage::Serving { since: self.sequence + 1 };
+                    self.is_changed = true;
+                }
+                Stage::Starting { is_ready: false, .. }
+                    if now.saturating_sub(process.started) >= START_PATIENCE =>
+                {
+                    self.restarts += 1;
+                    self.fail("took no requests within its first minute", now, out);
+                    self.terminate(slot, now, out);
+                }
+                Stage::Draining { until, .. } if now >= until => self.terminate(slot, now, out),
+                Stage::Stopping { kill_at: Some(at) } if now >= at => {
+                    process.stage = Stage::Stopping { kill_at: None };
+                    out.push(Action::Say("a process did not end when told to; it is killed".into()));
+                    out.push(Action::Kill(slot));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn start_missing(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let current = self.count(Process::is_current);
+        let worn = self.count(|process| process.is_worn && (process.is_serving() || process.is_starting()));
+        // While old ones are replaced there may be one more than wanted.
+        let room = if worn > 0 { (self.target + 1).saturating_sub(current + worn) } else { usize::MAX };
+        let mut missing = self.target.saturating_sub(current).min(room);
+        if self.failures > 1 {
+            // One tries for all.
+            missing = missing.min(usize::from(self.count(Process::is_starting) == 0));
+        }
+        self.start_due = None;
+        if missing == 0 {
+            return;
+        }
+        if now < self.next_start {
+            self.start_due = Some(self.next_start);
+            return;
+        }
+        while missing > 0 && self.bucket.take(now) {
+            missing -= 1;
+            let slot = (0..).find(|slot| !self.processes.contains_key(slot));
+            let Some(slot) = slot else { return };
+            let not_before = if self.failures > 1 { now + PROOF } else { now };
+            let stage = Stage::Starting { is_ready: false, not_before };
+            let process = Process {
+                stage,
+                started: now,
+                is_proved: false,
+                is_worn: false,
+                is_shared: self.rules.is_shared,
+                requests: 0,
+                in_use: 0,
+            };
+            self.processes.insert(slot, process);
+            out.push(Action::Start(slot));
+        }
+        if missing > 0 {
+            self.start_due = Some(self.bucket.next());
+        }
+    }
+
+    fn drain_surplus(&mut self, now: Duration, out: &mut Vec<Action>) {
+        // Worn ones first, as soon as enough others serve.
+        loop {
+            let serving = self.count(|process| process.is_serving());
+            let worn = self.slots(|process| process.is_worn && process.is_serving());
+            let oldest = worn.into_iter().min_by_key(|slot| self.processes[slot].started);
+            let Some(slot) = oldest.filter(|_| serving > self.target) else { break };
+            self.retire(slot, now, out);
+        }
+        for slot in self.slots(|process| process.is_worn && process.is_starting()) {
+            self.retire(slot, now, out);
+        }
+        loop {
+            let current = self.slots(Process::is_current);
+            if current.len() <= self.target {
+                return;
+            }
+            // The one with the least to do, the youngest among those.
+            let least = current.into_iter().min_by_key(|slot| {
+                let process = &self.processes[slot];
+                (process.is_serving(), process.in_use, std::cmp::Reverse(process.started))
+            });
+            let Some(slot) = least else { return };
+            self.retire(slot, now, out);
+        }
+    }
+
+    /// Gives it no further requests, and tells it to end once it has none.
+    fn retire(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
+        let Some(process) = self.processes.get_mut(&slot) else { return };
+        if process.is_serving() {
+            self.is_changed = true;
+        }
+        if process.is_shared || process.is_starting() {
+            return self.terminate(slot, now, out);
+        }
+        process.stage = Stage::Draining { since: self.sequence + 1, until: now + DRAIN_PATIENCE };
+    }
+
+    fn terminate(&mut self, slot: Slot, now: Duration, out: &mut Vec<Action>) {
+        let Some(process) = self.processes.get_mut(&slot) else { return };
+        if process.is_serving() {
+            self.is_changed = true;
+        }
+        process.stage = Stage::Stopping { kill_at: Some(now + self.rules.stop_timeout) };
+        out.push(Action::Terminate(slot));
+    }
+
+    /// When [`Machine::advance`] has something to do at the latest.
+    pub(super) fn next(&self) -> Option<Duration> {
+        let of_processes = self.processes.values().filter_map(|process| match process.stage {
+            Stage::Starting { is_ready: true, not_before } => Some(not_before),
+            Stage::Starting { is_ready: false, .. } => Some(process.started + START_PATIENCE),
+            Stage::Draining { until, .. } => Some(until),
+            Stage::Stopping { kill_at } => kill_at,
+            Stage::Serving { .. } => (!process.is_proved).then_some(process.started + PROOF),
+        });
+        let start = self.start_due.filter(|_| !self.is_stopping);
+        of_processes.chain(start).min()
+    }
+
+    /// Goes on with the numbers of updates from here.
+    pub(super) fn follow(&mut self, sequence: u64) {
+        self.sequence = self.sequence.max(sequence);
+    }
+
+    /// Those that have not said yet that they take requests.
+    pub(super) fn unready(&self) -> impl Iterator<Item = Slot> + '_ {
+        let is_unready = |process: &Process| matches!(process.stage, Stage::Starting { is_ready: false, .. });
+        self.processes.iter().filter(move |(_, process)| is_unready(process)).map(|(slot, _)| *slot)
+    }
+
+    /// Whether something waits for the next report.
+    pub(super) fn is_moving(&self) -> bool {
+        self.processes.values().any(|process| matches!(process.stage, Stage::Draining { .. }))
+    }
+
+    /// Those that take requests.
+    pub(super) fn serving(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.processes.iter().filter(|(_, process)| process.is_serving()).map(|(slot, _)| *slot)
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn phase(&self) -> PoolPhase {
+        if self.is_stopping {
+            PoolPhase::Stopping
+        } else if self.processes.values().any(Process::is_serving) {
+            PoolPhase::Up
+        } else if self.failures > 1 {
+            PoolPhase::Failing
+        } else if self.target == 0 {
+            PoolPhase::Idle
+        } else {
+            PoolPhase::Starting
+        }
+    }
+
+    /// While it is down: how long until it may be up again.
+    pub(super) fn retry_after(&self, now: Duration) -> Option<Duration> {
+        match self.phase() {
+            PoolPhase::Failing => Some((self.next_start.saturating_sub(now) + PROOF).max(PROOF)),
+            PoolPhase::Stopping => Some(PROOF),
+            _ => None,
+        }
+    }
+
+    pub(super) fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
+    }
+
+    pub(super) fn shown(&self) -> impl Iterator<Item = Shown> + '_ {
+        self.processes.iter().map(|(slot, process)| Shown {
+            slot: *slot,
+            stage: match process.stage {
+                Stage::Starting { .. } => "starting",
+                Stage::Serving { .. } if process.is_worn => "being replaced",
+                Stage::Serving { .. } if process.in_use > 0 => "busy",
+                Stage::Serving { .. } => "idle",
+                Stage::Draining { .. } => "draining",
+                Stage::Stopping { .. } => "stopping",
+            },
+            started: process.started,
+            requests: process.requests / 1000,
+        })
+    }
+
+    fn count(&self, is_counted: impl Fn(&Process) -> bool) -> usize {
+        self.processes.values().filter(|process| is_counted(process)).count()
+    }
+
+    fn slots(&self, is_meant: impl Fn(&Process) -> bool) -> Vec<Slot> {
+        self.processes.iter().filter(|(_, process)| is_meant(process)).map(|(slot, _)| *slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! Pools: starts, sizes, watches and replaces the processes of applications.
+//!
+//! Runs on a thread of its own in the master, away from clients. It says how pools are in
+//! [`PoolUpdate`](super::board::PoolUpdate)s and is told what is wanted in
+//! [`PoolDemand`](super::board::PoolDemand)s. `machine` decides, `driver` and `running` do, `child` is one
+//! process, `launch` is what happens inside it before the program runs.
+
+mod child;
+mod driver;
+mod hook;
+pub mod launch;
+mod machine;
+mod pace;
+mod php;
+mod running;
+mod sockets;
+pub mod status;
+
+pub use driver::{Ends, Supervisor, Waker};

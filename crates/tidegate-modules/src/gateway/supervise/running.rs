@@ -1,0 +1,371 @@
+//! One pool as it runs: its machine, its processes and their sockets. Carries out what the machine decides.
+
+use super::child::{self, Child, Start};
+use super::hook::Watch;
+use super::machine::{Action, Machine, Rules, Slot, Usage};
+use super::sockets::{Folder, Listening};
+use super::status::{PoolStatus, ProcessStatus};
+use crate::gateway::board::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate_config::settings::ListenAddress;
+use tidegate_config::settings::pool::{Application, Pool, Processes, Program};
+use tidegate_core::log;
+
+/// Requests that an address takes at once where the settings do not say.
+const EXTERNAL_PLACES: usize = 16;
+
+/// What carrying out needs.
+pub(super) struct Hands<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) publish: &'a dyn Fn(PoolUpdate),
+    pub(super) now: Duration,
+}
+
+/// A pool.
+pub(super) struct Running {
+    pub(super) pool: Arc<Pool>,
+    /// `None` for an application that is not ours.
+    machine: Option<Machine>,
+    pub(super) children: BTreeMap<Slot, Child>,
+    /// Those of the slots; they outlive processes.
+    sockets: BTreeMap<Slot, Arc<Listening>>,
+    /// The one that all share.
+    shared: Option<Arc<Listening>>,
+    started: u64,
+    hooks: Vec<Watch>,
+    last: Option<PoolDemand>,
+    external_sequence: u64,
+}
+
+impl Running {
+    pub(super) fn new(pool: Arc<Pool>, seed: u64, hands: &Hands<'_>) -> Running {
+        let machine = rules_of(&pool).map(|rules| Machine::new(rules, seed, hands.now));
+        let hooks = pool.hooks.iter().cloned().map(Watch::new).collect();
+        let mut running = Running {
+            pool,
+            machine,
+            children: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+            shared: None,
+            started: 0,
+            hooks,
+            last: None,
+            external_sequence: 0,
+        };
+        running.publish(hands);
+        running.advance(hands);
+        running
+    }
+
+    /// Takes up another definition. Nothing happens where it says the same.
+    pub(super) fn redefine(&mut self, pool: Arc<Pool>, hands: &Hands<'_>) {
+        if self.pool.is_same_as(&pool) {
+            self.pool = pool;
+            return;
+        }
+        if self.pool.hooks != pool.hooks {
+            self.hooks = pool.hooks.iter().cloned().map(Watch::new).collect();
+        }
+        let is_run_the_same = self.pool.application == pool.application && self.pool.places == pool.places;
+        self.pool = pool;
+        let rules = rules_of(&self.pool);
+        match (self.machine.take(), rules) {
+            (Some(machine), Some(_)) if is_run_the_same => self.machine = Some(machine),
+            (Some(mut machine), Some(rules)) => {
+                log::info(format_args!(
+                    "pool {}: its settings have changed; processes are replaced",
+                    self.pool.name
+                ));
+                let mut actions = Vec::new();
+                machine.replace(rules, hands.now, &mut actions);
+                self.machine = Some(machine);
+                self.carry_out(actions, hands);
+            }
+            (Some(_), None) => {
+                // It runs elsewhere now: ours are ended, and the workers are told at once.
+                self.children.clear();
+                self.sockets.clear();
+                self.shared = None;
+            }
+            (None, Some(rules)) => {
+                let mut machine = Machine::new(rules, self.started, hands.now);
+                machine.follow(self.external_sequence);
+                self.machine = Some(machine);
+            }
+            (None, None) => {}
+        }
+        self.publish(hands);
+        self.advance(hands);
+    }
+
+    /// Ends the processes once they are done.
+    pub(super) fn stop(&mut self, hands: &Hands<'_>) {
+        self.with_machine(hands, |machine, now, actions| machine.stop(now, actions));
+    }
+
+    /// Ends the processes at once.
+    pub(super) fn stop_now(&mut self, hands: &Hands<'_>) {
+        self.with_machine(hands, |machine, now, actions| machine.stop_now(now, actions));
+    }
+
+    /// Whether nothing of it runs any more, having been told to end.
+    pub(super) fn has_ended(&self) -> bool {
+        self.machine.as_ref().is_none_or(Machine::has_ended)
+    }
+
+    /// Does what is due.
+    pub(super) fn advance(&mut self, hands: &Hands<'_>) {
+        self.with_machine(hands, |machine, now, actions| machine.advance(now, actions));
+        for slot in self.unready() {
+            if self.children.get(&slot).is_some_and(Child::answers) {
+                self.with_machine(hands, |machine, now, actions| machine.ready(slot, now, actions));
+            }
+        }
+    }
+
+    /// Processes that are asked whether they take requests yet.
+    fn unready(&self) -> Vec<Slot> {
+        self.machine.as_ref().map(|machine| machine.unready().collect()).unwrap_or_default()
+    }
+
+    /// Whether it has to be looked at often.
+    pub(super) fn is_restless(&self) -> bool {
+        let is_asked =
+            self.last.as_ref().is_some_and(|last| last.demand.waiting > 0 || last.demand.in_use > 0);
+        is_asked || !self.unready().is_empty() || self.machine.as_ref().is_some_and(Machine::is_moving)
+    }
+
+    /// When it has to be looked at, at the latest.
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.machine.as_ref().and_then(Machine::next)
+    }
+
+    /// Takes in what the workers want.
+    pub(super) fn demand(&mut self, demand: PoolDemand, hands: &Hands<'_>) {
+        let (waiting, in_use) = (demand.demand.waiting, demand.demand.in_use);
+        for hook in &mut self.hooks {
+            hook.look(&self.pool.name, waiting, in_use, hands.now);
+        }
+        let usage: Vec<Usage> = demand
+            .members
+            .iter()
+            .filter_map(|member| {
+                let slot = self.children.iter().find(|(_, child)| *child.way.address() == member.address);
+                let (slot, _) = slot?;
+                Some(Usage {
+                    slot: *slot,
+                    in_use: member.in_use,
+                    requests: member.requests,
+                    hung: member.hung,
+                })
+            })
+            .collect();
+        self.with_machine(hands, |machine, now, actions| {
+            machine.demand(demand.sequence, &demand.demand, &usage, now, actions);
+        });
+        self.last = Some(demand);
+    }
+
+    /// A process has ended.
+    pub(super) fn ended(&mut self, slot: Slot, hands: &Hands<'_>) {
+        let Some(child) = self.children.get_mut(&slot) else { return };
+        let Some(how) = child.reap() else { return };
+        self.children.remove(&slot);
+        self.with_machine(hands, |machine, now, actions| machine.exited(slot, &how, now, actions));
+    }
+
+    /// A process has written something.
+    pub(super) fn written(&mut self, slot: Slot) {
+        let Some(child) = self.children.get_mut(&slot) else { return };
+        let (name, number) = (self.pool.name.clone(), child.number());
+        child.read(&mut |line| log::warn(format_args!("pool {name} [{number}]: {line}")));
+    }
+
+    fn with_machine(&mut self, hands: &Hands<'_>, f: impl FnOnce(&mut Machine, Duration, &mut Vec<Action>)) {
+        let Some(machine) = &mut self.machine else { return };
+        let mut actions = Vec::new();
+        f(machine, hands.now, &mut actions);
+        self.carry_out(actions, hands);
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>, hands: &Hands<'_>) {
+        let mut actions = std::collections::VecDeque::from(actions);
+        while let Some(action) = actions.pop_front() {
+            match action {
+                Action::Start(slot) => {
+                    let outcome = self.start(slot, hands);
+                    let Some(machine) = &mut self.machine else { return };
+                    let mut more = Vec::new();
+                    match outcome {
+                        Ok(true) => machine.ready(slot, hands.now, &mut more),
+                        Ok(false) => {}
+                        Err(problem) => machine.exited(slot, &problem, hands.now, &mut more),
+                    }
+                    actions.extend(more);
+                }
+                Action::Terminate(slot) => {
+                    if let Some(child) = self.children.get(&slot) {
+                        child.terminate();
+                    }
+                }
+                Action::Kill(slot) => {
+                    if let Some(child) = self.children.get(&slot) {
+                        child.kill();
+                    }
+                }
+                Action::Publish => self.publish(hands),
+                Action::Say(what) => log::warn(format_args!("pool {}: {what}", self.pool.name)),
+            }
+        }
+    }
+
+    /// Starts a process; whether it takes requests at once.
+    fn start(&mut self, slot: Slot, hands: &Hands<'_>) -> Result<bool, String> {
+        let pool = self.pool.clone();
+        let Application::Processes(processes) = &pool.application else {
+            return Err("is not ours to start".into());
+        };
+        let (sockets, shared) = (&mut self.sockets, &mut self.shared);
+        let mut socket = || slot_socket(&pool, processes, slot, sockets, shared, hands.folder);
+        let number = self.started;
+        self.started += 1;
+        let start = Start { pool: &pool, processes, slot, number, folder: hands.folder, socket: &mut socket };
+        let child = child::start(start)?;
+        let is_ready = matches!(child.way, child::Way::Socket(_));
+        self.children.insert(slot, child);
+        Ok(is_ready)
+    }
+
+    fn publish(&mut self, hands: &Hands<'_>) {
+        let mut members: Vec<PoolMember> = Vec::new();
+        let (sequence, phase, retry_after) = match (&self.machine, &self.pool.application) {
+            (Some(machine), _) => {
+                for child in machine.serving().filter_map(|slot| self.children.get(&slot)) {
+                    let address = child.way.address().clone();
+                    let places = places_of(&child.pool);
+                    match members.iter_mut().find(|member| member.address == address) {
+                        Some(member) => member.places += places,
+                        None => members.push(PoolMember { address, places }),
+                    }
+                }
+                (machine.sequence(), machine.phase(), machine.retry_after(hands.now))
+            }
+            (None, Application::External(address)) => {
+                let address = pool_address(address);
+                members.push(PoolMember { address, places: places_of(&self.pool) });
+                self.external_sequence += 1;
+                (self.external_sequence, PoolPhase::Up, None)
+            }
+            (None, Application::Processes(_)) => return,
+        };
+        (hands.publish)(PoolUpdate {
+            name: self.pool.name.clone(),
+            sequence,
+            members,
+            queue_length: self.pool.queue.length as usize,
+            queue_age: self.pool.queue.age,
+            phase,
+            retry_after,
+        });
+    }
+
+    /// How it stands.
+    pub(super) fn status(&self, now: Duration) -> PoolStatus {
+        let mut status = PoolStatus {
+            name: self.pool.name.clone(),
+            phase: PoolPhase::Up,
+            processes: Vec::new(),
+            restarts: 0,
+            last_failure: None,
+            retry_after: None,
+        };
+        let Some(machine) = &self.machine else { return status };
+        status.phase = machine.phase();
+        status.restarts = machine.restarts();
+        status.last_failure = machine.last_failure().map(str::to_owned);
+        status.retry_after = machine.retry_after(now);
+        status.processes = machine
+            .shown()
+            .filter_map(|shown| {
+                let child = self.children.get(&shown.slot)?;
+                Some(ProcessStatus {
+                    pid: child.number(),
+                    state: shown.stage.to_owned(),
+                    age: now.saturating_sub(shown.started),
+                    requests: shown.requests,
+                    address: child.way.address().clone(),
+                })
+            })
+            .collect();
+        status
+    }
+}
+
+/// The socket that a process of a slot is passed: the slot's, or the one that all share.
+fn slot_socket(
+    pool: &Pool,
+    processes: &Processes,
+    slot: Slot,
+    sockets: &mut BTreeMap<Slot, Arc<Listening>>,
+    shared: &mut Option<Arc<Listening>>,
+    folder: &Folder,
+) -> io::Result<Arc<Listening>> {
+    let Some(address) = &processes.socket.address else {
+        return match sockets.entry(slot) {
+            std::collections::btree_map::Entry::Occupied(open) => Ok(open.get().clone()),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                let path = folder.path(&pool.name, slot, ".sock");
+                Ok(free.insert(Arc::new(Listening::open(PoolAddress::Unix(path))?)).clone())
+            }
+        };
+    };
+    let address = pool_address(address);
+    match shared {
+        Some(open) if open.address == address => Ok(open.clone()),
+        _ => {
+            let open = Arc::new(Listening::open(address.clone()).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+            })?);
+            Ok(shared.insert(open).clone())
+        }
+    }
+}
+
+fn pool_address(address: &ListenAddress) -> PoolAddress {
+    match address {
+        ListenAddress::Tcp(address) => PoolAddress::Tcp(*address),
+        ListenAddress::Unix(path) => PoolAddress::Unix(path.clone()),
+    }
+}
+
+/// Requests that one process, or an address, takes at once.
+fn places_of(pool: &Pool) -> usize {
+    let written = pool.places.map(|places| places as usize);
+    match &pool.application {
+        Application::External(_) => written.unwrap_or(EXTERNAL_PLACES),
+        // One parent stands for all of its children.
+        Application::Processes(processes) if matches!(processes.program, Program::Php(_)) => {
+            processes.max.max(1) as usize
+        }
+        Application::Processes(_) => written.unwrap_or(1),
+    }
+}
+
+fn rules_of(pool: &Pool) -> Option<Rules> {
+    let Application::Processes(processes) = &pool.application else { return None };
+    let is_php = matches!(processes.program, Program::Php(_));
+    Some(Rules {
+        // The parent sizes its children itself.
+        min: if is_php { 1 } else { processes.min as usize },
+        max: if is_php { 1 } else { processes.max as usize },
+        places: places_of(pool),
+        idle: processes.idle,
+        grow_after: processes.grow_after,
+        requests: processes.requests.filter(|_| !is_php),
+        stop_timeout: processes.stop_timeout,
+        is_shared: processes.socket.address.is_some(),
+    })
+}

@@ -1,0 +1,169 @@
+//! The listening sockets of pools, and the folder that they lie in.
+//!
+//! A socket belongs to a place in a pool and outlives the process there: what waits in its backlog when a
+//! process dies is served by the successor.
+
+use crate::gateway::board::PoolAddress;
+use rustix::fs::{Mode, mkdir};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,
+};
+use rustix::process::{getpid, getuid};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Connections that wait at most: more than ever should, since requests wait before the pool.
+const BACKLOG: i32 = 1024;
+
+/// A socket that processes accept connections on.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) fd: OwnedFd,
+    pub(super) address: PoolAddress,
+}
+
+impl Listening {
+    /// Binds and listens. A unix socket that is there already is replaced.
+    pub(super) fn open(address: PoolAddress) -> io::Result<Listening> {
+        let flags = SocketFlags::CLOEXEC;
+        let (fd, address) = match address {
+            PoolAddress::Tcp(socket) => {
+                let family = if socket.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+                sockopt::set_socket_reuseaddr(&fd, true)?;
+                // A successor of this server may bind it while this one still serves.
+                sockopt::set_socket_reuseport(&fd, true)?;
+                bind(&fd, &socket)?;
+                (fd, PoolAddress::Tcp(socket))
+            }
+            PoolAddress::Unix(path) => {
+                let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                remove_socket(&path);
+                bind(&fd, &SocketAddrUnix::new(&path)?)?;
+                (fd, PoolAddress::Unix(path))
+            }
+        };
+        listen(&fd, BACKLOG)?;
+        Ok(Listening { fd, address })
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let PoolAddress::Unix(path) = &self.address {
+            remove_socket(path);
+        }
+    }
+}
+
+/// Removes a socket, and nothing else that might lie there.
+pub(super) fn remove_socket(path: &Path) {
+    use std::os::unix::fs::FileTypeExt;
+    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// A port of 127.0.0.1 that nobody listens on just now.
+pub(super) fn free_port() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// The folder for the sockets of this process; removed with its contents at the end.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes it, for this user alone.
+    pub(super) fn make() -> io::Result<Folder> {
+        let base = base_folder();
+        let mut problem = io::Error::other("no name is free");
+        for attempt in 0..100 {
+            let path = base.join(format!("tidegate-{}-{attempt}", getpid().as_raw_nonzero()));
+            // Fails if anything is there, so nobody can have prepared it for us.
+            match mkdir(&path, Mode::RWXU) {
+                Ok(()) => return Ok(Folder(path)),
+                Err(error) => problem = error.into(),
+            }
+            if problem.kind() != io::ErrorKind::AlreadyExists {
+                break;
+            }
+        }
+        Err(io::Error::new(
+            problem.kind(),
+            format!("cannot make a folder for the sockets of pools in {}: {problem}", base.display()),
+        ))
+    }
+
+    /// A path in it for a pool. The name of a pool has no `/`.
+    pub(super) fn path(&self, pool: &str, slot: usize, suffix: &str) -> PathBuf {
+        self.0.join(format!("{pool}-{slot}{suffix}"))
+    }
+
+    /// A folder in it that belongs to the user that a pool runs as, who makes sockets there itself.
+    pub(super) fn for_user(&self, pool: &str, owner: Option<(u32, u32)>) -> io::Result<PathBuf> {
+        let path = self.0.join(format!("{pool}.own"));
+        match mkdir(&path, Mode::RWXU) {
+            Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
+            _ => {}
+        }
+        if let Some((user, group)) = owner {
+            std::os::unix::fs::chown(&path, Some(user), Some(group))?;
+            // The way there is open to it as well; names in between cannot be listed.
+            let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
+            rustix::fs::chmod(&self.0, mode)?;
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn base_folder() -> PathBuf {
+    if getuid().is_root() && Path::new("/run").is_dir() {
+        return "/run".into();
+    }
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    own.unwrap_or_else(std::env::temp_dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn sockets_are_made_anew_and_removed_with_their_folder() {
+        let folder = Folder::make().expect("a folder can be made");
+        let path = folder.path("app", 0, ".sock");
+        let first = Listening::open(PoolAddress::Unix(path.clone())).expect("can be bound");
+        let second = Listening::open(PoolAddress::Unix(path.clone())).expect("replaces the first");
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(second);
+        assert!(!path.exists());
+        drop(first);
+        // A file of somebody's is left alone.
+        std::fs::write(&path, "precious").expect("can be written");
+        assert!(Listening::open(PoolAddress::Unix(path.clone())).is_err());
+        assert!(path.exists());
+        let base = folder.0.clone();
+        drop(folder);
+        assert!(!base.exists());
+    }
+
+    #[test]
+    fn tcp_sockets_take_connections_before_anybody_accepts() {
+        let address = free_port().expect("one is free");
+        let listening = Listening::open(PoolAddress::Tcp(address)).expect("can be bound");
+        assert!(TcpStream::connect(address).is_ok());
+        drop(listening);
+        assert!(TcpStream::connect(address).is_err());
+    }
+}
