@@ -25,11 +25,13 @@ pub enum Context {
     Compress,
     /// Inside `pool { … }`.
     Pool,
+    /// Inside `upstream { … }`.
+    Upstream,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -39,6 +41,7 @@ impl Context {
         Self::Listing,
         Self::Compress,
         Self::Pool,
+        Self::Upstream,
     ];
 
     /// Where the context is, in messages.
@@ -53,6 +56,7 @@ impl Context {
             Self::Listing => "in `listing`",
             Self::Compress => "in `compress`",
             Self::Pool => "in `pool`",
+            Self::Upstream => "in `upstream`",
         }
     }
 
@@ -68,6 +72,7 @@ impl Context {
             Self::Listing => "listing",
             Self::Compress => "compress",
             Self::Pool => "pool",
+            Self::Upstream => "upstream",
         }
     }
 }

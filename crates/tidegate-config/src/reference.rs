@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 9] = [
+const SECTIONS: [(&str, Context, &str); 10] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -72,6 +72,11 @@ const SECTIONS: [(&str, Context, &str); 9] = [
     ("In `listing`", Context::Listing, "`listing { readme \"README.html\" }`"),
     ("In `compress`", Context::Compress, "`compress { media-types \"application/x-thing\" }`"),
     ("In `pool`", Context::Pool, "`pool \"app\" { command \"/usr/bin/php-cgi\"; processes max=16 }`"),
+    (
+        "In `upstream`",
+        Context::Upstream,
+        "`upstream \"backends\" { member \"10.0.0.1:3000\"; member \"10.0.0.2:3000\" }`",
+    ),
 ];
 
 fn describe(out: &mut String, directive: &Directive) {

@@ -6,6 +6,7 @@
 //! and for messages.
 
 pub mod pool;
+pub mod upstream;
 
 use pool::Pool;
 use std::net::{IpAddr, SocketAddr};
@@ -24,6 +25,8 @@ pub struct Settings {
     pub sites: Vec<Arc<Site>>,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
+    /// Groups of servers elsewhere, in source order.
+    pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.
     pub limits: Limits,
     /// The file cache of each worker.

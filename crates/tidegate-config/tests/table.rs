@@ -29,6 +29,10 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Upstream => {
+            let member = if text.starts_with("member") { "" } else { "member \"127.0.0.1:3000\"\n" };
+            format!("{listen}upstream \"app\" {{ {member}{text} }}\n{site}")
+        }
         Context::Pool => {
             let is_kind =
                 ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));

@@ -8,12 +8,19 @@ mod files;
 mod pool;
 mod server;
 mod site;
+mod upstream;
 
 use crate::directive::{Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 5] =
-    [server::DIRECTIVES, site::DIRECTIVES, files::DIRECTIVES, answer::DIRECTIVES, pool::DIRECTIVES];
+const PARTS: [&[Directive]; 6] = [
+    server::DIRECTIVES,
+    site::DIRECTIVES,
+    files::DIRECTIVES,
+    answer::DIRECTIVES,
+    pool::DIRECTIVES,
+    upstream::DIRECTIVES,
+];
 
 /// Every directive, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Directive> {

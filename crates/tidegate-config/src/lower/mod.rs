@@ -8,6 +8,7 @@ mod pool;
 mod route;
 mod server;
 mod site;
+mod upstream;
 
 use std::ops::Range;
 use std::path::Path;
