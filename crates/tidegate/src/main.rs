@@ -14,6 +14,7 @@ mod revision;
 mod sockets;
 mod status_source;
 mod upgrade;
+mod upstreams;
 
 fn main() -> std::process::ExitCode {
     cli::run()
