@@ -29,7 +29,7 @@ pub enum Purpose {
 }
 
 struct Tool {
-    /// The program that shows that the package is there.
+    /// The program, or the path of another file, that shows that the package is there.
     program: &'static str,
     package: &'static str,
     /// The unit that Debian enables with the package.
@@ -41,18 +41,57 @@ struct Tool {
 const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 
 /// What is needed, and why.
-const TOOLS: [Tool; 10] = [
+const TOOLS: [Tool; 26] = [
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
+    tool("openssl", "openssl", &[Purpose::Test], "a TLS client of another make"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
-    server("nginx", "nginx", "nginx", "peer of the benches"),
-    server("lighttpd", "lighttpd", "lighttpd", "peer of the benches"),
-    server("apache2", "apache2", "apache2", "peer of the benches"),
+    server("nginx", "nginx", "nginx", BOTH, "peer of the benches; its log proves what the generator counts"),
+    server("lighttpd", "lighttpd", "lighttpd", BENCH, "peer of the benches"),
+    server("apache2", "apache2", "apache2", BENCH, "peer of the benches"),
+    server("haproxy", "haproxy", "haproxy", BENCH, "peer of the gateway bench"),
+    tool("php-cgi", "php-cgi", BOTH, "runs PHP behind the server"),
+    server("php-fpm8.2", "php8.2-fpm", "php8.2-fpm", BOTH, "runs PHP behind the server"),
+    tool(
+        "/usr/share/php8.2-mysql/mysql/mysqli.ini",
+        "php8.2-mysql",
+        TEST,
+        "lets WordPress reach its database",
+    ),
+    tool("/usr/share/wordpress/wp-login.php", "wordpress", TEST, "an application that people use"),
+    tool(
+        "/usr/share/wordpress/wp-content/themes/twentytwentythree/style.css",
+        "wordpress-theme-twentytwentythree",
+        TEST,
+        "what WordPress looks like",
+    ),
+    server("mariadbd", "mariadb-server", "mariadb", TEST, "the database of WordPress"),
+    tool("puma", "puma", TEST, "runs the Ruby application"),
+    tool("perl", "perl", TEST, "runs a CGI program"),
+    tool(
+        "/usr/lib/python3/dist-packages/uvicorn/__init__.py",
+        "python3-uvicorn",
+        TEST,
+        "runs the Python application",
+    ),
+    tool(
+        "/usr/lib/python3/dist-packages/websockets/__init__.py",
+        "python3-websockets",
+        TEST,
+        "speaks WebSocket",
+    ),
+    server("/usr/share/tomcat10/bin/catalina.sh", "tomcat10", "tomcat10", TEST, "runs the Java application"),
+    tool("ecj", "ecj", TEST, "compiles the Java application"),
+    tool("/usr/share/java/hsqldb.jar", "libhsqldb-java", TEST, "the database of the Java application"),
+    tool("chromium", "chromium", TEST, "a browser"),
 ];
+
+const TEST: &[Purpose] = &[Purpose::Test];
+const BENCH: &[Purpose] = &[Purpose::Bench];
 
 const fn tool(
     program: &'static str,
@@ -67,13 +106,23 @@ const fn server(
     program: &'static str,
     package: &'static str,
     service: &'static str,
+    purposes: &'static [Purpose],
     reason: &'static str,
 ) -> Tool {
-    Tool { program, package, service: Some(service), purposes: &[Purpose::Bench], reason }
+    Tool { program, package, service: Some(service), purposes, reason }
 }
+
+/// Programs that no distribution has: Go modules, built into `target/tools`, where the tests look.
+const MODULES: [(&str, &str, &str); 2] = [
+    ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1", "an ACME authority for tests"),
+    ("pebble-challtestsrv", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1", "its name server"),
+];
 
 /// Installs what is missing.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.purpose == Purpose::Test {
+        build_modules(arguments.check)?;
+    }
     let needed: Vec<&Tool> = TOOLS.iter().filter(|tool| tool.purposes.contains(&arguments.purpose)).collect();
     let missing: Vec<&Tool> =
         needed.iter().copied().filter(|tool| workspace::find_program(tool.program).is_none()).collect();
@@ -93,6 +142,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             bail!("{} was installed, yet there is no {}", tool.package, tool.program);
         }
         println!("tools: {} installed", tool.package);
+    }
+    Ok(())
+}
+
+fn build_modules(only_check: bool) -> Result<()> {
+    let folder = workspace::target_directory().join("tools");
+    for (program, module, reason) in MODULES {
+        if folder.join(program).is_file() || workspace::find_program(program).is_some() {
+            continue;
+        }
+        println!("tools: {program} is missing: {reason}");
+        if only_check {
+            bail!("tools: {program} missing");
+        }
+        if workspace::find_program("go").is_none() {
+            println!("tools: there is no go here to build {program} with; its tests will say that they do not run");
+            continue;
+        }
+        fs::create_dir_all(&folder).context("cannot make target/tools")?;
+        workspace::run(Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()))?;
+        println!("tools: {program} built");
     }
     Ok(())
 }

@@ -23,6 +23,18 @@ pub enum Context {
     Listing,
     /// Inside `compress { … }`.
     Compress,
+    /// Inside `tls { … }` of a site.
+    Tls,
+    /// Inside `acme { … }`.
+    Acme,
+    /// Inside `fastcgi { … }`.
+    Fastcgi,
+    /// Inside `scgi { … }`.
+    Scgi,
+    /// Inside `cgi { … }`.
+    Cgi,
+    /// Inside `proxy { … }`.
+    Proxy,
     /// Inside `pool { … }`.
     Pool,
     /// Inside `upstream { … }`.
@@ -31,7 +43,7 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 16] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -40,6 +52,12 @@ impl Context {
         Self::Route,
         Self::Listing,
         Self::Compress,
+        Self::Tls,
+        Self::Acme,
+        Self::Fastcgi,
+        Self::Scgi,
+        Self::Cgi,
+        Self::Proxy,
         Self::Pool,
         Self::Upstream,
     ];
@@ -55,6 +73,12 @@ impl Context {
             Self::Route => "in `route`",
             Self::Listing => "in `listing`",
             Self::Compress => "in `compress`",
+            Self::Tls => "in `tls`",
+            Self::Acme => "in `acme`",
+            Self::Fastcgi => "in `fastcgi`",
+            Self::Scgi => "in `scgi`",
+            Self::Cgi => "in `cgi`",
+            Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
             Self::Upstream => "in `upstream`",
         }
@@ -71,6 +95,12 @@ impl Context {
             Self::Route => "route",
             Self::Listing => "listing",
             Self::Compress => "compress",
+            Self::Tls => "tls",
+            Self::Acme => "acme",
+            Self::Fastcgi => "fastcgi",
+            Self::Scgi => "scgi",
+            Self::Cgi => "cgi",
+            Self::Proxy => "proxy",
             Self::Pool => "pool",
             Self::Upstream => "upstream",
         }
@@ -117,6 +147,8 @@ pub enum Kind {
     File,
     /// `stderr`, `stdout` or a path.
     LogTarget,
+    /// What an access line looks like.
+    LogFormat,
     /// Names of files to read, `*` and `?` allowed.
     Glob,
     /// A host name: `example.com`, `*.example.com`.
@@ -145,6 +177,16 @@ pub enum Kind {
     Token,
     /// The extension of a file name, without its dot.
     Extension,
+    /// The name of a pool, or the address of an application.
+    Destination,
+    /// The same for applications that speak HTTP, as a URL.
+    Url,
+    /// The name of a variable for an application.
+    Variable,
+    /// A field name that a request may be given.
+    RequestField,
+    /// How the names of scripts end.
+    Suffix,
 }
 
 /// How often an argument may stand.

@@ -12,7 +12,7 @@ use crate::directives;
 use crate::disk::{Disk, RealDisk, What};
 use crate::environment::ProcessEnvironment;
 use crate::lower;
-use crate::settings::{Listener, Origin, PathPattern, Settings, Site};
+use crate::settings::{Listener, Origin, PathPattern, Settings, Site, SiteTls, SocketAccess};
 use crate::source::Source;
 use crate::value::{self, Value, Written};
 
@@ -56,7 +56,14 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
     inherited.listing = lower::plain_listing();
     let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
     let route = lower::plain_route(inherited, PathPattern::Prefix("/".to_owned()), origin.clone());
-    settings.sites.push(Arc::new(Site { names: Vec::new(), routes: vec![route], access_log: None, origin }));
+    settings.sites.push(Arc::new(Site {
+        names: Vec::new(),
+        routes: vec![route],
+        access_log: None,
+        tls: SiteTls::default(),
+        is_https_only: false,
+        origin,
+    }));
     Ok(settings)
 }
 
@@ -78,7 +85,16 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         .and_then(|directive| lower::default_item(directive, Context::Listen))
         .and_then(|item| u32::try_from(number(&item)).ok());
     let origin = Origin { file: COMMAND_LINE.into(), line: 0, column: 0 };
-    Ok(Listener { address, backlog: backlog.unwrap_or_default(), default_site: None, origin })
+    Ok(Listener {
+        address,
+        backlog: backlog.unwrap_or_default(),
+        default_site: None,
+        access: SocketAccess::default(),
+        tls: None,
+        proxies: Vec::new(),
+        redirects_to_https: None,
+        origin,
+    })
 }
 
 #[cfg(test)]

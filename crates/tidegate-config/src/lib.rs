@@ -24,6 +24,7 @@ pub mod settings;
 mod source;
 mod suggest;
 mod syntax;
+mod travel;
 mod value;
 
 pub use diagnostic::{Diagnostic, Severity};

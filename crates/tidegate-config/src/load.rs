@@ -97,6 +97,7 @@ pub(crate) fn load(
         diagnostic.is_error() && !rejected.iter().any(|(_, range)| range.contains(&at))
     });
     rejected.extend(lower::sites(&mut checker, disk, &nodes, &mut server));
+    lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
     // A main file that could not be read says nothing about what it names or leaves out.
     if !(is_fatal && nodes.is_empty()) {

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 10] = [
+const SECTIONS: [(&str, Context, &str); 16] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -71,6 +71,20 @@ const SECTIONS: [(&str, Context, &str); 10] = [
     ),
     ("In `listing`", Context::Listing, "`listing { readme \"README.html\" }`"),
     ("In `compress`", Context::Compress, "`compress { media-types \"application/x-thing\" }`"),
+    ("In `tls` of a site", Context::Tls, "`tls { certificate \"site.pem\" key=\"site.key\" }`"),
+    ("In `acme`", Context::Acme, "`acme { email \"admin@example.com\" }`"),
+    ("In `fastcgi`", Context::Fastcgi, "`fastcgi \"php\" { timeout \"10m\" }`"),
+    (
+        "In `scgi`",
+        Context::Scgi,
+        "`scgi \"127.0.0.1:4000\" { timeout \"10m\" }`; all of `fastcgi` but `keep` and `keep-timeout`.",
+    ),
+    ("In `cgi`", Context::Cgi, "`cgi { timeout \"10m\" }`; what `fastcgi` and `scgi` have in common."),
+    (
+        "In `proxy`",
+        Context::Proxy,
+        "`proxy \"http://127.0.0.1:3000\" { timeout \"10m\" }`; beside these, what all three have in common.",
+    ),
     ("In `pool`", Context::Pool, "`pool \"app\" { command \"/usr/bin/php-cgi\"; processes max=16 }`"),
     (
         "In `upstream`",

@@ -4,31 +4,53 @@
 //! A route carries *effective* values: what a site or the top level set for it has been inherited already,
 //! so that no consumer ever has to look upwards. `Origin` says where a thing was written, for `explain`
 //! and for messages.
+//!
+//! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
+
+pub mod gateway;
 
 pub mod pool;
 pub mod upstream;
 
+pub mod tls;
+
+pub use tls::{
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
+    SiteTls,
+};
+
 use pool::Pool;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A whole configuration, checked and complete.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Worker threads; `None` is one for each processor this process may run on.
     pub workers: Option<u16>,
+    /// Server processes, at least 1; each has `workers` workers.
+    pub processes: u16,
+    /// Whom the server processes become when the server is started as root; `None` lets them stay it.
+    pub user: Option<User>,
+    /// Whether the server processes are confined to what the settings name, where the kernel can.
+    pub sandbox: bool,
     /// Every address that is listened on; no two are the same but for port 0.
     pub listeners: Vec<Listener>,
     /// In source order.
     pub sites: Vec<Arc<Site>>,
+    /// Automatic certificates.
+    pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.
     pub limits: Limits,
+    /// What those get who are turned away.
+    pub busy: Busy,
     /// The file cache of each worker.
     pub file_cache: FileCache,
     /// Where access lines go unless a site says otherwise; `None` when off.
@@ -38,15 +60,41 @@ pub struct Settings {
     /// Value of the `Server` field; `None` leaves the field out.
     pub server_field: Option<String>,
     /// The file that holds the process number; absolute.
+    #[serde(with = "crate::travel::optional_path")]
     pub pid_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
+    #[serde(with = "crate::travel::optional_path")]
     pub control: Option<PathBuf>,
+    /// Where request bodies wait that have to be complete.
+    pub spill: gateway::Spill,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
 
+/// Whom the server processes become, by name or number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The user.
+    pub name: String,
+    /// The group; `None` takes the user's own, and its further groups with it.
+    pub group: Option<String>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Who may connect to a unix socket: what its file is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SocketAccess {
+    /// Permission bits; `None` leaves them to the umask.
+    pub mode: Option<u32>,
+    /// By name or number; `None` is who started the server.
+    pub owner: Option<String>,
+    /// By name or number; `None` is that of who started the server.
+    pub group: Option<String>,
+}
+
 /// Where something was written.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The file as the operator named it; `<command line>` for what came from arguments.
     pub file: Arc<str>,
@@ -57,7 +105,7 @@ pub struct Origin {
 }
 
 /// An address to listen on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
@@ -66,21 +114,29 @@ pub struct Listener {
     /// The name of the site that answers what no site claims; `None` takes the site without a name,
     /// else the first site.
     pub default_site: Option<String>,
+    /// `None`: plain.
+    pub tls: Option<ListenTls>,
+    /// Who may say with the PROXY protocol who the client is; empty for nobody.
+    pub proxies: Vec<Network>,
+    /// Every request is sent to `https` on this port.
+    pub redirects_to_https: Option<u16>,
+    /// Who may connect, on a unix socket.
+    pub access: SocketAccess,
     /// Where it was written.
     pub origin: Origin,
 }
 
 /// What a listener binds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ListenAddress {
     /// An address and a port; `[::]` takes IPv4 clients too. Port 0 is the kernel's choice.
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
-    Unix(PathBuf),
+    Unix(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// A virtual server: the host names it answers to, and its routes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     /// Empty for the site without a name.
     pub names: Vec<HostPattern>,
@@ -88,12 +144,16 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
+    /// What it wants of TLS.
+    pub tls: SiteTls,
+    /// Plain requests are sent to `https`, since `hsts` is in force.
+    pub is_https_only: bool,
     /// Where it was written.
     pub origin: Origin,
 }
 
 /// `example.com`, or `*.example.com` (any number of labels below it, not the name itself). Lower case.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HostPattern {
     /// A whole name.
     Exact(String),
@@ -102,7 +162,7 @@ pub enum HostPattern {
 }
 
 /// What to do with the requests whose path matches.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     /// Which requests; compared in the order of the routes.
     pub pattern: PathPattern,
@@ -118,12 +178,14 @@ pub struct Route {
     pub error_pages: Vec<(u16, String)>,
     /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
+    /// Who has shown no client certificate is refused.
+    pub requires_client_certificate: bool,
     /// Where it was written.
     pub origin: Origin,
 }
 
 /// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PathPattern {
     /// `/.perf`
     Exact(String),
@@ -136,7 +198,7 @@ pub enum PathPattern {
 }
 
 /// What a route answers with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "made once at load, and most routes are files")]
 pub enum Action {
     /// Static files.
@@ -155,14 +217,30 @@ pub enum Action {
         /// The text, `text/plain`; may be empty.
         body: String,
     },
+    /// `cgi`: CGI scripts.
+    Cgi(Box<gateway::Application>),
     /// The status page with statistics and cache control (R4, R5).
     Status,
+    /// `fastcgi`
+    Fastcgi(Box<gateway::Application>),
+    /// `scgi`
+    Scgi(Box<gateway::Application>),
+    /// `proxy`
+    Proxy(Box<gateway::Proxy>),
+}
+
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+    }
 }
 
 /// Static files.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
     /// Absolute. The path of the request is looked up below it.
+    #[serde(with = "crate::travel::path")]
     pub root: PathBuf,
     /// Set by `alias`: this prefix of the path is cut off before the look-up below `root`.
     pub strip_prefix: Option<String>,
@@ -187,7 +265,7 @@ pub struct Files {
 }
 
 /// An entry of `try`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Try {
     /// A path with `{path}` filled in: `{path}.html`, `/index.html`.
     Path(String),
@@ -196,7 +274,7 @@ pub enum Try {
 }
 
 /// Directory listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// Files included above and below the table where a folder has them: `HEADER.html`, `README.html`,
     /// `README.md`, `README` (as text).
@@ -208,7 +286,7 @@ pub struct Listing {
 }
 
 /// A content coding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Coding {
     /// RFC 1952; `.gz`.
     Gzip,
@@ -219,7 +297,7 @@ pub enum Coding {
 }
 
 /// Compression on the fly.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compress {
     /// In the server's order of preference, with the level of each.
     pub codings: Vec<(Coding, u8)>,
@@ -230,7 +308,7 @@ pub struct Compress {
 }
 
 /// An `allow` or a `deny` of one network.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessRule {
     /// Whether whom it fits is let in or refused.
     pub allows: bool,
@@ -241,7 +319,7 @@ pub struct AccessRule {
 }
 
 /// `10.0.0.0/8`, `::1`, `all`, or `unix` for clients on a unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// Everyone.
     All,
@@ -257,10 +335,24 @@ pub enum Network {
 }
 
 /// Bounds on what a client may do; all on by default.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// Open client connections, all workers together.
     pub connections: u32,
+    /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
+    pub connections_per_address: Option<u32>,
+    /// Clients whose connections are not counted by address.
+    pub exempt_addresses: Vec<Network>,
+    /// Requests that wait for something at the same time, all workers together.
+    pub in_flight: u32,
+    /// Requests that wait for a place in `in_flight`.
+    pub queue_length: u32,
+    /// How long they wait at most.
+    pub queue_age: Duration,
+    /// Bytes that stuck connections may own, all workers together; `None` derives it from the machine.
+    pub memory: Option<u64>,
+    /// How long what is ready may wait on a worker before it turns away; `None` never does.
+    pub overload_delay: Option<Duration>,
     /// Bytes of a request head, target included.
     pub head_size: u32,
     /// Bytes of a request target.
@@ -271,6 +363,8 @@ pub struct Limits {
     pub body_size: u64,
     /// From the first byte of a head to its last.
     pub head_timeout: Duration,
+    /// From the beginning of a connection to the end of its TLS handshake, a PROXY header included.
+    pub handshake_timeout: Duration,
     /// Bytes per second below which a request body is given up after `rate_grace`.
     pub body_rate: u32,
     /// Bytes per second below which a reader is given up after `rate_grace`.
@@ -279,6 +373,8 @@ pub struct Limits {
     pub rate_grace: Duration,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
+    /// Idle connections, all workers together.
+    pub keep_alive_connections: u32,
     /// Requests served on one connection before it is closed; `None` is no bound.
     pub keep_alive_requests: Option<u32>,
     /// Bytes of an unread request body that are read and dropped to keep a connection.
@@ -291,8 +387,21 @@ pub struct Limits {
     pub unsent_size: u32,
 }
 
+/// What those get who are turned away because the server is busy (the busy function of R2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// 429 or 503.
+    pub status: u16,
+    /// Whole seconds, at least 1.
+    pub retry_after: Duration,
+    /// May be empty.
+    pub text: String,
+    /// Of the text.
+    pub media_type: String,
+}
+
 /// The file cache of each worker (R4).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileCache {
     /// `false` under `file-cache off`.
     pub enabled: bool,
@@ -309,27 +418,29 @@ pub struct FileCache {
 }
 
 /// An access log.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AccessLog {
     /// Where the lines go.
     pub target: LogTarget,
     /// What a line looks like.
     pub format: AccessFormat,
+    /// Only requests that were answered with an error: 400 and above.
+    pub only_errors: bool,
 }
 
 /// Where a log goes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogTarget {
     /// Standard error.
     Stderr,
     /// Standard output.
     Stdout,
     /// A file; absolute, its folder exists.
-    File(PathBuf),
+    File(#[serde(with = "crate::travel::path")] PathBuf),
 }
 
 /// What an access line looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessFormat {
     /// The common log format.
     Common,
@@ -337,10 +448,61 @@ pub enum AccessFormat {
     Combined,
     /// One JSON object.
     Json,
+    /// These, one after the other.
+    Pattern(Arc<[LogPart]>),
+}
+
+/// A part of an access line. What is not there is `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LogPart {
+    /// As it stands.
+    Text(String),
+    /// `{client}`: the address of the client.
+    Client,
+    /// `{client-port}`
+    ClientPort,
+    /// `{scheme}`: `http` or `https`.
+    Scheme,
+    /// `{host}`: the host asked for, as sent.
+    Host,
+    /// `{method}`
+    Method,
+    /// `{target}`: the request target as sent.
+    Target,
+    /// `{path}`: the target before its `?`.
+    Path,
+    /// `{query}`: the target behind its `?`.
+    Query,
+    /// `{protocol}`: `HTTP/1.1`.
+    Protocol,
+    /// `{status}`
+    Status,
+    /// `{bytes}`: of the response, without its head.
+    Bytes,
+    /// `{bytes-in}`: of the request, its head included.
+    BytesIn,
+    /// `{bytes-out}`: of the response, its head included.
+    BytesOut,
+    /// `{duration-us}`: from the complete head to the last byte handed to the kernel.
+    DurationMicroseconds,
+    /// `{duration-ms}`: the same in milliseconds, with three digits behind the point.
+    DurationMilliseconds,
+    /// `{duration}`: the same in seconds, with six digits behind the point.
+    DurationSeconds,
+    /// `{time}`: `10/Oct/2000:13:55:36 +0000`.
+    Time,
+    /// `{time-iso}`: `2000-10-10T13:55:36Z`.
+    TimeIso,
+    /// `{time-unix}`: seconds since 1970.
+    TimeUnix,
+    /// `{request.NAME}`: the first field of this name.
+    Request(String),
+    /// `{response.NAME}`: the first field of this name, as far as a handler or the settings set it.
+    Response(String),
 }
 
 /// The log of the server's own messages.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ErrorLog {
     /// Where the lines go.
     pub target: LogTarget,
@@ -349,7 +511,7 @@ pub struct ErrorLog {
 }
 
 /// How important a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Something is not served.
     Error,

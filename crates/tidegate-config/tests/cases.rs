@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use tidegate_config::settings::SocketAccess;
 use tidegate_config::{Loaded, load_str};
 
 #[test]
@@ -62,6 +63,9 @@ fn show(loaded: &Loaded) -> String {
         }
     };
     line("workers", format!("{:?}", settings.workers), format!("{:?}", plain.workers));
+    line("processes", settings.processes.to_string(), plain.processes.to_string());
+    line("user", format!("{:?}", settings.user), format!("{:?}", plain.user));
+    line("sandbox", settings.sandbox.to_string(), plain.sandbox.to_string());
     line("limits", format!("{:#?}", settings.limits), format!("{:#?}", plain.limits));
     line("file-cache", format!("{:#?}", settings.file_cache), format!("{:#?}", plain.file_cache));
     line("access-log", format!("{:?}", settings.access_log), format!("{:?}", plain.access_log));
@@ -79,10 +83,27 @@ fn show(loaded: &Loaded) -> String {
     for listener in &settings.listeners {
         let (address, default) = (&listener.address, &listener.default_site);
         let _ = writeln!(out, "listen {address:?} backlog {} default {default:?}", listener.backlog);
+        if let Some(tls) = &listener.tls {
+            let _ = writeln!(
+                out,
+                "  tls {:?}",
+                tls.certificate.as_ref().map(|files| (&files.certificate, &files.key))
+            );
+        }
+        if !listener.proxies.is_empty() || listener.redirects_to_https.is_some() {
+            let (proxies, https) = (&listener.proxies, listener.redirects_to_https);
+            let _ = writeln!(out, "  proxies {proxies:?} https {https:?}");
+        }
+        if listener.access != SocketAccess::default() {
+            let _ = writeln!(out, "  {:?}", listener.access);
+        }
     }
     for site in &settings.sites {
         let (origin, log) = (&site.origin, &site.access_log);
         let _ = writeln!(out, "site {:?} ({}:{}) access-log {log:?}", site.names, origin.file, origin.line);
+        if site.tls != Default::default() || site.is_https_only {
+            let _ = writeln!(out, "  https only: {} {:#?}", site.is_https_only, site.tls);
+        }
         for route in &site.routes {
             let _ =
                 writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
@@ -95,6 +116,9 @@ fn show(loaded: &Loaded) -> String {
             let _ = writeln!(out, "    fields {fields:?} cache {cache:?}");
             let (pages, compress) = (&route.error_pages, &route.compress);
             let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
+            if route.requires_client_certificate {
+                out.push_str("    requires a client certificate\n");
+            }
         }
     }
     out

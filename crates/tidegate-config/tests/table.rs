@@ -16,6 +16,9 @@ fn within(context: Context, text: &str) -> String {
         Context::Top if text.starts_with("listen") => format!("{text}\n{site}"),
         Context::Top if text.starts_with("site") => format!("{listen}{text}\n"),
         Context::Top => format!("{text}\n{listen}{site}"),
+        Context::Listen if ["mode", "owner", "group"].iter().any(|name| text.starts_with(name)) => {
+            format!("listen \"unix:/tmp/x\" {{ {text} }}\n{site}")
+        }
         Context::Listen => format!("listen \"127.0.0.1:1\" {{ {text} }}\n{site}"),
         Context::Limits => format!("limits {{ {text} }}\n{listen}{site}"),
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
@@ -33,12 +36,18 @@ fn within(context: Context, text: &str) -> String {
             let member = if text.starts_with("member") { "" } else { "member \"127.0.0.1:3000\"\n" };
             format!("{listen}upstream \"app\" {{ {member}{text} }}\n{site}")
         }
+        Context::Acme => format!("acme {{ {text} }}\n{listen}{site}"),
+        Context::Tls => format!("{listen}site {{ root \".\"; tls {{ {text} }} }}\n"),
         Context::Pool => {
             let is_kind =
                 ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));
             let kind = if is_kind { "" } else { "command \"/bin/sh\"\n" };
             format!("{listen}pool \"app\" {{ {kind}{text} }}\n{site}")
         }
+        Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),
+        Context::Fastcgi => format!("{listen}site {{ root \".\"; fastcgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
+        Context::Scgi => format!("{listen}site {{ root \".\"; scgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
+        Context::Proxy => format!("{listen}site {{ proxy \"http://127.0.0.1:1\" {{ {text} }} }}\n"),
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }

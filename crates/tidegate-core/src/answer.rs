@@ -31,10 +31,6 @@ pub fn sentence(phrase: &str) -> String {
     first.chain(chars).chain(['.']).collect()
 }
 
-/// Too many connections: encoded by hand, sent once, never read for.
-pub const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\
-    Connection: close\r\n\r\n";
-
 /// `OPTIONS *`: what the server as a whole can do (RFC 9110 section 9.3.7).
 pub fn options_of_the_server() -> Response {
     let mut response = Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS");

@@ -92,6 +92,11 @@ impl BodySink {
         HIGH_WATER.saturating_sub(self.pipe.borrow().data.len())
     }
 
+    /// Bytes that it holds.
+    pub fn held(&self) -> usize {
+        self.pipe.borrow().data.capacity()
+    }
+
     /// Puts decoded content in.
     pub fn push(&self, data: &[u8]) {
         self.pipe.borrow_mut().data.extend_from_slice(data);

@@ -1,10 +1,17 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
 use crate::body::RequestBody;
+use crate::phase::Site;
 use crate::response::Response;
+use std::cell::{Cell, OnceCell};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
 use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_io::LocalFuture;
-use tidegate_io::socket::Peer;
+use tidegate_io::socket::{self, Peer, Stream};
+use tidegate_tls::{ClientIdentity, Handshake};
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -29,19 +36,155 @@ pub struct Exchange<'a> {
     pub minor_version: u8,
     /// The other end.
     pub peer: Peer,
+    /// What the TLS handshake has agreed upon; `None` on a plain connection.
+    pub tls: Option<&'a Arc<Handshake>>,
+    /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
+    /// (RFC 8470). Only safe methods come so far.
+    pub is_early: bool,
     /// Wall clock, seconds since 1970.
     pub now: i64,
     /// When the head was complete: monotonic, nanoseconds.
     pub started: u64,
     /// Content of the request, until a handler takes it.
     pub body: Option<RequestBody>,
+    /// What the engine knows beside the request.
+    pub context: ExchangeContext<'a>,
+}
+
+/// What the engine knows beside the request. The default knows nothing: for requests that came from no
+/// client.
+#[derive(Clone, Copy, Default)]
+pub struct ExchangeContext<'a> {
+    pub(crate) local: Local<'a>,
+    pub(crate) site: Option<&'a Rc<Site>>,
+    /// Set by who wants the request given up when the client goes away.
+    pub(crate) abandons: Option<&'a Cell<bool>>,
+    /// How often the request was handed on to another route already.
+    pub(crate) hops: u8,
+}
+
+/// Where a connection remembers its own address, once somebody has asked. Most never do.
+pub(crate) type LocalAddress = OnceCell<Box<Option<SocketAddr>>>;
+
+/// The address that the client connected to.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Local<'a> {
+    #[default]
+    None,
+    /// Asked of the kernel when somebody wants to know, once for a connection.
+    Stream(&'a Stream, &'a LocalAddress),
+    Known(SocketAddr),
+}
+
+impl<'a> ExchangeContext<'a> {
+    pub(crate) fn new(
+        stream: &'a Stream,
+        local: &'a LocalAddress,
+        site: &'a Rc<Site>,
+        abandons: &'a Cell<bool>,
+    ) -> Self {
+        let local = Local::Stream(stream, local);
+        ExchangeContext { local, site: Some(site), abandons: Some(abandons), hops: 0 }
+    }
+
+    /// The answer is worth nothing once the client has gone: then the future that makes it is dropped, and so
+    /// is a body under way. For answers that hold something others wait for, such as a place in a queue. A
+    /// client that only closes its sending side is taken to be gone as well, as everywhere.
+    pub fn ends_with_client(&self) {
+        if let Some(abandons) = self.abandons {
+            abandons.set(true);
+        }
+    }
+
+    /// The address that the client connected to; `None` for a unix socket.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self.local {
+            Local::None => None,
+            Local::Known(address) => Some(address),
+            Local::Stream(stream, known) => **known.get_or_init(|| {
+                Box::new(match socket::local_address(stream.as_fd()) {
+                    Ok(Peer::Tcp(address)) => Some(address),
+                    _ => None,
+                })
+            }),
+        }
+    }
 }
 
 impl Exchange<'_> {
+    /// Hands the request on to the route of the same site that answers `path`, where a program does: for
+    /// `index` and `try`, which may lead to a script. The path as sent stays what it is.
+    ///
+    /// # Errors
+    /// Gives the content back where no program answers there.
+    pub fn hand_on(&self, path: &[u8], body: Option<RequestBody>) -> Result<Reply, Option<RequestBody>> {
+        match self.context.site {
+            Some(site) => site.hand_on(self, path, body),
+            None => Err(body),
+        }
+    }
+
+    /// What it takes to answer with another path of the same site later on.
+    pub fn elsewhere(&self) -> Option<Elsewhere> {
+        let site = self.context.site?.clone();
+        let (peer, now, started, hops) = (self.peer, self.now, self.started, self.context.hops);
+        Some(Elsewhere {
+            site,
+            head_only: self.method == Method::Head,
+            scheme: self.scheme,
+            peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
+            now,
+            started,
+            hops,
+        })
+    }
+
+    /// Whether a program of the same site answers `path`.
+    pub fn runs(&self, path: &[u8]) -> bool {
+        self.context.site.is_some_and(|site| site.runs(path))
+    }
+
+    /// Whether [`Exchange::hand_on`] could ever succeed.
+    pub fn has_programs(&self) -> bool {
+        self.context.site.is_some_and(|site| site.has_programs())
+    }
+
     /// The value of the first field of this name.
     #[inline]
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields.first(name)
+    }
+
+    /// Who the client is, by a certificate that has been verified.
+    pub fn client(&self) -> Option<&ClientIdentity> {
+        self.tls.and_then(|handshake| handshake.client.as_ref())
+    }
+}
+
+/// The way to another path of the same site, for an answer that says where the answer is (RFC 3875 section
+/// 6.2.2).
+pub struct Elsewhere {
+    pub(crate) site: Rc<Site>,
+    pub(crate) head_only: bool,
+    pub(crate) scheme: &'static str,
+    pub(crate) peer: Peer,
+    pub(crate) tls: Option<Arc<Handshake>>,
+    pub(crate) is_early: bool,
+    pub(crate) now: i64,
+    pub(crate) started: u64,
+    pub(crate) hops: u8,
+}
+
+impl Elsewhere {
+    /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
+    /// where it leads on and on.
+    pub async fn answer(&self, target: &str) -> Response {
+        match self.site.answer_elsewhere(self, target) {
+            Reply::Ready(response) => response,
+            Reply::Later(future) => future.await,
+        }
     }
 }
 
@@ -60,8 +203,13 @@ impl Exchange<'_> {
             fields: self.fields.iter().map(own).collect(),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.cloned(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
+            local: self.context.local(),
+            site: self.context.site.cloned(),
+            hops: self.context.hops,
         }
     }
 }
@@ -78,12 +226,17 @@ pub struct Kept {
     fields: Vec<(String, Vec<u8>)>,
     minor_version: u8,
     peer: Peer,
+    tls: Option<Arc<Handshake>>,
+    is_early: bool,
     now: i64,
     started: u64,
+    local: Option<SocketAddr>,
+    site: Option<Rc<Site>>,
+    hops: u8,
 }
 
 impl Kept {
-    /// Lends it as the exchange it was.
+    /// Lends it as the exchange it was, without content.
     pub fn lend<R>(&self, f: impl FnOnce(&Exchange<'_>) -> R) -> R {
         let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
         f(&Exchange {
@@ -97,9 +250,17 @@ impl Kept {
             fields: Fields::new(&fields),
             minor_version: self.minor_version,
             peer: self.peer,
+            tls: self.tls.as_ref(),
+            is_early: self.is_early,
             now: self.now,
             started: self.started,
             body: None,
+            context: ExchangeContext {
+                local: self.local.map_or(Local::None, Local::Known),
+                site: self.site.as_ref(),
+                abandons: None,
+                hops: self.hops,
+            },
         })
     }
 }
@@ -118,7 +279,8 @@ pub trait Handler {
 pub enum Reply {
     /// The answer.
     Ready(Response),
-    /// The answer, later. The connection polls it; its waker is the connection's.
+    /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
+    /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
     Later(LocalFuture<Response>),
 }
 

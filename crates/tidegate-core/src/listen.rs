@@ -3,12 +3,11 @@
 //! When descriptors run out, accepting pauses instead of spinning: what is open goes on being served, and
 //! the next close, or a short while, tries again (FAULTS 41).
 
-use crate::answer;
-use crate::conn::Connection;
 use crate::log;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tidegate_config::settings::ListenAddress;
 use tidegate_io::socket::{self, Peer, Stream};
@@ -20,9 +19,10 @@ pub(crate) const CROWD: usize = 128;
 pub(crate) const ACCEPTS: usize = 64;
 /// How long accepting rests when descriptors or memory have run out.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-
-/// Open connections of all workers of this process, against `limits connections`.
-static OPEN: AtomicU32 = AtomicU32::new(0);
+/// Without a descriptor for this long, those who wait are told so instead of being left to hang.
+pub(crate) const EXHAUSTION: Duration = Duration::from_secs(1);
+/// How long the kernel keeps a connection back that has sent nothing.
+const DEFER: Duration = Duration::from_secs(5);
 
 /// A listening socket of one worker.
 pub struct Listener {
@@ -33,15 +33,16 @@ pub struct Listener {
 }
 
 /// Opens the sockets of one address, one for each of `workers`, and tells the address that was really
-/// taken (port 0 takes any).
+/// taken (port 0 takes any). `prepare` is for unix sockets: see [`socket::listen_unix`].
 pub fn open(
     address: &ListenAddress,
     backlog: u32,
     workers: usize,
+    prepare: &dyn Fn(&Path) -> io::Result<()>,
 ) -> io::Result<(Vec<OwnedFd>, ListenAddress)> {
     match address {
         ListenAddress::Tcp(tcp) => {
-            let options = socket::ListenOptions { backlog, defer: Duration::from_secs(5) };
+            let options = socket::ListenOptions { backlog, defer: DEFER };
             let sockets = socket::listen_tcp(*tcp, workers, &options)?;
             let taken = match sockets.first().map(|fd| socket::local_address(fd.as_fd())).transpose()? {
                 Some(Peer::Tcp(taken)) => taken,
@@ -50,7 +51,7 @@ pub fn open(
             Ok((sockets, ListenAddress::Tcp(taken)))
         }
         ListenAddress::Unix(path) => {
-            let first = socket::listen_unix(path, backlog)?;
+            let first = socket::listen_unix(path, backlog, prepare)?;
             let mut sockets = Vec::with_capacity(workers);
             for _ in 1..workers {
                 sockets.push(first.try_clone()?);
@@ -61,12 +62,32 @@ pub fn open(
     }
 }
 
+/// Opens another socket of an address that this process listens on already; `None` where an address has
+/// only one (unix sockets).
+pub fn one_more(address: &ListenAddress, backlog: u32) -> io::Result<Option<OwnedFd>> {
+    match address {
+        ListenAddress::Tcp(tcp) => {
+            let options = socket::ListenOptions { backlog, defer: DEFER };
+            socket::one_more_tcp(*tcp, &options).map(Some)
+        }
+        ListenAddress::Unix(_) => Ok(None),
+    }
+}
+
+/// Takes over a listening socket that somebody else has opened, such as systemd, and tells its address.
+pub fn adopt(fd: BorrowedFd<'_>) -> io::Result<ListenAddress> {
+    Ok(match socket::adopt_listener(fd, DEFER)? {
+        Ok(tcp) => ListenAddress::Tcp(tcp),
+        Err(path) => ListenAddress::Unix(path),
+    })
+}
+
 /// What accepting gave.
 pub(crate) enum Accepted {
-    /// A connection to serve.
-    Connection(Connection),
-    /// One that was turned away.
-    Refused,
+    /// A connection.
+    Connection(Stream, Peer),
+    /// One that was given up before it was accepted.
+    Aborted,
     /// Nobody waits.
     Nobody,
     /// No descriptor or no memory for it.
@@ -75,38 +96,21 @@ pub(crate) enum Accepted {
 
 /// Accepts one connection.
 #[inline]
-pub(crate) fn accept(listener: BorrowedFd<'_>, number: u16, limit: u32, stats: &Stats) -> Accepted {
+pub(crate) fn accept(listener: BorrowedFd<'_>, stats: &Stats) -> Accepted {
     match socket::accept(listener) {
         Ok(Some((stream, peer))) => {
             stats.connections_accepted.add(1);
-            if OPEN.fetch_add(1, Relaxed) >= limit {
-                OPEN.fetch_sub(1, Relaxed);
-                stats.connections_refused.add(1);
-                refuse(&stream);
-                return Accepted::Refused;
-            }
-            stats.connections.add(1);
-            Accepted::Connection(Connection::new(stream, peer, number))
+            Accepted::Connection(stream, peer)
         }
         Ok(None) => Accepted::Nobody,
         Err(error) => refused_by_the_system(&error, stats),
     }
 }
 
-/// A connection was dropped.
-#[inline]
-pub(crate) fn closed(stats: &Stats) {
-    OPEN.fetch_sub(1, Relaxed);
-    stats.connections.sub(1);
-    stats.connections_closed.add(1);
-}
-
-/// The cheapest answer there is. What has come of a request is taken, since closing on it would make the
-/// kernel send a reset, which can destroy the answer on its way; more is not waited for.
-fn refuse(stream: &Stream) {
-    let _ = stream.recv(&mut [0; 4 << 10]);
-    let _ = stream.send(answer::BUSY, false);
-    let _ = stream.finish_sending();
+/// A descriptor kept for when there is no other: given up for a moment, it makes room to accept a connection
+/// and tell it that the server is full.
+pub(crate) fn spare() -> Option<OwnedFd> {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).ok()
 }
 
 /// Running out is said once; the counter tells how often it happened.
@@ -126,7 +130,7 @@ fn refused_by_the_system(error: &io::Error, stats: &Stats) -> Accepted {
         }
         Some(libc_errno::ECONNABORTED) => {
             stats.accept_errors.add(AcceptError::Aborted, 1);
-            return Accepted::Refused;
+            return Accepted::Aborted;
         }
         _ => (AcceptError::Other, "accepting failed"),
     };

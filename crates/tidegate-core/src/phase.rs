@@ -6,19 +6,27 @@
 //! tells what was tried.
 
 use crate::answer;
-use crate::exchange::{Exchange, Filter, Handler, Reply};
+use crate::body::RequestBody;
+use crate::conn::Opening;
+use crate::exchange::{Elsewhere, Exchange, ExchangeContext, Filter, Handler, Reply};
 use crate::log::Sink;
 use crate::response::{Head, Response};
+use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, HostPattern, Network, PathPattern, Settings};
+use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings};
+use tidegate_http::path::normalise;
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
+use tidegate_tls::{Handshake, Hello, SiteConfig};
 
 /// The longest host name that is looked up, bytes (RFC 1035 section 2.3.4 allows 253).
 const HOST_MAX: usize = 255;
+
+/// How often a request is handed on from route to route.
+const MOST_HOPS: u8 = 4;
 
 /// Sites and routes ready to serve.
 pub struct Engine {
@@ -30,12 +38,38 @@ pub struct Engine {
     suffixes: Vec<(Box<str>, usize)>,
     /// For each listener, what answers when no name matches.
     defaults: Vec<usize>,
+    /// The patterns of all status routes.
+    status: Vec<PathPattern>,
+    /// `None` where no listener speaks TLS.
+    tls: Option<Secure>,
+    /// Plain requests may have to be sent to `https`, or be an authority's.
+    has_entrance: bool,
+}
+
+/// A plain request, as far as it decides whether its site is asked at all.
+pub(crate) struct Arrival<'a> {
+    pub listener: u16,
+    pub authority: &'a str,
+    /// As sent.
+    pub path: &'a str,
+    /// As sent.
+    pub query: Option<&'a str>,
+}
+
+/// Where authorities look for the answers to their challenges (RFC 8555 section 8.3).
+const CHALLENGES: &str = "/.well-known/acme-challenge/";
+
+/// What an engine needs where a listener speaks TLS.
+struct Secure {
+    store: Arc<TlsStore>,
+    sites: Arc<TlsSites>,
 }
 
 /// A site at run time.
 pub struct Site {
     config: Arc<settings::Site>,
     routes: Vec<Route>,
+    has_programs: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -93,7 +127,86 @@ impl Site {
     /// A site; `routes` are in the order of its settings.
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
-        Site { config, routes, access_log }
+        let has_programs = config.routes.iter().any(|route| route.action.is_program());
+        Site { config, routes, access_log, has_programs }
+    }
+
+    /// Whether any route has a program answer.
+    pub(crate) fn has_programs(&self) -> bool {
+        self.has_programs
+    }
+
+    /// See [`Elsewhere::answer`].
+    pub(crate) fn answer_elsewhere(self: &Rc<Self>, asked: &Elsewhere, target: &str) -> Reply {
+        if asked.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        let (raw_path, query) =
+            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let mut scratch = Vec::new();
+        let path = match normalise(raw_path, &mut scratch) {
+            Ok(path) => path,
+            Err(error) => return Reply::Ready(answer::error(error.status())),
+        };
+        let found = self
+            .route_for(path)
+            .and_then(|index| Some((self.config.routes.get(index)?, self.routes.get(index)?)));
+        let Some((config, route)) = found else { return Reply::Ready(answer::error(Status::NOT_FOUND)) };
+        let is_unknown = config.requires_client_certificate && !is_known(asked.tls.as_ref());
+        if is_unknown || (!config.access.is_empty() && !admits(&config.access, asked.peer)) {
+            return Reply::Ready(answer::error(Status::FORBIDDEN));
+        }
+        let mut inner = Exchange {
+            method: if asked.head_only { Method::Head } else { Method::Get },
+            method_token: if asked.head_only { "HEAD" } else { "GET" },
+            target,
+            path,
+            query,
+            scheme: asked.scheme,
+            authority: "",
+            fields: Fields::default(),
+            minor_version: 1,
+            peer: asked.peer,
+            tls: asked.tls.as_ref(),
+            is_early: asked.is_early,
+            now: asked.now,
+            started: asked.started,
+            body: None,
+            context: ExchangeContext { site: Some(self), hops: asked.hops + 1, ..ExchangeContext::default() },
+        };
+        route.handler.handle(&mut inner)
+    }
+
+    /// See [`Exchange::runs`].
+    pub(crate) fn runs(&self, path: &[u8]) -> bool {
+        let route = self.route_for(path).and_then(|index| self.config.routes.get(index));
+        route.is_some_and(|route| route.action.is_program())
+    }
+
+    /// See [`Exchange::hand_on`].
+    pub(crate) fn hand_on(
+        &self,
+        exchange: &Exchange<'_>,
+        path: &[u8],
+        body: Option<RequestBody>,
+    ) -> Result<Reply, Option<RequestBody>> {
+        if !self.has_programs || exchange.context.hops >= MOST_HOPS {
+            return Err(body);
+        }
+        let Some(index) = self.route_for(path) else { return Err(body) };
+        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
+            return Err(body);
+        };
+        if !config.action.is_program() {
+            return Err(body);
+        }
+        let is_unknown = config.requires_client_certificate && !is_known(exchange.tls);
+        if is_unknown || (!config.access.is_empty() && !admits(&config.access, exchange.peer)) {
+            return Ok(Reply::Ready(answer::error(Status::FORBIDDEN)));
+        }
+        let mut inner = Exchange { path, body, ..*exchange };
+        inner.context.hops += 1;
+        Ok(route.handler.handle(&mut inner))
     }
 
     fn route_for(&self, path: &[u8]) -> Option<usize> {
@@ -124,7 +237,125 @@ impl Engine {
                 named.and_then(|name| find(&exact, &suffixes, name)).unwrap_or(nameless)
             })
             .collect();
-        Engine { settings, sites: sites.into_iter().map(Rc::new).collect(), exact, suffixes, defaults }
+        let routes = sites.iter().flat_map(|site| &site.config.routes);
+        let status = routes
+            .filter(|route| route.action == settings::Action::Status)
+            .map(|route| route.pattern.clone())
+            .collect();
+        let sites = sites.into_iter().map(Rc::new).collect();
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        Engine { settings, sites, exact, suffixes, defaults, status, tls: None, has_entrance }
+    }
+
+    /// Whether a path of a site leads to the status page, which is served however busy the server is.
+    pub fn always_answers(&self, site: &Site, path: &[u8]) -> bool {
+        !self.status.is_empty()
+            && site
+                .route_for(path)
+                .is_some_and(|index| site.config.routes[index].action == settings::Action::Status)
+    }
+
+    /// Whether these first bytes of a connection may be a request to a status page: cheap, for connections
+    /// that are otherwise turned away unread. [`Engine::always_answers`] has the last word.
+    pub fn may_ask_for_status(&self, bytes: &[u8]) -> bool {
+        if self.status.is_empty() {
+            return false;
+        }
+        let mut words = bytes.splitn(3, |byte| *byte == b' ');
+        let (Some(_method), Some(target), Some(_rest)) = (words.next(), words.next(), words.next()) else {
+            return false;
+        };
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        self.status.iter().any(|pattern| matches(pattern, path))
+    }
+
+    /// Adds what listeners with TLS need. Fails where the settings cannot be served so.
+    pub fn with_tls(mut self, store: &Arc<TlsStore>) -> Result<Engine, TlsError> {
+        if self.settings.listeners.iter().any(|listener| listener.tls.is_some()) {
+            self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });
+            self.has_entrance = true;
+        }
+        Ok(self)
+    }
+
+    /// What answers a plain request before its site is asked: the challenge of an authority, and the way to
+    /// `https`.
+    #[inline]
+    pub(crate) fn entrance(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
+        if self.has_entrance { self.enter(site, arrival) } else { None }
+    }
+
+    fn enter(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
+        if let (Some(Secure { store, .. }), Some(token)) = (&self.tls, arrival.path.strip_prefix(CHALLENGES))
+            && let Some(answer) = store.token(token)
+        {
+            return Some(Response::content(Status::OK, "application/octet-stream", answer));
+        }
+        let listener = self.settings.listeners.get(usize::from(arrival.listener))?;
+        let port = match listener.redirects_to_https {
+            Some(port) => port,
+            None if site.config.is_https_only => self.https_port()?,
+            None => return None,
+        };
+        let host = host_of(arrival.authority);
+        if host.is_empty() {
+            let why = "The request names no host, so it cannot be sent to https.";
+            return Some(answer::explained(Status::BAD_REQUEST, why));
+        }
+        let mut location = format!("https://{host}");
+        if port != 443 {
+            location += &format!(":{port}");
+        }
+        location += arrival.path;
+        if let Some(query) = arrival.query {
+            location.push('?');
+            location += query;
+        }
+        Some(Response::empty(Status(308)).with("Location", &location))
+    }
+
+    /// The port of the first listener with TLS that has one.
+    fn https_port(&self) -> Option<u16> {
+        self.settings.listeners.iter().filter(|listener| listener.tls.is_some()).find_map(|listener| {
+            match &listener.address {
+                ListenAddress::Tcp(address) => Some(address.port()),
+                ListenAddress::Unix(_) => None,
+            }
+        })
+    }
+
+    /// How connections begin on a listener.
+    #[inline]
+    pub(crate) fn opening(&self, listener: u16, peer: Peer) -> Opening {
+        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else { return Opening::Plain };
+        let then_tls = listener.tls.is_some();
+        if listener.proxies.iter().any(|network| covers(*network, peer)) {
+            return Opening::Proxy { then_tls };
+        }
+        if then_tls { Opening::Tls } else { Opening::Plain }
+    }
+
+    /// The terms for a TLS connection on a listener.
+    pub(crate) fn terms(&self, listener: usize, hello: &Hello) -> Option<Arc<SiteConfig>> {
+        let Secure { store, sites } = self.tls.as_ref()?;
+        let name = hello.server_name.as_deref().unwrap_or("");
+        if hello.is_challenge
+            && let Some(config) = store.challenges().find(name)
+        {
+            return Some(SiteConfig::of_challenge(config));
+        }
+        sites.terms(listener, self.site_index(listener, name).0).cloned()
+    }
+
+    /// Whether a connection was made under terms that hold for the site as well. Where the rules for client
+    /// certificates are others, the client has to come again under the right name (RFC 9110 section 15.5.20).
+    #[inline]
+    pub(crate) fn admits_on(&self, handshake: &Handshake, listener: usize, authority: &str) -> bool {
+        let Some(Secure { sites, .. }) = &self.tls else { return true };
+        match sites.terms(listener, self.site_index(listener, authority).0) {
+            Some(terms) => Arc::ptr_eq(terms, &handshake.site) || terms.has_same_clients(&handshake.site),
+            None => true,
+        }
     }
 
     /// The site that answers for `authority` (host and port) on a listener.
@@ -143,6 +374,13 @@ impl Engine {
         if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
             return finish(site, index, exchange, Reply::Ready(answer::error(Status::FORBIDDEN)));
         }
+        if config.requires_client_certificate && !is_known(exchange.tls) {
+            let refusal = answer::explained(
+                Status::FORBIDDEN,
+                "This address is open only to clients that show a certificate.",
+            );
+            return finish(site, index, exchange, Reply::Ready(refusal));
+        }
         match route.handler.handle(exchange) {
             // Complete as it is: the hot path ends here.
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
@@ -151,7 +389,7 @@ impl Engine {
     }
 
     /// Says in one sentence each what decides about a request.
-    pub fn explain(&self, listener: usize, exchange: &mut Exchange<'_>, say: &mut dyn FnMut(String)) {
+    pub fn explain(&self, listener: usize, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
         let (index, why) = self.site_index(listener, exchange.authority);
         let Some(site) = self.sites.get(index) else {
             return say("no site: the settings define none".into());
@@ -168,6 +406,12 @@ impl Engine {
             if !route.access.is_empty() && !admits(&route.access, exchange.peer) {
                 return say("access: refused with 403; the first matching allow or deny decides".into());
             }
+            let inner = Exchange {
+                context: ExchangeContext { site: Some(site), ..exchange.context },
+                body: None,
+                ..*exchange
+            };
+            let exchange = &inner;
             return site.routes[index].handler.explain(exchange, say);
         }
     }
@@ -234,6 +478,11 @@ fn matches_pieces(pieces: &[String], path: &[u8]) -> bool {
     rest.ends_with(last.as_bytes())
 }
 
+/// Whether the client has shown a certificate.
+fn is_known(tls: Option<&Arc<Handshake>>) -> bool {
+    tls.is_some_and(|handshake| handshake.client.is_some())
+}
+
 fn admits(rules: &[settings::AccessRule], peer: Peer) -> bool {
     match rules.iter().find(|rule| covers(rule.network, peer)) {
         Some(rule) => rule.allows,
@@ -241,7 +490,8 @@ fn admits(rules: &[settings::AccessRule], peer: Peer) -> bool {
     }
 }
 
-fn covers(network: Network, peer: Peer) -> bool {
+/// Whether a client belongs to a network.
+pub(crate) fn covers(network: Network, peer: Peer) -> bool {
     let (address, bits) = match network {
         Network::All => return true,
         Network::Unix => return peer == Peer::Unix,
@@ -328,9 +578,12 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         fields: Fields::default(),
         minor_version: 1,
         peer: asked.peer,
+        tls: None,
+        is_early: false,
         now: asked.now,
         started: asked.started,
         body: None,
+        context: ExchangeContext::default(),
     };
     let page = route.handler.handle(&mut inner);
     page.map(move |page| if page.status.is_success() { standing_in(page, status) } else { response })

@@ -1,11 +1,12 @@
 //! Responses, free of protocol version: what handlers return, filters wrap and connections write.
 
+use crate::body::BodySink;
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::paged::PagedFile;
 use tidegate_wire::h1;
 
 /// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
@@ -41,6 +42,13 @@ pub enum Body {
     File(FilePiece),
     /// Several pieces one after the other (`multipart/byteranges`).
     Parts(Vec<Part>),
+    /// The connection goes on as a tunnel, behind a 101 (RFC 9110 section 7.8).
+    Tunnel {
+        /// What goes to the client; its end is the end of the connection.
+        stream: Box<dyn BodyStream>,
+        /// Takes what the client sends.
+        sink: BodySink,
+    },
     /// Pulled as the client takes it; of known length, or to be sent in chunks.
     Stream {
         /// Bytes in all, where known.
@@ -54,11 +62,13 @@ pub enum Body {
 #[derive(Clone)]
 pub struct FilePiece {
     /// Shared with the cache.
-    pub file: Rc<OwnedFd>,
+    pub file: Rc<PagedFile>,
     /// First byte.
     pub offset: u64,
     /// Behind the last byte.
     pub end: u64,
+    /// A part of it was not in memory: the pool reads in front of the sender from then on.
+    reads_ahead: bool,
 }
 
 /// A piece of a composed body.
@@ -74,6 +84,25 @@ pub trait BodyStream {
     /// Fills the front of `buffer`. `Ok(0)` is the end; an error cuts the response short, visibly to the
     /// client. `Pending` wakes the waker of `cx` when there is more.
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Called instead while the client does not take more: the source may read ahead, or carry on what else
+    /// it does. It arranges to be woken; there is nothing to return.
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl Head {
+    /// The fields.
+    pub fn lines(&self) -> &FieldLines {
+        match self {
+            Head::Fields(lines) | Head::Final(lines) => lines,
+            Head::Prebuilt(message) => message.lines(),
+        }
+    }
 }
 
 impl Body {
@@ -86,6 +115,7 @@ impl Body {
             Body::File(piece) => Some(piece.len()),
             Body::Parts(parts) => Some(parts.iter().map(Part::len).sum()),
             Body::Stream { len, .. } => *len,
+            Body::Tunnel { .. } => None,
         }
     }
 
@@ -96,6 +126,24 @@ impl Body {
 }
 
 impl FilePiece {
+    /// See [`PagedFile::poll_warm`]: how far it can be sent now. Once it had to be waited for, the pool reads
+    /// in front.
+    #[inline]
+    pub fn poll_warm(&mut self, waker: Option<&Waker>) -> Poll<io::Result<u64>> {
+        let poll = self.file.poll_warm(self.offset, self.end, waker);
+        match &poll {
+            Poll::Pending => self.reads_ahead = true,
+            Poll::Ready(Ok(warm)) if self.reads_ahead => self.file.read_ahead(*warm, self.end),
+            Poll::Ready(_) => {}
+        }
+        poll
+    }
+
+    /// The bytes `offset..end` of `file`.
+    pub fn new(file: Rc<PagedFile>, offset: u64, end: u64) -> FilePiece {
+        FilePiece { file, offset, end, reads_ahead: false }
+    }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.offset)

@@ -1,6 +1,7 @@
 //! One connection driven by hand, without listener and without a thread of its own: for tests and benches
 //! that count what a request costs. Nothing of a server in use may need it.
 
+use crate::admission::{Admission, Shared};
 use crate::conn::{Connection, Next};
 use crate::log::{AccessBuffers, Writer};
 use crate::worker::{Ctx, LogSet, MakeRegistry, Registry};
@@ -36,12 +37,13 @@ impl Solo {
         let mut registry = make(stats.clone());
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
-        let mut cx = Ctx::new(engine, stats, AccessBuffers::new(writer));
+        let mut cx = Ctx::new(0, engine, stats, AccessBuffers::new(writer), Arc::<Shared>::default());
         for (sink, format) in logs.opened {
-            cx.log.add(sink, format);
+            cx.log.add(sink, &format);
         }
+        let opening = cx.engine.opening(0, Peer::Unix);
         let mut connections = Slab::default();
-        let key = connections.insert(Connection::new(stream, Peer::Unix, 0));
+        let key = connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
         Ok(Solo { cx, connections, key, runtime, poller, _registry: registry })
     }
 
@@ -50,12 +52,18 @@ impl Solo {
         if let Some(mut old) = self.connections.remove(self.key) {
             old.on_close(self.key, &mut self.cx);
         }
-        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0));
+        let opening = self.cx.engine.opening(0, Peer::Unix);
+        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
     }
 
     /// Counters.
     pub fn stats(&self) -> &Stats {
         &self.cx.stats
+    }
+
+    /// Who is let in, who waits, who is turned away.
+    pub fn admission(&mut self) -> &mut Admission {
+        &mut self.cx.admission
     }
 
     /// The client has sent something, or taken something: one turn of the worker. `Close` has closed it.

@@ -1,27 +1,32 @@
 //! One worker: poller, connections, timers and ready queue on one thread, sharing nothing on the hot path.
 //!
 //! The binary starts workers and talks to them through a [`Handle`]; what they serve comes from a
-//! [`Registry`], made on the worker's own thread, so that handlers may hold `Rc` and `RefCell`.
+//! [`Registry`], made on the worker's own thread, so that handlers may hold `Rc` and `RefCell`. `door` lets
+//! connections in or turns them away, `relief` closes those that go first when there is too much.
 
+mod door;
+mod relief;
+
+use crate::admission::{Admission, Shared};
 use crate::conn::{Connection, Next};
-use crate::listen::{self, Accepted, Listener};
+use crate::listen::{self, Listener};
 use crate::log::{self, AccessBuffers, Writer};
 use crate::phase::Engine;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tidegate_config::settings::{AccessFormat, Settings};
+use tidegate_config::settings::{AccessLog, Settings};
 use tidegate_http::HttpDate;
 use tidegate_io::clock::{monotonic_ns, wall_seconds};
+use tidegate_io::poller::EVENTS;
 use tidegate_io::runtime::Runtime;
-use tidegate_io::socket;
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab, Wheel};
-use tidegate_stats::Worker as Stats;
+use tidegate_stats::{Flush, Worker as Stats};
 use tidegate_wire::h1::HeadLimits;
 
 /// Access lines wait this long at most.
@@ -34,6 +39,10 @@ pub trait Registry {
     /// The engine for a revision, and the logs its sites write.
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine>;
 
+    /// An engine of this registry is in force from now on: what its handlers share follows these settings.
+    /// Not every engine comes so far: a reload that fails elsewhere is given up.
+    fn in_force(&mut self, _settings: &Arc<Settings>) {}
+
     /// Answers a question of the operator about what this worker holds, such as its file cache.
     fn ask(&mut self, question: &str) -> String;
 }
@@ -41,7 +50,7 @@ pub trait Registry {
 /// The logs of an engine, collected while it is made.
 pub struct LogSet {
     writer: Arc<Writer>,
-    pub(crate) opened: Vec<(log::Sink, AccessFormat)>,
+    pub(crate) opened: Vec<(log::Sink, AccessLog)>,
 }
 
 impl LogSet {
@@ -50,9 +59,9 @@ impl LogSet {
     }
 
     /// Opens a log, or finds it open.
-    pub fn open(&mut self, log: &tidegate_config::settings::AccessLog) -> io::Result<log::Sink> {
+    pub fn open(&mut self, log: &AccessLog) -> io::Result<log::Sink> {
         let sink = self.writer.sink(&log.target)?;
-        self.opened.push((sink, log.format));
+        self.opened.push((sink, log.clone()));
         Ok(sink)
     }
 }
@@ -62,9 +71,16 @@ pub type MakeRegistry = Arc<dyn Fn(Arc<Stats>) -> Box<dyn Registry> + Send + Syn
 
 /// What a worker may be told.
 pub enum Command {
-    /// Take up settings and the listeners that go with them, in their order; the reply says whether it
-    /// worked. Connections stay.
-    Adopt(Arc<Settings>, Vec<Listener>, Sender<io::Result<()>>),
+    /// Get ready to take up settings and the listeners that go with them, in their order; the reply says
+    /// whether that can be done. Nothing changes yet, and the next `Prepare` takes the place of this one.
+    Prepare(Arc<Settings>, Vec<Listener>, Sender<io::Result<()>>),
+    /// Take up what was prepared. Connections stay. Nothing happens where nothing was prepared.
+    Commit(Sender<io::Result<()>>),
+    /// Forget what was prepared.
+    Discard,
+    /// Accept from these sockets from now on, with the settings in force: for a worker that was started
+    /// without any.
+    Listen(Vec<Listener>, Sender<io::Result<()>>),
     /// Accept no more, finish what is under way, and end when nothing is open.
     Drain {
         /// Whether connections between requests are closed at once. Otherwise their next answer says
@@ -130,20 +146,49 @@ impl Asker {
     }
 }
 
-/// Starts a worker and waits until it serves.
+/// Called on a worker's thread when that ends, also by a panic.
+pub type OnEnd = Box<dyn FnOnce() + Send>;
+
+struct CallOnDrop(Option<OnEnd>);
+
+impl Drop for CallOnDrop {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+/// Starts a worker and waits until it serves. It shares its limits with the others of this process. `on_end`
+/// is called when it has ended, whyever.
 pub fn start(
     number: usize,
     settings: Arc<Settings>,
     listeners: Vec<Listener>,
     make: MakeRegistry,
     writer: Arc<Writer>,
+    on_end: OnEnd,
+) -> io::Result<Handle> {
+    start_sharing(Shared::of_process(), number, settings, listeners, make, writer, on_end)
+}
+
+/// The same, with limits shared with those alone that are given the same `shared`.
+pub fn start_sharing(
+    shared: Arc<Shared>,
+    number: usize,
+    settings: Arc<Settings>,
+    listeners: Vec<Listener>,
+    make: MakeRegistry,
+    writer: Arc<Writer>,
+    on_end: OnEnd,
 ) -> io::Result<Handle> {
     let stats = Arc::new(Stats::default());
     let (commands, inbox) = channel();
     let (started, outcome) = channel();
     let counted = stats.clone();
     let thread = std::thread::Builder::new().name(format!("tidegate-{number}")).spawn(move || {
-        match Worker::new(inbox, &make, counted, writer, &settings, listeners) {
+        let _ended = CallOnDrop(Some(on_end));
+        match Worker::new(shared, number, inbox, &make, counted, writer, &settings, listeners) {
             Err(error) => drop(started.send(Err(error))),
             Ok(mut worker) => {
                 let _ = started.send(Ok(worker.runtime.remote()));
@@ -170,6 +215,10 @@ pub struct Ctx {
     pub stats: Arc<Stats>,
     /// Access lines.
     pub log: AccessBuffers,
+    /// Who is let in, who waits, who is turned away.
+    pub admission: Admission,
+    /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
+    pub(crate) turn: u32,
     /// Wall clock, seconds.
     pub now: i64,
     /// The `Date` field of this second.
@@ -185,8 +234,15 @@ pub struct Ctx {
 }
 
 impl Ctx {
-    pub(crate) fn new(engine: Engine, stats: Arc<Stats>, mut log: AccessBuffers) -> Ctx {
+    pub(crate) fn new(
+        number: usize,
+        engine: Engine,
+        stats: Arc<Stats>,
+        mut log: AccessBuffers,
+        shared: Arc<Shared>,
+    ) -> Ctx {
         let now = wall_seconds();
+        let admission = Admission::new(shared, stats.clone(), &engine.settings, number);
         log.tick(now);
         let head_limits = head_limits(&engine.settings);
         Ctx {
@@ -195,6 +251,8 @@ impl Ctx {
             wheel: Wheel::default(),
             stats,
             log,
+            admission,
+            turn: 0,
             now,
             date: HttpDate(now).format(),
             draining: false,
@@ -225,6 +283,7 @@ fn head_limits(settings: &Settings) -> HeadLimits {
 }
 
 struct Worker {
+    number: usize,
     poller: Poller,
     runtime: Rc<Runtime>,
     registry: Box<dyn Registry>,
@@ -234,11 +293,21 @@ struct Worker {
     connections: Slab<Connection>,
     cx: Ctx,
     again: Vec<Key>,
+    /// Settings that wait for their `Commit`.
+    prepared: Option<(Arc<Settings>, Engine, LogSet, Vec<Listener>)>,
     /// What is accepted from now on has its unsent bytes bounded.
     is_crowded: bool,
     /// Accepting rests until then, monotonic nanoseconds.
     accept_after: u64,
+    /// No descriptor is left since then, monotonic nanoseconds; 0 where there is one.
+    exhausted_since: u64,
+    /// Given up for a moment to tell those who wait that there is none.
+    spare: Option<OwnedFd>,
+    /// Stuck connections are not looked through again before, monotonic nanoseconds.
+    relieve_after: u64,
     began: u64,
+    /// The present turn began, monotonic nanoseconds.
+    now: u64,
 }
 
 struct OpenListener {
@@ -250,7 +319,10 @@ struct OpenListener {
 }
 
 impl Worker {
+    #[expect(clippy::too_many_arguments, reason = "what a worker is made of")]
     fn new(
+        shared: Arc<Shared>,
+        number: usize,
         inbox: Receiver<Command>,
         make: &MakeRegistry,
         stats: Arc<Stats>,
@@ -263,8 +335,11 @@ impl Worker {
         let mut registry = make(stats.clone());
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
-        let cx = Ctx::new(engine, stats, AccessBuffers::new(writer.clone()));
+        let log = AccessBuffers::new(writer.clone());
+        let cx = Ctx::new(number, engine, stats, log, shared);
+        let now = monotonic_ns();
         let mut worker = Worker {
+            number,
             poller,
             runtime,
             registry,
@@ -274,17 +349,30 @@ impl Worker {
             connections: Slab::default(),
             cx,
             again: Vec::new(),
+            prepared: None,
             is_crowded: false,
             accept_after: 0,
-            began: monotonic_ns(),
+            exhausted_since: 0,
+            spare: listen::spare(),
+            relieve_after: 0,
+            began: now,
+            now,
         };
         worker.take_up(logs, listeners)?;
         Ok(worker)
     }
 
-    fn adopt(&mut self, settings: &Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
+    fn prepare(&mut self, settings: Arc<Settings>, listeners: Vec<Listener>) -> io::Result<()> {
         let mut logs = LogSet::new(self.writer.clone());
-        self.cx.engine = Rc::new(self.registry.engine(settings, &mut logs)?);
+        let engine = self.registry.engine(&settings, &mut logs)?;
+        self.prepared = Some((settings, engine, logs, listeners));
+        Ok(())
+    }
+
+    fn commit(&mut self) -> io::Result<()> {
+        let Some((settings, engine, logs, listeners)) = self.prepared.take() else { return Ok(()) };
+        self.cx.engine = Rc::new(engine);
+        self.registry.in_force(&settings);
         self.take_up(logs, listeners)
     }
 
@@ -305,9 +393,11 @@ impl Worker {
             self.runtime.registry().add_readable(new.listener.fd.as_fd(), Kind::Listener, new.key)?;
         }
         self.listeners = opened;
+        self.cx.admission.adopt(&self.cx.engine.settings, self.number);
+        self.cx.admission.on_empty(None);
         self.bound_unsent();
-        for (sink, format) in logs.opened {
-            self.cx.log.add(sink, format);
+        for (sink, log) in logs.opened {
+            self.cx.log.add(sink, &log);
         }
         self.cx.head_limits = head_limits(&self.cx.engine.settings);
         Ok(())
@@ -320,7 +410,7 @@ impl Worker {
             ready.clear();
             let timeout = self.timeout();
             self.poller.wait(timeout, &mut ready)?;
-            self.cx.tick();
+            self.begin_turn(ready.len() >= EVENTS, &mut expired);
             // What tells of changes comes first: a file that changed before a request was sent is seen to
             // have changed by that request.
             let mut has_commands = false;
@@ -329,6 +419,7 @@ impl Worker {
                     Kind::Io => self.runtime.on_io(event),
                     Kind::Remote => {
                         self.runtime.on_remote();
+                        self.cx.admission.on_wake();
                         has_commands = true;
                     }
                     Kind::Connection | Kind::Listener => {}
@@ -359,15 +450,15 @@ impl Worker {
                     self.drive(key);
                 }
             }
-            let now = monotonic_ns();
-            self.runtime.expire(now);
-            let tick = (now - self.began) / TICK.as_nanos() as u64;
-            self.cx.wheel.advance(tick as u32, &mut expired);
             for index in expired.drain(..) {
-                if let Some(key) = self.connections.key_of(index) {
+                // A deadline that was set anew in this turn has not passed.
+                if let Some(key) = self.connections.key_of(index)
+                    && !self.cx.wheel.is_armed(index)
+                {
                     self.on_timer(key);
                 }
             }
+            self.relieve();
             if has_commands && self.obey() {
                 return Ok(());
             }
@@ -375,6 +466,25 @@ impl Worker {
                 self.cx.log.flush();
                 return Ok(());
             }
+        }
+    }
+
+    /// One reading of the clock serves the whole turn. The wheel moves first, so that what is armed in the
+    /// turn counts from now, however long the wait was.
+    #[inline]
+    fn begin_turn(&mut self, is_full: bool, expired: &mut Vec<u32>) {
+        self.now = monotonic_ns();
+        let second = self.cx.now;
+        self.cx.tick();
+        if self.cx.now != second {
+            self.cx.admission.on_second();
+        }
+        self.cx.turn = self.cx.turn.wrapping_add(1);
+        self.runtime.expire(self.now);
+        let tick = (self.now - self.began) / TICK.as_nanos() as u64;
+        self.cx.wheel.advance(tick as u32, expired);
+        if self.cx.admission.begin_turn(self.now, is_full) {
+            self.runtime.remote().notify();
         }
     }
 
@@ -391,7 +501,8 @@ impl Worker {
             .runtime
             .next_deadline()
             .map(|at| Duration::from_millis(at.saturating_sub(monotonic_ns()).div_ceil(1_000_000)));
-        timers.into_iter().chain(log).chain(accept).chain(deadline).min()
+        let relief = self.wants_relief().then_some(relief::PAUSE);
+        timers.into_iter().chain(relief).chain(log).chain(accept).chain(deadline).min()
     }
 
     #[inline]
@@ -440,66 +551,10 @@ impl Worker {
     fn close(&mut self, key: Key) {
         if let Some(mut connection) = self.connections.remove(key) {
             connection.on_close(key, &mut self.cx);
-            listen::closed(&self.cx.stats);
+            self.cx.admission.leave(connection.entry(), connection.admitted());
+            self.cx.stats.connections.sub(1);
+            self.cx.stats.connections_closed.add(1);
             self.accept_after = 0; // a descriptor is free again
-        }
-    }
-
-    fn accept(&mut self) {
-        if self.accept_after > 0 {
-            if monotonic_ns() < self.accept_after {
-                return;
-            }
-            self.accept_after = 0;
-        }
-        let limit = self.cx.engine.settings.limits.connections;
-        for index in 0..self.listeners.len() {
-            for _ in 0..listen::ACCEPTS {
-                let Some(open) = self.listeners[index].as_mut().filter(|open| open.is_ready) else { break };
-                match listen::accept(open.listener.fd.as_fd(), open.place, limit, &self.cx.stats) {
-                    Accepted::Connection(connection) => self.admit(connection),
-                    Accepted::Refused => {}
-                    Accepted::Nobody => {
-                        open.is_ready = false;
-                        self.mind_the_crowd();
-                    }
-                    Accepted::Exhausted => {
-                        self.accept_after = monotonic_ns() + listen::PAUSE.as_nanos() as u64;
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// A bound on unsent bytes costs processor time, and only a crowd needs it: it is set on the listening
-    /// sockets, whose connections inherit it, and taken off when the crowd has gone.
-    fn mind_the_crowd(&mut self) {
-        let most = if self.is_crowded { listen::CROWD / 2 } else { listen::CROWD };
-        if self.is_crowded != (self.connections.len() > most) {
-            self.is_crowded = !self.is_crowded;
-            self.bound_unsent();
-        }
-    }
-
-    fn bound_unsent(&self) {
-        let bytes = if self.is_crowded { self.cx.engine.settings.limits.unsent_size } else { 0 };
-        for open in self.listeners.iter().flatten() {
-            socket::bound_unsent(open.listener.fd.as_fd(), bytes);
-        }
-    }
-
-    /// With `TCP_DEFER_ACCEPT` the request is here already: it is answered before the connection is
-    /// registered, so that one that closes afterwards never enters the poller.
-    #[inline]
-    fn admit(&mut self, connection: Connection) {
-        let key = self.connections.insert(connection);
-        self.drive(key);
-        if let Some(connection) = self.connections.get_mut(key)
-            && let Err(error) = self.runtime.registry().add(connection.fd(), Kind::Connection, key)
-        {
-            log::warn(format_args!("a connection could not be watched and is closed: {error}"));
-            self.close(key);
         }
     }
 
@@ -507,14 +562,27 @@ impl Worker {
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.inbox.try_recv() {
             match command {
-                Command::Adopt(settings, listeners, reply) => {
-                    let _ = reply.send(self.adopt(&settings, listeners));
+                Command::Prepare(settings, listeners, reply) => {
+                    self.prepared = None;
+                    let _ = reply.send(self.prepare(settings, listeners));
+                }
+                Command::Commit(reply) => {
+                    let _ = reply.send(self.commit());
+                }
+                Command::Discard => self.prepared = None,
+                Command::Listen(listeners, reply) => {
+                    let _ = reply.send(self.take_up(LogSet::new(self.writer.clone()), listeners));
                 }
                 Command::Ask(question, reply) => {
                     let _ = reply.send(self.registry.ask(&question));
                 }
                 Command::Drain { close_idle } => self.drain(close_idle),
                 Command::Stop => {
+                    // What was under way has its line, too.
+                    let keys: Vec<Key> = self.connections.keys().collect();
+                    for key in keys {
+                        self.close(key);
+                    }
                     self.cx.log.flush();
                     return true;
                 }
@@ -540,8 +608,7 @@ impl Worker {
             let keys: Vec<Key> = self.connections.keys().collect();
             for key in keys {
                 if self.connections.get_mut(key).is_some_and(|connection| connection.is_between_requests()) {
-                    self.cx.stats.keep_alive_flushes.add(1);
-                    self.close(key);
+                    self.flush(key, Flush::Drain);
                 }
             }
         }

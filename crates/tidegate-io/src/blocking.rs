@@ -1,16 +1,20 @@
 //! A pool of threads for calls that may wait for a disk: cold look-ups, cold pages, directory scans.
 //!
 //! A worker hands over a closure and gets a future; the thread that ran it wakes the worker. The queue is
-//! bounded: beyond it a job is refused at once, and the request that wanted it is answered 503.
+//! bounded: beyond it a job is refused at once, and the request that wanted it is answered 503. Which job is
+//! next, so that one slow disk does not take all threads, is decided by `lanes`.
 
+use crate::lanes::Lanes;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Threads at most; started when there is work and none is free.
-const THREADS: usize = 32;
+pub use crate::lanes::Lane;
+
+/// Threads at most; started when there is work and none is free. One device alone gets half of them.
+const THREADS: usize = 64;
 /// Jobs waiting at most.
 const QUEUE: usize = 8192;
 
@@ -34,19 +38,53 @@ struct Pool {
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    lanes: Lanes<Job>,
+    /// May run, and wait for a thread; with their device.
+    started: VecDeque<(u64, Job)>,
     threads: usize,
     idle: usize,
 }
 
-static POOL: Pool =
-    Pool { state: Mutex::new(State { jobs: VecDeque::new(), threads: 0, idle: 0 }), work: Condvar::new() };
+static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
+    state: Mutex::new(State { lanes: Lanes::new(THREADS), started: VecDeque::new(), threads: 0, idle: 0 }),
+    work: Condvar::new(),
+});
 
-/// Runs `job` on a thread of the pool. Dropping the future before the job has begun cancels it.
+/// Runs a job that waits for no disk. Dropping the future before the job has begun cancels it.
 pub fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<Pending<T>, Overloaded> {
+    run_in(Lane::NO_DISK, job)
+}
+
+/// Runs a job that waits for what `lane` names. Dropping the future before the job has begun cancels it.
+pub fn run_in<T: Send + 'static>(
+    lane: Lane,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<Pending<T>, Overloaded> {
+    let (job, pending) = with_outcome(job);
+    POOL.submit(lane, job, QUEUE)?;
+    Ok(pending)
+}
+
+/// Runs a job for a response that is under way, and is therefore taken however many wait: there are never
+/// more of these than connections. `Overloaded` only where not one thread can be started.
+pub fn go_on<T: Send + 'static>(
+    lane: Lane,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<Pending<T>, Overloaded> {
+    let (job, pending) = with_outcome(job);
+    POOL.submit(lane, job, usize::MAX)?;
+    Ok(pending)
+}
+
+/// As [`go_on`], where nobody waits for an outcome.
+pub(crate) fn start(lane: Lane, job: impl FnOnce() + Send + 'static) -> Result<(), Overloaded> {
+    POOL.submit(lane, Box::new(job), usize::MAX)
+}
+
+fn with_outcome<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> (Job, Pending<T>) {
     let cell = Arc::new(Mutex::new(Outcome { value: None, waker: None }));
     let pending = Pending { cell: cell.clone() };
-    POOL.submit(Box::new(move || {
+    let job = Box::new(move || {
         if Arc::strong_count(&cell) == 1 {
             return; // nobody waits for it any more
         }
@@ -59,41 +97,53 @@ pub fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Resul
         if let Some(waker) = waker {
             waker.wake();
         }
-    }))?;
-    Ok(pending)
+    });
+    (job, pending)
 }
 
 impl Pool {
-    fn submit(&'static self, job: Job) -> Result<(), Overloaded> {
+    fn submit(&'static self, lane: Lane, job: Job, most: usize) -> Result<(), Overloaded> {
         let mut state = lock(&self.state);
-        if state.jobs.len() >= QUEUE {
+        if state.lanes.waiting() >= most || !self.has_a_thread(&mut state) {
             return Err(Overloaded);
         }
-        state.jobs.push_back(job);
-        if state.idle >= state.jobs.len() {
-            self.work.notify_one();
-        } else if state.threads < THREADS {
-            state.threads += 1;
-            let started =
-                std::thread::Builder::new().name("tidegate-blocking".into()).spawn(move || self.work_off());
-            if started.is_err() {
-                state.threads -= 1;
-                if state.threads == 0 {
-                    state.jobs.pop_back();
-                    return Err(Overloaded);
-                }
-            }
-        }
+        state.lanes.push(lane, job);
+        self.start_what_may(&mut state);
         Ok(())
     }
 
-    fn work_off(&self) {
+    /// Moves on what may run, and sees to it that there are threads for it.
+    fn start_what_may(&'static self, state: &mut State) {
+        while let Some(started) = state.lanes.start() {
+            state.started.push_back(started);
+            if state.idle >= state.started.len() {
+                self.work.notify_one();
+            } else if state.threads < state.lanes.busy() {
+                self.add_thread(state); // where that fails, those that are there take it
+            }
+        }
+    }
+
+    fn has_a_thread(&'static self, state: &mut State) -> bool {
+        state.threads > 0 || self.add_thread(state)
+    }
+
+    fn add_thread(&'static self, state: &mut State) -> bool {
+        let thread = std::thread::Builder::new().name("tidegate-blocking".into());
+        let is_added = state.threads < THREADS && thread.spawn(move || self.work_off()).is_ok();
+        state.threads += usize::from(is_added);
+        is_added
+    }
+
+    fn work_off(&'static self) {
         let mut state = lock(&self.state);
         loop {
-            while let Some(job) = state.jobs.pop_front() {
+            while let Some((device, job)) = state.started.pop_front() {
                 drop(state);
                 job();
                 state = lock(&self.state);
+                state.lanes.finish(device);
+                self.start_what_may(&mut state);
             }
             state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -155,5 +205,22 @@ mod tests {
         go.send(()).expect("the job waits for this");
         woken.recv().expect("the job wakes its waiter");
         assert_eq!(Pin::new(&mut pending).poll(&mut cx), Poll::Ready(Ok(42)));
+    }
+
+    /// A disk that never answers, with far more jobs than the pool has threads: others go on.
+    #[test]
+    fn a_stuck_device_stops_nobody_else() {
+        let gate = Arc::new(Mutex::new(()));
+        let shut = lock(&gate);
+        let stuck: Vec<_> = (0..10 * THREADS)
+            .map(|_| {
+                let gate = gate.clone();
+                run_in(Lane { device: 1, file: 1 }, move || drop(lock(&gate))).expect("room in the queue")
+            })
+            .collect();
+        let (sender, done) = mpsc::channel();
+        let other = run_in(Lane { device: 2, file: 1 }, move || sender.send(())).expect("room in the queue");
+        done.recv().expect("another device is served");
+        drop((shut, other, stuck));
     }
 }

@@ -4,6 +4,7 @@
 //! moment fail in the kernel instead of being filtered here (FAULTS 32, 33). With `RESOLVE_CACHED` a look-up
 //! that would have to wait for a disk says so, and is repeated on the blocking pool.
 
+use crate::blocking::Lane;
 use crate::clock::monotonic_ns;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -78,10 +79,15 @@ struct Place {
     identity: (u64, u64),
     /// Its path without symbolic links; `None` where the system does not tell.
     real: Option<Arc<[u8]>>,
+    /// Opening a file asks someone else, whatever the kernel has cached of its name.
+    is_remote: bool,
 }
 
 /// How often the path of a root is followed anew at most.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// Types of file systems where a server or another process answers: FUSE, NFS, SMB (two), Ceph, 9P, AFS.
+const REMOTE: &[i64] =
+    &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
 /// How often a look-up is tried that races with renames.
 const RACES: usize = 100;
 
@@ -125,6 +131,9 @@ impl Root {
 
     #[cold]
     fn follow_now(&self, now: u64, patience: Patience) -> io::Result<()> {
+        if patience == Patience::Cached && self.place().is_remote {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = if patience == Patience::Cached && !is_openat2_missing() {
             openat2(CWD, &self.path, flags, Mode::empty(), ResolveFlags::CACHED)
@@ -161,6 +170,11 @@ impl Root {
         Some(below.strip_prefix(b"/").unwrap_or(below).to_vec())
     }
 
+    /// Where jobs of the pool that look things up below it belong.
+    pub fn lane(&self) -> Lane {
+        Lane::of_device(self.place().identity.0)
+    }
+
     fn place(&self) -> Place {
         self.place.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -186,16 +200,26 @@ impl Root {
 
     fn resolve(&self, relative: &[u8], flags: OFlags, patience: Patience) -> io::Result<OwnedFd> {
         let relative = if relative.is_empty() { b"." } else { relative };
-        let dir = self.place().dir;
+        let Place { dir, is_remote, .. } = self.place();
+        // Opening a file may ask whoever keeps the file system, which no flag prevents. What lies beyond a
+        // mount point may be kept by anyone.
+        let may_ask = patience == Patience::Cached && !flags.contains(OFlags::PATH);
+        if may_ask && is_remote {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         if !OPENAT2_MISSING.load(Relaxed) {
             let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             if patience == Patience::Cached {
                 how |= ResolveFlags::CACHED;
             }
+            if may_ask {
+                how |= ResolveFlags::NO_XDEV;
+            }
             for _ in 0..RACES {
                 match openat2(&dir, relative, flags, Mode::empty(), how) {
                     // A rename on the way raced with the look-up: the kernel asks to try again.
                     Err(Errno::AGAIN) if patience == Patience::Wait => {}
+                    Err(Errno::XDEV) if may_ask => return Err(io::ErrorKind::WouldBlock.into()),
                     Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
                     result => return result.map_err(Into::into),
                 }
@@ -242,7 +266,8 @@ impl Place {
             b"/" => Arc::default(),
             real => real.into(),
         });
-        Ok(Place { dir: Arc::new(dir), identity, real })
+        let is_remote = rustix::fs::fstatfs(&dir).is_ok_and(|system| REMOTE.contains(&system.f_type));
+        Ok(Place { dir: Arc::new(dir), identity, real, is_remote })
     }
 }
 
@@ -299,25 +324,6 @@ pub fn read_whole(fd: BorrowedFd<'_>, len: usize, patience: Patience) -> io::Res
         }
     }
     Ok(bytes)
-}
-
-/// Makes sure that the first `len` bytes are in the page cache, so that `sendfile(2)` does not wait for
-/// them. `Patience::Cached` looks at both ends only, which is where a file that was read before and one that
-/// was not differ, and fails with `WouldBlock`; `Patience::Wait` reads all of it.
-pub fn warm(fd: BorrowedFd<'_>, len: u64, patience: Patience) -> io::Result<()> {
-    let Some(last) = len.checked_sub(1) else { return Ok(()) };
-    if patience == Patience::Cached {
-        read_at(fd, &mut [0], 0, patience)?;
-        return read_at(fd, &mut [0], last, patience).map(drop);
-    }
-    let (mut buffer, mut at) = (vec![0; 128 << 10], 0);
-    while at < len {
-        match read_at(fd, &mut buffer, at, patience)? {
-            0 => break, // shorter by now; whoever sends it will see
-            count => at += count as u64,
-        }
-    }
-    Ok(())
 }
 
 /// Moves up to `count` bytes of a file into a socket and advances `offset` (`sendfile(2)`). `Ok(None)`:
@@ -391,26 +397,6 @@ mod tests {
         for refused in ["inside", "outside", "../secret", "sub/../a.txt", "loop"] {
             assert!(root.walk(refused.as_bytes(), flags).is_err(), "{refused}");
         }
-    }
-
-    #[test]
-    fn a_cold_file_says_so_until_it_is_warm() {
-        let dir = fixture("warm");
-        let path = dir.0.join("root/cold");
-        fs::write(&path, vec![7; 300 << 10]).unwrap();
-        let file = fs::File::open(&path).unwrap();
-        file.sync_all().unwrap();
-        let drop_pages = rustix::fs::Advice::DontNeed;
-        rustix::fs::fadvise(&file, 0, None, drop_pages).unwrap();
-        // A file system may keep its pages, or be unable to tell: then there is nothing to wait for, or
-        // always something.
-        let cold = warm(file.as_fd(), 300 << 10, Patience::Cached).map_err(|error| error.kind());
-        assert!(matches!(cold, Ok(()) | Err(io::ErrorKind::WouldBlock)), "{cold:?}");
-        warm(file.as_fd(), 300 << 10, Patience::Wait).unwrap();
-        warm(file.as_fd(), 900 << 10, Patience::Wait).unwrap();
-        warm(file.as_fd(), 0, Patience::Cached).unwrap();
-        let tells = read_at(file.as_fd(), &mut [0], 100 << 10, Patience::Cached).is_ok();
-        assert_eq!(warm(file.as_fd(), 300 << 10, Patience::Cached).is_ok(), tells);
     }
 
     /// FAULTS 33, scaled down: a link flips between inside and outside while it is opened.

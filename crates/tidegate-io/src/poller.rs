@@ -56,6 +56,9 @@ impl Ready {
     }
 }
 
+/// Events that one wait gives at most. With as many, there may be more.
+pub const EVENTS: usize = 512;
+
 /// Waits for events.
 pub struct Poller {
     poll: mio::Poll,
@@ -65,7 +68,7 @@ pub struct Poller {
 impl Poller {
     /// A new `epoll` instance.
     pub fn new() -> io::Result<Self> {
-        Ok(Poller { poll: mio::Poll::new()?, events: mio::Events::with_capacity(512) })
+        Ok(Poller { poll: mio::Poll::new()?, events: mio::Events::with_capacity(EVENTS) })
     }
 
     /// A handle that adds descriptors.
@@ -103,6 +106,13 @@ impl Registry {
     /// Watches for reading only.
     pub fn add_readable(&self, fd: BorrowedFd<'_>, kind: Kind, key: Key) -> io::Result<()> {
         self.register(fd, kind, key, Interest::READABLE)
+    }
+
+    /// Watches for writing too what [`Registry::add_readable`] has added. What is ready already is said again.
+    pub fn add_writable(&self, fd: BorrowedFd<'_>, kind: Kind, key: Key) -> io::Result<()> {
+        let token = (kind as u64) << KIND_SHIFT | key.0;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.0.reregister(&mut SourceFd(&fd.as_raw_fd()), Token(token as usize), interest)
     }
 
     /// Stops watching a descriptor that stays open.

@@ -70,6 +70,7 @@ pub struct Runtime {
 impl Runtime {
     /// Makes this thread a worker. Once per thread; at most 4,096 in a process.
     pub fn install(registry: Registry) -> io::Result<Rc<Runtime>> {
+        crate::paged::prepare();
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let remote = Arc::new(Remote { woken: Mutex::default(), event });
         let worker = {

@@ -5,10 +5,12 @@ use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, send, sendmsg,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
+use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The other end of a connection.
@@ -42,16 +44,51 @@ pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) ->
     }
     let mut sockets = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = bound(address, true)?;
-        socket.set_tcp_nodelay(true)?; // inherited by what is accepted
-        set_defer_accept(socket.as_fd(), options.defer)?;
-        socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
-        if address.port() == 0 {
-            address = socket.local_addr()?.as_socket().unwrap_or(address);
+        let socket = one_more_tcp(address, options)?;
+        if address.port() == 0
+            && let Peer::Tcp(taken) = local_address(socket.as_fd())?
+        {
+            address = taken;
         }
-        sockets.push(socket.into());
+        sockets.push(socket);
     }
     Ok(sockets)
+}
+
+/// Opens another socket of an address that this process listens on already, with [`listen_tcp`].
+pub fn one_more_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket = bound(address, true)?;
+    socket.set_tcp_nodelay(true)?; // inherited by what is accepted
+    set_defer_accept(socket.as_fd(), options.defer)?;
+    socket.listen(options.backlog.min(i32::MAX as u32) as i32)?;
+    Ok(socket.into())
+}
+
+/// Makes a listening stream socket that somebody else has opened one like ours, and tells what it listens
+/// on: an address, or the path of a unix socket.
+///
+/// Fails with `InvalidInput` for anything else.
+pub fn adopt_listener(fd: BorrowedFd<'_>, defer: Duration) -> io::Result<Result<SocketAddr, PathBuf>> {
+    use rustix::net::{SocketType, sockopt};
+    let is_ours = sockopt::socket_type(fd)? == SocketType::STREAM && sockopt::socket_acceptconn(fd)?;
+    let address = rustix::net::getsockname(fd)?;
+    rustix::io::ioctl_fionbio(fd, true)?;
+    let foreign = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    match SocketAddr::try_from(address.clone()) {
+        _ if !is_ours => foreign("it is no listening stream socket"),
+        Ok(tcp) => {
+            sockopt::set_tcp_nodelay(fd, true)?;
+            set_defer_accept(fd, defer)?;
+            Ok(Ok(tcp))
+        }
+        Err(_) => {
+            let unix = rustix::net::SocketAddrUnix::try_from(address);
+            match unix.ok().as_ref().and_then(|unix| unix.path_bytes()) {
+                Some(path) => Ok(Err(PathBuf::from(OsStr::from_bytes(path)))),
+                None => foreign("it listens neither on an address nor on a path"),
+            }
+        }
+    }
 }
 
 /// Bounds the unsent bytes that the kernel takes for each connection accepted from now on
@@ -61,7 +98,13 @@ pub fn bound_unsent(listener: BorrowedFd<'_>, bytes: u32) {
 }
 
 /// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.
-pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
+///
+/// `prepare` may change who may connect: it is called when the file is there and nobody can connect yet.
+pub fn listen_unix(
+    path: &Path,
+    backlog: u32,
+    prepare: &dyn Fn(&Path) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
     let address = SockAddr::unix(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     if let Err(e) = socket.bind(&address) {
@@ -76,6 +119,7 @@ pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
         socket.bind(&address)?;
     }
     socket.set_nonblocking(true)?;
+    prepare(path).inspect_err(|_| drop(std::fs::remove_file(path)))?;
     socket.listen(backlog.min(i32::MAX as u32) as i32)?;
     Ok(socket.into())
 }
@@ -126,6 +170,28 @@ fn set_defer_accept(socket: BorrowedFd<'_>, wait: Duration) -> io::Result<()> {
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Connections that wait to be accepted on a TCP socket (`TCP_INFO`, where a listening socket tells the
+/// length of its queue in place of the unacknowledged segments). `None` for a unix socket.
+pub fn accept_queue(listener: BorrowedFd<'_>) -> Option<u32> {
+    // SAFETY: a plain structure of integers; all zeros is one.
+    #[allow(unsafe_code)]
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the pointers describe `info` and `length`, which outlive the call; the kernel writes no more
+    // than `length` bytes.
+    #[allow(unsafe_code)]
+    let result = unsafe {
+        libc::getsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0).then_some(info.tcpi_unacked)
 }
 
 /// Accepts one connection. `Ok(None)`: nobody waits.
@@ -180,6 +246,11 @@ impl Stream {
         }
     }
 
+    /// Whether nothing has come that was not read: closing now destroys nothing that is on its way.
+    pub fn is_quiet(&self) -> bool {
+        matches!(recv(&self.fd, &mut [0; 1], RecvFlags::PEEK), Err(Errno::AGAIN))
+    }
+
     /// Sends what the socket takes, 0 when it is full. `more` keeps a partial segment back (`MSG_MORE`).
     #[inline]
     pub fn send(&self, data: &[u8], more: bool) -> io::Result<usize> {
@@ -203,6 +274,12 @@ impl Stream {
     }
 }
 
+impl From<Stream> for OwnedFd {
+    fn from(stream: Stream) -> OwnedFd {
+        stream.fd
+    }
+}
+
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -217,5 +294,25 @@ fn taken(result: Result<usize, Errno>) -> io::Result<usize> {
     match result {
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         result => Ok(result?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpStream};
+
+    #[test]
+    fn who_waits_to_be_accepted_is_counted() {
+        let options = ListenOptions { backlog: 16, defer: Duration::ZERO };
+        let sockets = listen_tcp((Ipv4Addr::LOCALHOST, 0).into(), 1, &options).unwrap();
+        let listener = sockets[0].as_fd();
+        assert_eq!(accept_queue(listener), Some(0));
+        let Peer::Tcp(address) = local_address(listener).unwrap() else { panic!("a TCP socket") };
+        let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+        assert_eq!(accept_queue(listener), Some(2));
+        let (stream, _) = accept(listener).unwrap().unwrap();
+        assert_eq!(accept_queue(listener), Some(1));
+        assert!(stream.is_quiet());
     }
 }

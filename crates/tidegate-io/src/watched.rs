@@ -13,12 +13,17 @@ use std::task::{Context, Poll, Waker};
 pub(crate) struct State {
     readable: Cell<bool>,
     writable: Cell<bool>,
+    /// The other end has been seen: there is always something to read, if only the end.
+    closed: Cell<bool>,
     reader: Cell<Option<Waker>>,
     writer: Cell<Option<Waker>>,
 }
 
 impl State {
     pub(crate) fn on_event(&self, event: &Ready) {
+        if event.read_closed || event.dead {
+            self.closed.set(true);
+        }
         if event.readable || event.read_closed || event.dead {
             self.readable.set(true);
             if let Some(waker) = self.reader.take() {
@@ -40,27 +45,32 @@ pub struct Watched {
     fd: OwnedFd,
     key: Key,
     state: Rc<State>,
+    /// Watched for writing too.
+    is_duplex: Cell<bool>,
 }
 
 impl Watched {
-    /// Registers `fd`, which must be non-blocking, for reading.
+    /// Registers `fd`, which must be non-blocking, for reading. It is watched for writing from the first
+    /// write on that has to wait: most never do, and a unix socket would raise an edge for every message that
+    /// its peer takes.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        Watched::register(fd, Registry::add_readable)
+        Watched::register(fd, false, Registry::add_readable)
     }
 
     /// Registers `fd`, which must be non-blocking, for reading and writing.
     pub fn duplex(fd: OwnedFd) -> io::Result<Self> {
-        Watched::register(fd, Registry::add)
+        Watched::register(fd, true, Registry::add)
     }
 
     fn register(
         fd: OwnedFd,
+        is_duplex: bool,
         add: impl FnOnce(&Registry, BorrowedFd<'_>, Kind, Key) -> io::Result<()>,
     ) -> io::Result<Self> {
         runtime::with(|runtime| {
             let state = Rc::new(State::default());
             let key = runtime.watched.borrow_mut().insert(state.clone());
-            let watched = Watched { fd, key, state };
+            let watched = Watched { fd, key, state, is_duplex: Cell::new(is_duplex) };
             add(runtime.registry(), watched.fd.as_fd(), Kind::Io, key)?;
             Ok(watched)
         })
@@ -95,9 +105,42 @@ impl Watched {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.state.writable.set(false),
                 result => return Poll::Ready(result),
             }
+            if !self.is_duplex.replace(true) {
+                runtime::with(|runtime| {
+                    runtime.registry().add_writable(self.fd.as_fd(), Kind::Io, self.key)
+                })?;
+            }
         }
         self.state.writer.set(Some(cx.waker().clone()));
         Poll::Pending
+    }
+}
+
+impl Watched {
+    /// Says that the last read of a stream socket came up short: the next byte raises a new edge, so the
+    /// next [`Watched::poll_read`] waits for it without a call that could only fail.
+    #[inline]
+    pub fn drained(&self) {
+        self.state.readable.set(self.state.closed.get());
+    }
+
+    /// Says that the descriptor may be writable, though no edge has said so: a socket that is connected.
+    #[inline]
+    pub fn assume_writable(&self) {
+        self.state.writable.set(true);
+    }
+
+    /// Whether an edge has come since the descriptor was drained: there is something to read, the end
+    /// perhaps. As true as the last look of the poller.
+    #[inline]
+    pub fn is_readable(&self) -> bool {
+        self.state.readable.get()
+    }
+
+    /// Names who is woken when there is something to read, without trying to.
+    #[inline]
+    pub fn wake_reader(&self, waker: &Waker) {
+        self.state.reader.set(Some(waker.clone()));
     }
 }
 

@@ -66,6 +66,11 @@ impl Wheel {
         }
     }
 
+    /// Whether `index` has a deadline.
+    pub fn is_armed(&self, index: u32) -> bool {
+        self.nodes.get(index as usize).is_some_and(|node| node.armed != NIL)
+    }
+
     /// Moves to tick `now`; `expired` receives the indexes whose deadlines have passed.
     pub fn advance(&mut self, now: u32, expired: &mut Vec<u32>) {
         while self.now < now {
@@ -149,6 +154,7 @@ mod tests {
         wheel.arm(7, ticks(3));
         wheel.arm(9, ticks(3));
         wheel.cancel(9);
+        assert!(wheel.is_armed(3) && !wheel.is_armed(9) && !wheel.is_armed(100));
         assert_eq!(wheel.next(), Some(4));
         wheel.advance(20, &mut out);
         assert_eq!(out, [7]);

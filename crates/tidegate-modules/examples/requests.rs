@@ -37,8 +37,11 @@ fn run(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::
     let mut settings = tidegate_config::from_folder(folder, &[]).map_err(|_| "the folder's settings")?;
     settings.file_cache.max_age = Duration::from_secs(3600); // however slow the counting is
     if what == "logged" {
-        settings.access_log =
-            Some(AccessLog { target: LogTarget::File("/dev/null".into()), format: AccessFormat::Combined });
+        settings.access_log = Some(AccessLog {
+            target: LogTarget::File("/dev/null".into()),
+            format: AccessFormat::Combined,
+            only_errors: false,
+        });
     }
     let (mut client, server) = UnixStream::pair()?;
     server.set_nonblocking(true)?;

@@ -197,9 +197,12 @@ mod tests {
             fields: Fields::default(),
             minor_version: 1,
             peer: Peer::Unix,
+            tls: None,
+            is_early: false,
             now: 0,
             started: 0,
             body: None,
+            context: Default::default(),
         }
     }
 

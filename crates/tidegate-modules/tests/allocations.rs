@@ -134,7 +134,11 @@ fn cached_files() {
 /// A buffer is handed over once a second or when it is full; nothing is allocated for a line.
 fn with_an_access_log(format: AccessFormat) {
     let mut pair = Pair::new(&format!("{format:?}"), |settings| {
-        settings.access_log = Some(AccessLog { target: LogTarget::File("/dev/null".into()), format });
+        settings.access_log = Some(AccessLog {
+            target: LogTarget::File("/dev/null".into()),
+            format: format.clone(),
+            only_errors: false,
+        });
     });
     let allocations = pair.allocations(&format!("GET /small.bin HTTP/1.1\r\n{BROWSER}"), OK);
     assert!(allocations < COUNT / 4, "{format:?}: {allocations}");

@@ -120,7 +120,7 @@ impl Metric for Gauge {
 ///
 /// Merging adds all three values up. The sum of the peaks is an upper bound of the common peak: the workers
 /// need not have reached theirs at the same time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Level {
     /// The value at the time of reading.
     pub current: u64,
@@ -135,6 +135,10 @@ impl Reading for Level {
         self.current = self.current.saturating_add(other.current);
         self.peak = self.peak.saturating_add(other.peak);
         self.limit = self.limit.saturating_add(other.limit);
+    }
+
+    fn retire(&mut self) {
+        *self = Level::default();
     }
 
     fn view(&self) -> View<'_> {

@@ -5,6 +5,7 @@
 //! of a recorded value is at most 6.25 % above it and never below it. The layout is that of HdrHistogram with
 //! one and a half significant digits, without its bounds: all of `u64` fits.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use crate::cell::Counter;
@@ -65,10 +66,40 @@ impl Metric for Histogram {
 }
 
 /// A histogram as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Sparse", into = "Sparse")]
 pub struct Distribution {
     buckets: Box<[u64]>,
     sum: u128,
+}
+
+/// How a distribution travels: most buckets are empty, and 128 bits are more than JSON has.
+#[derive(Serialize, Deserialize)]
+struct Sparse {
+    /// Index and count of the buckets that hold something.
+    buckets: Vec<(usize, u64)>,
+    /// Upper and lower half.
+    sum: (u64, u64),
+}
+
+impl From<Distribution> for Sparse {
+    fn from(from: Distribution) -> Sparse {
+        let buckets = from.buckets.iter().copied().enumerate().filter(|(_, count)| *count != 0).collect();
+        Sparse { buckets, sum: ((from.sum >> 64) as u64, from.sum as u64) }
+    }
+}
+
+impl From<Sparse> for Distribution {
+    fn from(from: Sparse) -> Distribution {
+        let mut distribution = Distribution::default();
+        for (index, count) in from.buckets {
+            if let Some(bucket) = distribution.buckets.get_mut(index) {
+                *bucket = count;
+            }
+        }
+        distribution.sum = (u128::from(from.sum.0) << 64) | u128::from(from.sum.1);
+        distribution
+    }
 }
 
 impl Default for Distribution {

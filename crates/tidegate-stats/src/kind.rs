@@ -4,6 +4,7 @@
 //! every slot, the empty ones included. Used by the table in `worker.rs`; the engine maps its own errors to
 //! these kinds, this crate knows none of them.
 
+use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
 use crate::cell::Counter;
@@ -55,6 +56,8 @@ kinds! {
         Write "write",
         /// A closing connection whose client did not finish sending.
         Linger "linger",
+        /// The TLS handshake, or the header of the PROXY protocol, took too long.
+        Handshake "handshake",
     }
 }
 
@@ -112,6 +115,82 @@ kinds! {
     }
 }
 
+kinds! {
+    /// How a TLS handshake came about.
+    Handshake, "kind" {
+        /// In full: the client did not come back.
+        Full "full",
+        /// Resumed: the client showed a ticket and was spared the certificate.
+        Resumed "resumed",
+        /// In full although the client showed a ticket: too old, of another site, or not ours.
+        Refused "refused",
+    }
+}
+
+kinds! {
+    /// Why a connection was answered and closed right after accepting it.
+    ConnectionRefusal, "reason" {
+        /// As many are open as `limits connections` allows.
+        Connections "connections",
+        /// Its address has as many open as `limits connections-per-address` allows.
+        Address "address",
+        /// The worker is overloaded.
+        Overload "overload",
+        /// Stuck connections own as much as `limits memory` allows.
+        Memory "memory",
+        /// This process can hold no further descriptor.
+        Descriptors "descriptors",
+    }
+}
+
+kinds! {
+    /// Why a request got no place among those in flight.
+    QueueRefusal, "reason" {
+        /// The queue was full.
+        Full "full",
+        /// It waited longer than the queue allows.
+        Age "age",
+        /// Its client went away.
+        Client "client",
+    }
+}
+
+kinds! {
+    /// Why a TLS connection has failed. The engine maps the errors of its sessions to these slots.
+    TlsError, "reason" {
+        /// The client does not speak TLS.
+        NotTls "not_tls",
+        /// There is no certificate for the name asked for.
+        NoCertificate "no_certificate",
+        /// No version, cipher suite, key exchange or protocol in common.
+        NothingInCommon "nothing_in_common",
+        /// The client's certificate is missing, or nobody known vouches for it.
+        ClientCertificate "client_certificate",
+        /// The client has refused us.
+        Refused "refused",
+        /// The client broke the protocol.
+        Misbehaved "misbehaved",
+        /// The client left during the handshake.
+        Left "left",
+        /// The header of the PROXY protocol is missing or malformed.
+        Proxy "proxy_header",
+    }
+}
+
+kinds! {
+    /// Why an idle connection was closed before its time.
+    Flush, "reason" {
+        /// There were more than `limits keep-alive-connections`.
+        Maximum "maximum",
+        /// The worker is overloaded.
+        Overload "overload",
+        /// Memory is short.
+        Memory "memory",
+        /// The server ends.
+        Drain "drain",
+    }
+}
+
 /// Counts by kind; `N` is `K::COUNT`. One writer.
 #[derive(Debug)]
 pub struct Kinds<K, const N: usize> {
@@ -144,10 +223,25 @@ impl<K: Kind, const N: usize> Metric for Kinds<K, N> {
 }
 
 /// Counts by kind as they were read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<u64>", into = "Vec<u64>", bound = "K: Kind")]
 pub struct KindCounts<K> {
     counts: Box<[u64]>,
     kind: PhantomData<K>,
+}
+
+impl<K> From<KindCounts<K>> for Vec<u64> {
+    fn from(from: KindCounts<K>) -> Vec<u64> {
+        from.counts.into_vec()
+    }
+}
+
+impl<K: Kind> From<Vec<u64>> for KindCounts<K> {
+    fn from(mut counts: Vec<u64>) -> KindCounts<K> {
+        // Another version of the program may know fewer kinds, or more.
+        counts.resize(K::NAMES.len(), 0);
+        KindCounts { counts: counts.into(), kind: PhantomData }
+    }
 }
 
 impl<K: Kind> Default for KindCounts<K> {
@@ -212,8 +306,27 @@ impl Metric for Statuses {
 }
 
 /// Responses by status code as they were read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u16, u64)>", into = "Vec<(u16, u64)>")]
 pub struct StatusCounts(Box<[u64]>);
+
+impl From<StatusCounts> for Vec<(u16, u64)> {
+    fn from(from: StatusCounts) -> Vec<(u16, u64)> {
+        from.codes().collect()
+    }
+}
+
+impl From<Vec<(u16, u64)>> for StatusCounts {
+    fn from(codes: Vec<(u16, u64)>) -> StatusCounts {
+        let mut counts = StatusCounts::default();
+        for (status, count) in codes {
+            if let Some(slot) = counts.0.get_mut(usize::from(status).wrapping_sub(100)) {
+                *slot = count;
+            }
+        }
+        counts
+    }
+}
 
 impl Default for StatusCounts {
     fn default() -> Self {

@@ -20,6 +20,9 @@ mod worker;
 
 pub use cell::{Counter, Gauge, Level};
 pub use histogram::{Distribution, Histogram};
-pub use kind::{AcceptError, Kind, KindCounts, Kinds, ParseError, StatusCounts, Statuses, Timeout};
+pub use kind::{
+    AcceptError, ConnectionRefusal, Flush, Handshake, Kind, KindCounts, Kinds, ParseError, QueueRefusal,
+    StatusCounts, Statuses, Timeout, TlsError,
+};
 pub use table::{Description, Metric, Reading, Unit, View};
 pub use worker::{Snapshot, Worker};

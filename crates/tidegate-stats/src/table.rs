@@ -17,9 +17,11 @@ pub trait Metric: Default {
 }
 
 /// A plain value that was read from a metric.
-pub trait Reading: Default + Clone + PartialEq {
+pub trait Reading: Default + Clone + PartialEq + serde::Serialize + serde::de::DeserializeOwned {
     /// Adds what another worker counted.
     fn merge(&mut self, other: &Self);
+    /// Takes out what belongs to a worker that has ended: what was current or a bound. Counts stay.
+    fn retire(&mut self) {}
     /// The value as the reports see it.
     fn view(&self) -> View<'_>;
 }
@@ -90,7 +92,10 @@ macro_rules! metrics {
         }
 
         /// What one or more workers had counted when it was taken: plain values.
-        #[derive(Debug, Clone, Default, PartialEq)]
+        ///
+        /// It travels between processes; a metric that the sender does not know yet reads as nothing counted.
+        #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default)]
         pub struct Snapshot {
             /// How many workers were added up.
             pub workers: u64,
@@ -102,6 +107,12 @@ macro_rules! metrics {
             pub fn merge(&mut self, other: &Snapshot) {
                 self.workers = self.workers.saturating_add(other.workers);
                 $($($crate::table::Reading::merge(&mut self.$name, &other.$name);)*)*
+            }
+
+            /// Makes it what workers that have ended leave behind: their counts, without gauges.
+            pub fn retire(&mut self) {
+                self.workers = 0;
+                $($($crate::table::Reading::retire(&mut self.$name);)*)*
             }
 
             /// Every metric in the order of the report, sections together.

@@ -7,7 +7,10 @@
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
-use crate::kind::{AcceptError, Kinds, ParseError, Statuses, Timeout};
+use crate::kind::{
+    AcceptError, ConnectionRefusal, Flush, Handshake, Kinds, ParseError, QueueRefusal, Statuses, Timeout,
+    TlsError,
+};
 use crate::table::metrics;
 
 metrics! {
@@ -16,15 +19,29 @@ metrics! {
         connections_accepted: Counter, Count, "Total Connections Accepted", "Connections accepted.";
         connections_closed: Counter, Count, "Total Connections Closed", "Connections closed, by either side.";
         connections_refused: Counter, Count, "Total Connections Refused",
-            "Connections closed right after accepting them, because of the limit of connections.";
+            "Connections that were answered and closed right after accepting them.";
+        connection_refusals: Kinds<ConnectionRefusal, { ConnectionRefusal::COUNT }>, Count, "Connection Refusals",
+            "Why connections were refused.";
         accept_errors: Kinds<AcceptError, { AcceptError::COUNT }>, Count, "Accept Errors",
             "Connections that could not be accepted.";
+        queued: Gauge, Count, "Queue Length", "Requests that wait for a place among those in flight.";
+        requests_queued: Counter, Count, "Total Requests Queued", "Requests that had to wait for a place.";
+        queue_delay: Histogram, Seconds, "Queueing Delay",
+            "Time that requests waited for a place before they got one.";
+        queue_refusals: Kinds<QueueRefusal, { QueueRefusal::COUNT }>, Count, "Queue Refusals",
+            "Requests that got the busy answer in place of a place.";
+    }
+    "SessionCreationInfo" {
+        in_flight: Gauge, Count, "Active Sessions", "Requests that wait for something before they are answered.";
+        sessions_created: Counter, Count, "Total Sessions Created", "Requests that had to wait for something.";
     }
     "KeepAliveInfo" {
         keep_alive: Gauge, Count, "KeepAliveCount", "Connections that wait idle for another request.";
         keep_alive_hits: Counter, Count, "KeepAliveHits",
             "Requests received on a connection that had served one before.";
         keep_alive_flushes: Counter, Count, "KeepAliveFlushes", "Idle connections closed because of a limit.";
+        keep_alive_flush_reasons: Kinds<Flush, { Flush::COUNT }>, Count, "Flush Reasons",
+            "Why idle connections were closed.";
         keep_alive_refusals: Counter, Count, "KeepAliveRefusals",
             "Connections closed after a response although the client would have kept them.";
         keep_alive_timeouts: Counter, Count, "KeepAliveTimeouts", "Idle connections closed because of their age.";
@@ -36,10 +53,28 @@ metrics! {
             "Time from the last byte of a request head to the last byte of its response.";
         received_bytes: Counter, Bytes, "Bytes Received", "Bytes received from clients.";
         sent_bytes: Counter, Bytes, "Bytes Sent", "Bytes sent to clients.";
+        responses_cut: Counter, Count, "Responses Cut Short",
+            "Responses whose connection was cut because a file could not be read to the end that was announced.";
         timeouts: Kinds<Timeout, { Timeout::COUNT }>, Count, "Timeouts",
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
+    }
+    "TLS" {
+        tls_handshakes: Kinds<Handshake, { Handshake::COUNT }>, Count, "TLS Handshakes",
+            "TLS handshakes that were completed, by whether an earlier session was resumed.";
+        tls_errors: Kinds<TlsError, { TlsError::COUNT }>, Count, "TLS Errors",
+            "TLS connections, and headers of the PROXY protocol, that have failed.";
+    }
+    "Overload" {
+        shedding: Gauge, Count, "Shedding", "Workers that turn away because they are overloaded.";
+        overloads: Counter, Count, "Total Overloads", "Times that a worker began to turn away.";
+        turn_delay: Histogram, Seconds, "Turn Delay",
+            "Time that what was ready waited for its turn: the least of each tenth of a second.";
+        requests_shed: Counter, Count, "Requests Shed",
+            "Requests on open connections that got the busy answer because of overload.";
+        buffer: Gauge, Bytes, "Buffer Memory", "Bytes that connections own because they are stuck.";
+        memory_resets: Counter, Count, "Memory Resets", "Stuck connections reset to free the bytes they owned.";
     }
     "CacheInfo" {
         cache_entries: Gauge, Count, "CacheEntries", "Files in the cache.";

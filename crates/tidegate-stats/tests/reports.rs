@@ -76,6 +76,7 @@ fn prometheus_report_is_well_formed() {
     for line in text.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             family = help.split(' ').next().unwrap_or_default();
+            last_bucket = 0;
             assert!(help.len() > family.len() + 1, "no help: {line}");
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             assert!(rest.starts_with(&format!("{family} ")), "{line}");

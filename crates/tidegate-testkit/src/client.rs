@@ -4,7 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use crate::tls::{self, TlsOptions, TlsStream};
 
 /// The longest that a transcript waits for anything that a client sends or receives.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
@@ -18,10 +21,10 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-#[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 /// What an attempt to read more brought.
@@ -38,7 +41,6 @@ pub(crate) enum Filled {
 }
 
 /// A connection and what was received but not yet looked at.
-#[derive(Debug)]
 pub(crate) struct Client {
     stream: Stream,
     /// Received, not yet consumed.
@@ -67,6 +69,39 @@ impl Client {
         Ok(Client { stream, received: Vec::new(), ended: None })
     }
 
+    /// Makes a TLS handshake on it.
+    pub(crate) fn secure(
+        self,
+        config: &Arc<rustls::ClientConfig>,
+        options: &TlsOptions,
+    ) -> Result<Self, String> {
+        let Stream::Tcp(stream) = self.stream else { return Err("TLS needs a TCP listener here".to_owned()) };
+        let prepared =
+            stream.set_read_timeout(Some(WAIT)).and_then(|()| stream.set_write_timeout(Some(WAIT)));
+        prepared.map_err(|error| error.to_string())?;
+        let stream = Stream::Tls(Box::new(tls::connect(stream, config, options)?));
+        Ok(Client { stream, received: Vec::new(), ended: None })
+    }
+
+    /// The TLS connection, where it is one.
+    pub(crate) fn tls(&self) -> Option<&TlsStream> {
+        match &self.stream {
+            Stream::Tls(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// A connection that a backend has accepted.
+    pub(crate) fn from_tcp(stream: TcpStream) -> Self {
+        let _ = stream.set_nodelay(true);
+        Client { stream: Stream::Tcp(stream), received: Vec::new(), ended: None }
+    }
+
+    /// The same for a unix socket.
+    pub(crate) fn from_unix(stream: UnixStream) -> Self {
+        Client { stream: Stream::Unix(stream), received: Vec::new(), ended: None }
+    }
+
     /// Sends all of it. A server that has closed already is no failure here: what it answered before will be
     /// looked at, and that tells more.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -79,6 +114,11 @@ impl Client {
                 Stream::Unix(stream) => {
                     stream.set_write_timeout(Some(left)).and_then(|()| stream.write(rest))
                 }
+                Stream::Tls(stream) => stream
+                    .sock
+                    .set_write_timeout(Some(left))
+                    .and_then(|()| stream.write(rest))
+                    .and_then(|count| stream.flush().map(|()| count)),
             };
             match sent {
                 Ok(sent) => rest = rest.get(sent..).unwrap_or_default(),
@@ -98,9 +138,13 @@ impl Client {
 
     /// Says that nothing more will be sent.
     pub(crate) fn shutdown(&mut self) -> Result<(), String> {
-        let done = match &self.stream {
+        let done = match &mut self.stream {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
+            Stream::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush()
+            }
         };
         match done {
             Err(error) if error.kind() != ErrorKind::NotConnected => {
@@ -114,6 +158,9 @@ impl Client {
     pub(crate) fn reset(self) -> Result<(), String> {
         match &self.stream {
             Stream::Tcp(stream) => socket2::SockRef::from(stream)
+                .set_linger(Some(Duration::ZERO))
+                .map_err(|error| format!("reset failed: {error}")),
+            Stream::Tls(stream) => socket2::SockRef::from(&stream.sock)
                 .set_linger(Some(Duration::ZERO))
                 .map_err(|error| format!("reset failed: {error}")),
             Stream::Unix(_) => Err("a unix socket knows no reset".to_owned()),
@@ -138,6 +185,9 @@ impl Client {
                 Stream::Unix(stream) => {
                     stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer))
                 }
+                Stream::Tls(stream) => {
+                    stream.sock.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut buffer))
+                }
             };
             let ended = match read {
                 Ok(0) => Filled::Eof,
@@ -148,7 +198,10 @@ impl Client {
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted => continue,
                     ErrorKind::WouldBlock | ErrorKind::TimedOut => return Ok(Filled::TimedOut),
-                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Filled::Reset,
+                    // With TLS the end of the socket without a word is no end in order.
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => {
+                        Filled::Reset
+                    }
                     _ => return Err(format!("receiving failed: {error}")),
                 },
             };
@@ -169,6 +222,7 @@ impl Client {
         let done = match &self.stream {
             Stream::Tcp(stream) => stream.set_nonblocking(on),
             Stream::Unix(stream) => stream.set_nonblocking(on),
+            Stream::Tls(stream) => stream.sock.set_nonblocking(on),
         };
         done.map_err(|error| error.to_string())
     }

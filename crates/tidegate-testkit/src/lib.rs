@@ -8,6 +8,7 @@
 //! Used by tests only. It shares no code with the server: it has its own reader of HTTP/1 responses, so that
 //! a mistake in the codec cannot hide itself.
 
+mod backend;
 mod client;
 mod condition;
 mod fixture;
@@ -17,6 +18,7 @@ mod response;
 mod run;
 mod sha256;
 mod step;
+mod tls;
 mod token;
 mod transcript;
 

@@ -63,6 +63,15 @@ pub(crate) fn read(client: &mut Client, has_body: bool, deadline: Instant) -> Re
     Ok(response)
 }
 
+/// Reads one request, as a backend does: its request line is the reason.
+pub(crate) fn read_request(client: &mut Client, deadline: Instant) -> Result<Response, String> {
+    let mut reader = Reader { client, deadline, at: 0, so_far: String::new() };
+    let request = reader.request().map_err(|problem| reader.failed(problem))?;
+    let used = reader.at;
+    client.received.drain(..used);
+    Ok(request)
+}
+
 struct Reader<'a> {
     client: &'a mut Client,
     deadline: Instant,
@@ -72,6 +81,24 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn request(&mut self) -> Result<Response, String> {
+        let line = self.line()?;
+        let mut request = Response { reason: line, fields: self.field_section()?, ..Response::default() };
+        self.so_far = request.describe();
+        let codings: Vec<&str> = request.values("Transfer-Encoding").collect();
+        let lengths: Vec<&str> = request.values("Content-Length").collect();
+        match (codings.as_slice(), lengths.as_slice()) {
+            ([], []) => {}
+            ([], [length]) => {
+                let length: usize = length.parse().map_err(|_| "Content-Length is not a number")?;
+                request.body = self.exactly(length)?;
+            }
+            (["chunked"], []) => (request.body, request.trailers) = self.chunked()?,
+            other => return Err(format!("ambiguous framing: {other:?}")),
+        }
+        Ok(request)
+    }
+
     fn response(&mut self, has_body: bool) -> Result<Response, String> {
         let status_line = self.line()?;
         let mut response = parse_status_line(&status_line)?;

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::backend::{Backend, read_fastcgi, read_scgi};
 use crate::client::{Address, Client, Filled, WAIT};
 use crate::condition::{Condition, GetCheck, Output, TextCheck, member};
 use crate::fixture::{Contents, Fixture, Folder, counting};
 use crate::pattern::contains;
 use crate::process::{Launch, Log, Place, Running, wait_for_exit};
-use crate::response::{Response, read, show};
+use crate::response::{Response, read, read_request, show};
 use crate::sha256::hex_digest;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, ServerAction, Source, Step};
+use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
+use crate::tls::{self, TlsOptions};
 use crate::token::{Variables, substitute, substitute_text};
 use crate::transcript::Transcript;
 
@@ -63,6 +65,7 @@ struct Player<'a> {
     may_end: bool,
     clients: BTreeMap<String, Participant>,
     current: Option<String>,
+    backends: BTreeMap<String, Backend>,
     log: Arc<Log>,
     listeners: usize,
     variables: Variables,
@@ -73,6 +76,7 @@ struct Player<'a> {
 struct Participant {
     listener: usize,
     receive_buffer: Option<usize>,
+    tls: Option<(Arc<rustls::ClientConfig>, TlsOptions)>,
     connection: Option<Client>,
     is_new: bool,
     last: Option<Response>,
@@ -98,6 +102,7 @@ impl<'a> Player<'a> {
             may_end: false,
             clients: BTreeMap::new(),
             current: None,
+            backends: BTreeMap::new(),
             log: Arc::default(),
             listeners: 0,
             variables,
@@ -110,21 +115,44 @@ impl<'a> Player<'a> {
         match &step.action {
             Action::Fixture(fixture) => self.fixture(fixture)?,
             Action::Config(text) => self.config(text)?,
-            Action::Client { name, listener, receive_buffer } => {
+            Action::Client { name, listener, receive_buffer, tls } => {
                 self.start()?;
                 let participant = self.clients.entry(name.clone()).or_insert(Participant {
                     listener: 1,
                     receive_buffer: None,
+                    tls: None,
                     connection: None,
                     is_new: true,
                     last: None,
                 });
                 participant.listener = listener.unwrap_or(participant.listener);
                 participant.receive_buffer = receive_buffer.or(participant.receive_buffer);
+                if let Some(options) = tls {
+                    let config = tls::config(options, &self.place.folder)?;
+                    participant.tls = Some((config, options.clone()));
+                }
                 self.current = Some(name.clone());
                 if participant.is_new {
                     self.connect()?;
                 }
+            }
+            Action::Certificate(made) => tls::make(made, &self.place.folder)?,
+            Action::Tls(check) => {
+                let folder = self.place.folder.clone();
+                let connection = self.connection()?;
+                let stream = connection.tls().ok_or("the client does not speak TLS".to_owned())?;
+                tls::check(stream, check, &folder)?;
+            }
+            Action::Backend { name, is_unix } => self.backend(name, *is_unix)?,
+            Action::Accept(name) => self.accept(name.as_ref())?,
+            Action::AcceptNobody => {
+                if self.current_backend()?.1.accept(Instant::now())?.is_some() {
+                    return Err("the server has connected".to_owned().into());
+                }
+            }
+            Action::FastCgi(records) => {
+                let bytes = records.encode(|text| substitute(text, &self.variables))?;
+                self.connection()?.send(&bytes)?;
             }
             Action::Connect => self.connect()?,
             Action::Send { bytes, times } => {
@@ -153,6 +181,40 @@ impl<'a> Player<'a> {
             Action::Run { arguments, checks } => self.run(arguments, checks)?,
             Action::Expect(condition) => self.expect(condition)?,
         }
+        Ok(())
+    }
+
+    fn backend(&mut self, name: &str, is_unix: bool) -> Result<(), String> {
+        if !self.backends.contains_key(name) {
+            let socket = is_unix.then(|| self.place.folder.join(format!("{name}.sock")));
+            let backend = Backend::listen(socket.as_deref())?;
+            self.variables.insert(name.to_owned(), backend.address()?.into_bytes());
+            self.backends.insert(name.to_owned(), backend);
+        }
+        self.current = Some(name.to_owned());
+        Ok(())
+    }
+
+    fn current_backend(&self) -> Result<(&String, &Backend), String> {
+        let found = self.current.as_ref().and_then(|name| self.backends.get_key_value(name));
+        found.ok_or_else(|| "`accept` belongs below `backend`".to_owned())
+    }
+
+    fn accept(&mut self, name: Option<&String>) -> Result<(), String> {
+        self.start()?;
+        let (backend_name, backend) = self.current_backend()?;
+        let connection = backend.accept(Instant::now() + WAIT)?;
+        let connection = connection.ok_or_else(|| format!("nobody has connected within {WAIT:?}"))?;
+        let name = name.unwrap_or(backend_name).clone();
+        let participant = Participant {
+            listener: 1,
+            receive_buffer: None,
+            connection: Some(connection),
+            is_new: false,
+            last: None,
+        };
+        self.clients.insert(name.clone(), participant);
+        self.current = Some(name);
         Ok(())
     }
 
@@ -229,18 +291,45 @@ impl<'a> Player<'a> {
         let address = self.log.wait_for(WAIT, |lines| addresses(lines).get(number - 1).cloned());
         let address = address.ok_or_else(|| format!("there is no listener {number}"))?;
         let participant = self.participant()?;
-        participant.connection = Some(Client::connect(&address, participant.receive_buffer)?);
         participant.is_new = false;
-        Ok(())
+        let client = Client::connect(&address, participant.receive_buffer)?;
+        let Some((config, options)) = &participant.tls else {
+            participant.connection = Some(client);
+            return Ok(());
+        };
+        match client.secure(config, options) {
+            Ok(_) if options.must_fail => Err("the TLS handshake succeeded".to_owned()),
+            Err(_) if options.must_fail => Ok(()),
+            outcome => {
+                participant.connection = Some(outcome?);
+                Ok(())
+            }
+        }
     }
 
     fn response(&mut self, expected: &Expected) -> Result<(), Failure> {
-        let response = read(self.connection()?, expected.has_body, Instant::now() + WAIT)
-            .map_err(|problem| format!("expected a response, received:\n{problem}"))?;
+        let until = Instant::now() + WAIT;
+        let read = match &expected.message {
+            Message::Response => read(self.connection()?, expected.has_body, until),
+            Message::Request(_) => read_request(self.connection()?, until),
+            Message::FastCgi(_) => read_fastcgi(self.connection()?, until),
+            Message::Scgi => read_scgi(self.connection()?, until),
+        };
+        let response = read.map_err(|problem| format!("expected a message, received:\n{problem}"))?;
+        match &expected.message {
+            Message::Request(line) if !line.filled(&self.variables)?.matches(response.reason.as_bytes()) => {
+                return Err(format!("another request was received:\n{}", response.describe()).into());
+            }
+            Message::FastCgi(Some(flag)) if *flag != response.reason => {
+                return Err(format!("the connection shall {}, not {flag}", response.reason).into());
+            }
+            _ => {}
+        }
+        let is_response = expected.message == Message::Response;
         let is_version = expected.version.as_ref().is_none_or(|version| *version == response.version);
         let is_reason =
             expected.reason.as_ref().is_none_or(|reason| reason.matches(response.reason.as_bytes()));
-        if !is_version || !is_reason || !expected.statuses.contains(&response.status) {
+        if is_response && (!is_version || !is_reason || !expected.statuses.contains(&response.status)) {
             return Err(format!("another status was received:\n{}", response.describe()).into());
         }
         for (source, check) in &expected.checks {
@@ -503,7 +592,8 @@ fn addresses(lines: &[String]) -> Vec<Address> {
         if let Some(path) = place.strip_prefix("unix:") {
             return Some(Address::Unix(path.into()));
         }
-        let address = place.strip_prefix("http://")?.trim_end_matches('/');
+        let address =
+            place.strip_prefix("http://").or_else(|| place.strip_prefix("https://"))?.trim_end_matches('/');
         address.parse().ok().map(Address::Tcp)
     };
     lines.iter().filter_map(parse).collect()

@@ -2,10 +2,12 @@
 //!
 //! Made by `transcript.rs`, played by `run.rs`. Plain data.
 
+use crate::backend::FastCgi;
 use crate::condition::{Condition, Output};
 use crate::fixture::Fixture;
 use crate::pattern::Pattern;
 use crate::process::Signal;
+use crate::tls::{Made, TlsCheck, TlsOptions};
 
 /// One step and where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +35,23 @@ pub(crate) enum Action {
         name: String,
         listener: Option<usize>,
         receive_buffer: Option<usize>,
+        tls: Option<TlsOptions>,
     },
+    /// Makes a certificate.
+    Certificate(Made),
+    /// What the handshake of the current client must have been.
+    Tls(TlsCheck),
+    /// A scripted application; the steps that follow are its.
+    Backend {
+        name: String,
+        is_unix: bool,
+    },
+    /// The next connection to the current backend, under this name where it has one.
+    Accept(Option<String>),
+    /// Nobody has connected to the current backend until now.
+    AcceptNobody,
+    /// Records of FastCGI to send in one write.
+    FastCgi(FastCgi),
     /// A new connection for the current client.
     Connect,
     /// Bytes to send in one write, `${NAME}` filled in, so many times.
@@ -87,9 +105,23 @@ pub(crate) enum ServerAction {
     Exit(i32),
 }
 
-/// One response.
+/// What kind of message is expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// A response to a client.
+    Response,
+    /// A request to a backend, with this line.
+    Request(Pattern),
+    /// The same in FastCGI, with `keep` or `close` where it matters.
+    FastCgi(Option<String>),
+    /// The same in SCGI.
+    Scgi,
+}
+
+/// One response, or one request to a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected {
+    pub(crate) message: Message,
     /// `None`: any.
     pub(crate) version: Option<String>,
     /// One of these.

@@ -1,10 +1,12 @@
 //! Reads a transcript into steps. The format is described in `tests/transcripts/README.md`.
 
+use crate::backend::FastCgi;
 use crate::condition::{Condition, Output, TextCheck};
 use crate::fixture::{Contents, Fixture, size};
 use crate::pattern::Pattern;
 use crate::process::Signal;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, ServerAction, Source, Step};
+use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
+use crate::tls::{Made, TlsCheck, TlsOptions};
 use crate::token::{Token, tokens};
 
 /// A transcript that was read without mistakes.
@@ -107,6 +109,20 @@ impl<'a> Parser<'a> {
             [Token::Word(bytes), Token::Word(length)] if bytes == "bytes" => {
                 Action::SendCounting(size(length)?)
             }
+            [Token::Word(fastcgi), what @ ..] if fastcgi == "fastcgi" => Action::FastCgi(match what {
+                [Token::Word(what), Token::Quoted(text)] if what == "stdout" => FastCgi::Stdout(text.clone()),
+                [Token::Word(what), Token::Quoted(text)] if what == "stderr" => FastCgi::Stderr(text.clone()),
+                [Token::Word(what), Token::Quoted(text)] if what == "answer" => FastCgi::Answer(text.clone()),
+                [Token::Word(what)] if what == "end" => FastCgi::End(0),
+                [Token::Word(what), Token::Word(status)] if what == "end" => {
+                    FastCgi::End(status.parse().map_err(|_| format!("`{status}` is no status"))?)
+                }
+                _ => {
+                    return Err(
+                        "expected `>fastcgi stdout|stderr|answer \"...\"` or `>fastcgi end`".to_owned()
+                    );
+                }
+            }),
             _ => {
                 return Err(
                     "expected `> line`, `>raw \"...\"`, `>repeat N \"...\"` or `>bytes SIZE`".to_owned()
@@ -140,10 +156,27 @@ impl<'a> Parser<'a> {
             };
             return self.check(source, check);
         }
+        if let Some(message) = parse_request(received)? {
+            let expected = Expected {
+                message,
+                version: None,
+                statuses: Vec::new(),
+                reason: None,
+                has_body: true,
+                checks: Vec::new(),
+            };
+            self.push(source, Action::Response(expected));
+            return Ok(());
+        }
         if let Some(trailer) = received.strip_prefix("trailer ") {
             let (name, value) = trailer.split_once(':').ok_or("expected `<trailer Name: value`")?;
             let value = Pattern::new(value.trim().as_bytes());
             return self.check(source, Check::Trailer { name: name.trim().to_owned(), value });
+        }
+        if let Some(check) = received.strip_prefix("tls ") {
+            let check = parse_tls_check(&check.split_whitespace().collect::<Vec<_>>())?;
+            self.push(source, Action::Tls(check));
+            return Ok(());
         }
         let tokens = tokens(received)?;
         let ending = match tokens.as_slice() {
@@ -204,6 +237,16 @@ impl<'a> Parser<'a> {
                 Action::Fixture(parse_fixture(name, arguments)?)
             }
             ("client", [Token::Word(client), options @ ..]) => parse_client(client, options)?,
+            ("authority" | "certificate", _) => {
+                Action::Certificate(parse_certificate(name == "authority", arguments)?)
+            }
+            ("backend", [Token::Word(name)]) => Action::Backend { name: name.clone(), is_unix: false },
+            ("backend", [Token::Word(name), Token::Word(unix)]) if unix == "unix" => {
+                Action::Backend { name: name.clone(), is_unix: true }
+            }
+            ("accept", []) => Action::Accept(None),
+            ("accept", [Token::Word(nobody)]) if nobody == "nobody" => Action::AcceptNobody,
+            ("accept", [Token::Word(name)]) => Action::Accept(Some(name.clone())),
             ("connect", []) => Action::Connect,
             ("shutdown", []) => Action::Shutdown,
             ("close", []) => Action::Close,
@@ -250,6 +293,21 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// `<request GET / HTTP/1.1`, `<fastcgi`, `<fastcgi keep`, `<scgi`.
+fn parse_request(received: &str) -> Result<Option<Message>, String> {
+    let words: Vec<&str> = received.trim_end().splitn(2, ' ').collect();
+    Ok(match words.as_slice() {
+        ["request", line] => Some(Message::Request(Pattern::new(line.as_bytes()))),
+        ["fastcgi"] => Some(Message::FastCgi(None)),
+        ["fastcgi", flag @ ("keep" | "close")] => Some(Message::FastCgi(Some((*flag).to_owned()))),
+        ["scgi"] => Some(Message::Scgi),
+        ["request" | "fastcgi" | "scgi", ..] => {
+            return Err("expected `<request LINE`, `<fastcgi [keep|close]` or `<scgi`".to_owned());
+        }
+        _ => None,
+    })
+}
+
 fn is_sent_line(line: &str) -> bool {
     line.trim_start().strip_prefix('>').is_some_and(|sent| sent.is_empty() || sent.starts_with(' '))
 }
@@ -269,7 +327,8 @@ fn parse_status(line: &str) -> Result<Expected, String> {
     let statuses = first.split('|').map(parse).collect::<Result<_, _>>()?;
     let reason: Vec<&str> = words.collect();
     let reason = (!reason.is_empty()).then(|| Pattern::new(reason.join(" ").trim().as_bytes()));
-    Ok(Expected { version, statuses, reason, has_body: true, checks: Vec::new() })
+    let message = Message::Response;
+    Ok(Expected { message, version, statuses, reason, has_body: true, checks: Vec::new() })
 }
 
 fn parse_body(tokens: &[Token]) -> Result<BodyCheck, String> {
@@ -336,8 +395,12 @@ fn parse_fixture(name: &str, arguments: &[Token]) -> Result<Fixture, String> {
 
 fn parse_client(name: &str, options: &[Token]) -> Result<Action, String> {
     let (mut listener, mut receive_buffer) = (None, None);
+    let mut tls: Option<TlsOptions> = None;
     for option in options {
         let option = text(option)?;
+        if parse_tls_option(&option, &mut tls) {
+            continue;
+        }
         match option.split_once('=') {
             Some(("listener", number)) => {
                 let number: Option<usize> = number.parse().ok().filter(|number| *number > 0);
@@ -349,7 +412,58 @@ fn parse_client(name: &str, options: &[Token]) -> Result<Action, String> {
             _ => return Err(format!("`{option}` is no option of a client")),
         }
     }
-    Ok(Action::Client { name: name.to_owned(), listener, receive_buffer })
+    Ok(Action::Client { name: name.to_owned(), listener, receive_buffer, tls })
+}
+
+/// `tls`, and behind it `name=a.test`, `version=1.2`, `alpn=h2,http/1.1`, `certificate=alice`, `fails`.
+fn parse_tls_option(option: &str, tls: &mut Option<TlsOptions>) -> bool {
+    let Some(options) = tls else {
+        if option == "tls" {
+            *tls = Some(TlsOptions::default());
+        }
+        return option == "tls";
+    };
+    match option.split_once('=') {
+        Some(("name", name)) => options.name = Some(name.to_owned()),
+        Some(("version", version)) => options.version = Some(version.to_owned()),
+        Some(("alpn", list)) => options.protocols = list.split(',').map(str::to_owned).collect(),
+        Some(("certificate", name)) => options.certificate = Some(name.to_owned()),
+        None if option == "fails" => options.must_fail = true,
+        _ => return false,
+    }
+    true
+}
+
+/// `certificate NAME "host" ...` and `authority NAME`, with `by=AUTHORITY`, `rsa`, `expired`.
+fn parse_certificate(is_authority: bool, arguments: &[Token]) -> Result<Made, String> {
+    let [name, options @ ..] = arguments else { return Err("a certificate needs a name".to_owned()) };
+    let (name, mut hosts, mut by) = (text(name)?, Vec::new(), None);
+    let (mut is_rsa, mut has_expired) = (false, false);
+    for option in options {
+        match option {
+            Token::Quoted(_) => hosts.push(text(option)?),
+            Token::Word(word) => match word.as_str() {
+                "rsa" => is_rsa = true,
+                "expired" => has_expired = true,
+                word => match word.strip_prefix("by=") {
+                    Some(name) => by = Some(name.to_owned()),
+                    None => return Err(format!("`{word}` is no option of a certificate")),
+                },
+            },
+        }
+    }
+    Ok(Made { name, hosts, by, is_authority, is_rsa, has_expired })
+}
+
+fn parse_tls_check(words: &[&str]) -> Result<TlsCheck, String> {
+    match words {
+        ["version", version] => Ok(TlsCheck::Version((*version).to_owned())),
+        ["alpn", name] => Ok(TlsCheck::Protocol((*name).to_owned())),
+        ["certificate", name] => Ok(TlsCheck::Certificate((*name).to_owned())),
+        ["resumed"] => Ok(TlsCheck::Resumed),
+        ["full"] => Ok(TlsCheck::Full),
+        _ => Err("expected `<tls version|alpn|certificate VALUE`, `<tls resumed` or `<tls full`".to_owned()),
+    }
 }
 
 fn parse_server(arguments: &[Token]) -> Result<ServerAction, String> {

@@ -6,6 +6,10 @@
 //!
 //! Input of every target: one byte where the rest is cut (in 256ths), one byte of flags, then the wire bytes.
 
+mod applications;
+
+pub use applications::*;
+
 use crate::h1::{
     BodyDecoder, BodyLength, ConnectionField, FieldSpace, HeadLimits, HeadScanner, LAST_CHUNK,
     RequestFraming, RequestParts, ResponseKind, append_chunk, append_field, encode_request, end_of_chunks,
@@ -51,6 +55,19 @@ pub fn body_events(pieces: &[&[u8]], limits: &HeadLimits, body: BodyLength) -> V
     driver.body = Some(BodyDecoder::new(body, *limits));
     driver.only_body = true;
     driver.run(pieces)
+}
+
+/// A header of the PROXY protocol is never longer than there are bytes, and what it says does not depend on what
+/// comes behind it.
+pub fn fuzz_proxy_protocol(data: &[u8]) {
+    use crate::proxy_protocol::parse;
+    if let Ok(Some((header, length))) = parse(data) {
+        assert!(length <= data.len());
+        assert_eq!(parse(&data[..length]), Ok(Some((header, length))));
+        for cut in 0..length {
+            assert_eq!(parse(&data[..cut]), Ok(None), "cut at {cut}");
+        }
+    }
 }
 
 struct Driver<'m> {

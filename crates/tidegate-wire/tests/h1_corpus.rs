@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::path::Path;
-use tidegate_wire::fuzzing::{fuzz_h1_body, fuzz_h1_request, fuzz_h1_response};
+use tidegate_wire::fuzzing::{
+    fuzz_cgi_head, fuzz_fastcgi, fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_scgi,
+};
 
 const MUTATIONS: usize = 20_000;
 
@@ -134,4 +136,19 @@ fn responses() {
 #[test]
 fn bodies() {
     drive("h1_body", 0x94d0_49bb_1331_11eb, fuzz_h1_body);
+}
+
+#[test]
+fn fastcgi() {
+    drive("fastcgi", 0x2545_f491_4f6c_dd1d, fuzz_fastcgi);
+}
+
+#[test]
+fn scgi() {
+    drive("scgi", 0x1405_7b7e_f767_814f, fuzz_scgi);
+}
+
+#[test]
+fn heads_of_scripts() {
+    drive("cgi_head", 0x5851_f42d_4c95_7f2d, fuzz_cgi_head);
 }

@@ -1,19 +1,17 @@
 //! The `tidegate` command: the server and what an operator needs around it.
 //!
-//! `cli` reads the arguments; `master` is the server's main thread, which owns the listening sockets, the
-//! settings and the workers and never touches a byte of a client; the rest are its parts.
+//! `cli` reads the arguments. `master` is the main process, which owns the listening sockets, the settings and the
+//! server processes and never touches a byte of a client; `server` is such a process, `link` what the two say to
+//! each other.
 
+mod certificates;
 mod cli;
-mod control;
 mod descriptors;
+mod link;
 mod master;
-mod pid_file;
 mod registry;
-mod reload;
 mod revision;
-mod sockets;
-mod status_source;
-mod upgrade;
+mod server;
 mod upstreams;
 
 fn main() -> std::process::ExitCode {

@@ -2,20 +2,25 @@
 //!
 //! Each worker makes its own registry on its own thread; `explain` uses the same construction without one.
 
-use crate::status_source::{StatusSource, StatusView};
+use crate::server::view::StatusView;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
-use tidegate_config::settings::{AccessLog, Action, Route};
-use tidegate_core::log::Sink;
+use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_core::log::{self, Sink};
 use tidegate_core::phase::{self, Decoration, Engine};
+use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
 use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
+use tidegate_modules::gateway::board::Board;
+use tidegate_modules::gateway::link;
+use tidegate_modules::gateway::proxy::Proxy;
+use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::redirect::{Redirect, Respond};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
@@ -23,9 +28,14 @@ use tidegate_stats::Worker as Stats;
 /// What the handlers of one worker share.
 pub struct Registry {
     stats: Arc<Stats>,
-    source: Arc<StatusSource>,
+    view: StatusView,
+    tls: Arc<TlsStore>,
+    /// A root that cannot be opened costs its route alone; only for the first engine.
+    is_recovery: bool,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
+    board: Arc<Board>,
+    applications: Option<Rc<link::Shared>>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -33,38 +43,58 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, source: Arc<StatusSource>) -> Registry {
-        Registry { stats, source, files: None }
+    pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> Registry {
+        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(source: Arc<StatusSource>) -> MakeRegistry {
-        Arc::new(move |stats| Box::new(Registry::new(stats, source.clone())))
+    pub fn maker(view: StatusView, is_recovery: bool, board: Arc<Board>, tls: Arc<TlsStore>) -> MakeRegistry {
+        Arc::new(move |stats| {
+            Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone(), board.clone(), tls.clone()) })
+        })
     }
 
     /// The engine for a revision. Runs on a thread that has a [`tidegate_io::Runtime`].
     pub fn build(&mut self, settings: &Arc<Settings>, open_log: &mut OpenLog<'_>) -> io::Result<Engine> {
         let cache = settings.file_cache.clone();
         let files = match self.files.take() {
-            Some(files) => {
-                files.adopt(cache);
-                files
-            }
+            Some(files) => files,
             None => runtime::with(|runtime| files::Shared::new(cache, self.stats.clone(), runtime)),
         };
         self.files = Some(files.clone());
+        let applications = match &self.applications {
+            Some(applications) => {
+                applications.adopt(&settings.spill);
+                applications.clone()
+            }
+            None => link::Shared::new(self.board.clone(), &settings.spill),
+        };
+        self.applications = Some(applications.clone());
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let handler = self.handler_for(settings, &files, route)?;
+                let handler = self.handler_for(settings, &files, &applications, site, route)?;
                 routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             sites.push(phase::Site::new(site.clone(), routes, sink));
         }
-        Ok(Engine::new(settings.clone(), sites))
+        self.is_recovery = false;
+        Ok(Engine::new(settings.clone(), sites).with_tls(&self.tls)?)
+    }
+
+    /// A handler; while recovering, one that cannot be made answers 503 in its place.
+    fn or_recover(&self, made: io::Result<impl Handler + 'static>) -> io::Result<Rc<dyn Handler>> {
+        match made {
+            Ok(handler) => Ok(Rc::new(handler)),
+            Err(error) if self.is_recovery => {
+                log::error(format_args!("{error}; the route answers 503 until the next reload"));
+                Ok(Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n")))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// What answers a route.
@@ -72,22 +102,33 @@ impl Registry {
         &self,
         settings: &Settings,
         shared: &Rc<files::Shared>,
+        applications: &Rc<link::Shared>,
+        site: &Site,
         route: &Route,
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let root = Root::open(&files.root).map_err(|error| {
-                    let root = files.root.display();
-                    io::Error::new(
-                        error.kind(),
-                        format!("cannot open the root {root} ({}): {error}", route.origin),
-                    )
-                })?;
-                Rc::new(Files::new(shared, Arc::new(root), files, route, settings))
+                let opened = Root::open(&files.root).map_err(|error| {
+                    let (root, origin) = (files.root.display(), &route.origin);
+                    io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
+                });
+                self.or_recover(
+                    opened.map(|root| Files::new(shared, Arc::new(root), files, route, settings)),
+                )?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
-            Action::Status => Rc::new(StatusPage::new(Rc::new(StatusView(self.source.clone())))),
+            Action::Fastcgi(application) => {
+                self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?
+            }
+            Action::Scgi(application) => {
+                self.or_recover(Scripted::new(Protocol::Scgi, applications, application, site, route))?
+            }
+            Action::Cgi(application) => {
+                self.or_recover(Scripted::new(Protocol::Cgi, applications, application, site, route))?
+            }
+            Action::Proxy(proxy) => self.or_recover(Proxy::new(applications, proxy, site))?,
+            Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),
         })
     }
 }
@@ -101,6 +142,12 @@ fn filters_for(route: &Route) -> Vec<Rc<dyn Filter>> {
 impl worker::Registry for Registry {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
         self.build(settings, &mut |log| logs.open(log).map(Some))
+    }
+
+    fn in_force(&mut self, settings: &Arc<Settings>) {
+        if let Some(files) = &self.files {
+            files.adopt(settings.file_cache.clone());
+        }
     }
 
     fn ask(&mut self, question: &str) -> String {

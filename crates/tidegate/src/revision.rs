@@ -55,9 +55,11 @@ impl ServeOptions {
         if let Some(settings) = &mut loaded.settings {
             settings.workers = self.workers.or(settings.workers);
             if let Some(target) = &self.access_log {
-                let format =
-                    settings.access_log.as_ref().map_or(AccessFormat::Combined, |present| present.format);
-                settings.access_log = target.clone().map(|target| AccessLog { target, format });
+                let (format, only_errors) = match settings.access_log.take() {
+                    Some(present) => (present.format, present.only_errors),
+                    None => (AccessFormat::Combined, false),
+                };
+                settings.access_log = target.clone().map(|target| AccessLog { target, format, only_errors });
             }
             if matches!(self.settings, SettingsFrom::Folder { .. }) {
                 descriptors::fit(settings, workers(settings));

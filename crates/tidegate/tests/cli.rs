@@ -2,269 +2,16 @@
 //!
 //! Nothing here sleeps and hopes: every wait is for a line, a process or an answer, and ends after `WAIT`.
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
+mod running;
+
+use running::{Folder, KeepAlive, Load, Server, WAIT, exchange, exchange_with, get, run, site, wait_for};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-const WAIT: Duration = Duration::from_secs(20);
-const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
-
-// ---------------------------------------------------------------- running it
-
-/// A folder of one test's own.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, SeqCst);
-        let path = std::env::temp_dir().join(format!("tidegate-{}-{number}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        fs::write(self.path(name), text).unwrap();
-        self.path(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Outcome {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn command(folder: &Folder, arguments: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
-    command.args(arguments).current_dir(&folder.0).stdin(Stdio::null());
-    command.env("XDG_RUNTIME_DIR", &folder.0).env_remove("NO_COLOR");
-    command
-}
-
-/// Runs the command to its end.
-fn run(folder: &Folder, arguments: &[&str]) -> Outcome {
-    let output = command(folder, arguments).output().unwrap();
-    Outcome {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
-/// A server that runs.
-struct Server<'a> {
-    folder: &'a Folder,
-    child: Child,
-    lines: Receiver<String>,
-    seen: Vec<String>,
-    control: Option<String>,
-    address: String,
-}
-
-impl<'a> Server<'a> {
-    /// `serve` with a settings file and a control socket of its own.
-    fn with_config(folder: &'a Folder, text: &str) -> Server<'a> {
-        let config = folder.write("tidegate.kdl", text);
-        let control = folder.path("control").display().to_string();
-        let mut server = Server::start(folder, &["--config", &config, "--control", &control]);
-        server.control = Some(control);
-        server
-    }
-
-    /// `serve` with these arguments, until it says where it listens.
-    fn start(folder: &'a Folder, arguments: &[&str]) -> Server<'a> {
-        let arguments: Vec<&str> = ["serve"].iter().chain(arguments).copied().collect();
-        let mut child = command(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = child.stderr.take().unwrap();
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut server =
-            Server { folder, child, lines, seen: Vec::new(), control: None, address: String::new() };
-        let line = server.line("listening on ");
-        server.address = line.rsplit("http://").next().unwrap().to_owned();
-        server
-    }
-
-    /// The next line that contains `text`.
-    fn line(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + WAIT;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("no line with {text:?}; there were:\n{}", self.seen.join("\n"));
-            };
-            self.seen.push(line.clone());
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    fn tell(&self, arguments: &[&str]) -> Outcome {
-        let control = self.control.as_deref().unwrap();
-        let arguments: Vec<&str> = arguments.iter().copied().chain(["--control", control]).collect();
-        run(self.folder, &arguments)
-    }
-
-    fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.tell(&["status", "--json"]).stdout).unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    fn wait(&mut self) -> ExitStatus {
-        wait_for(|| self.child.try_wait().unwrap(), "the server to end")
-    }
-
-    fn body(&self, path: &str) -> String {
-        get(&self.address, path).unwrap()
-    }
-}
-
-impl Drop for Server<'_> {
-    fn drop(&mut self) {
-        if self.control.as_ref().is_some_and(|path| Path::new(path).exists()) {
-            self.tell(&["stop", "--now"]); // a successor is not our child
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        if let Some(found) = find() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
-}
-
-/// The body of one answer, on a connection of its own.
-fn get(address: &str, path: &str) -> std::io::Result<String> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(WAIT))?;
-    exchange(stream, path)
-}
-
-fn exchange(stream: impl Read + Write, path: &str) -> std::io::Result<String> {
-    exchange_with("localhost", stream, path)
-}
-
-fn exchange_with(host: &str, mut stream: impl Read + Write, path: &str) -> std::io::Result<String> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
-        _ => Err(std::io::Error::other(format!("{answer:?}"))),
-    }
-}
-
-/// A connection that stays open between requests.
-struct KeepAlive(BufReader<TcpStream>);
-
-impl KeepAlive {
-    fn new(address: &str) -> KeepAlive {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(WAIT)).unwrap();
-        KeepAlive(BufReader::new(stream))
-    }
-
-    /// The body, and whether the connection stays.
-    fn get(&mut self, path: &str) -> (String, bool) {
-        // In one piece: what follows a first small piece would wait for its acknowledgement.
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        self.0.get_mut().write_all(request.as_bytes()).unwrap();
-        let (mut length, mut stays) = (0, true);
-        loop {
-            let mut line = String::new();
-            self.0.read_line(&mut line).unwrap();
-            let line = line.to_ascii_lowercase();
-            match line.trim_end().split_once(": ") {
-                Some(("content-length", value)) => length = value.parse().unwrap(),
-                Some(("connection", value)) => stays = value != "close",
-                Some(_) => {}
-                None if line == "\r\n" => break,
-                None => assert!(line.starts_with("http/1.1 200"), "{line:?}"),
-            }
-        }
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).unwrap();
-        (String::from_utf8(body).unwrap(), stays)
-    }
-
-    fn is_closed_by_the_server(&mut self) -> bool {
-        matches!(self.0.read(&mut [0]), Ok(0))
-    }
-}
-
-/// Asks again and again until told to end; how many answers there were, and what failed.
-struct Load {
-    is_over: Arc<AtomicBool>,
-    thread: JoinHandle<(usize, Vec<String>)>,
-}
-
-impl Load {
-    fn on(address: &str) -> Load {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (over, address) = (is_over.clone(), address.to_owned());
-        let thread = std::thread::spawn(move || {
-            let (mut answers, mut failures) = (0, Vec::new());
-            while !over.load(SeqCst) {
-                match get(&address, "/") {
-                    Ok(_) => answers += 1,
-                    Err(error) => failures.push(error.to_string()),
-                }
-            }
-            (answers, failures)
-        });
-        Load { is_over, thread }
-    }
-
-    fn end(self) {
-        self.is_over.store(true, SeqCst);
-        let (answers, failures) = self.thread.join().unwrap();
-        assert!(answers > 0);
-        assert_eq!(failures, Vec::<String>::new(), "beside {answers} answers");
-    }
-}
-
-fn site(body: &str) -> String {
-    format!("workers 2\nlisten \"127.0.0.1:0\"\nsite {{ respond 200 \"{body}\" }}\n")
-}
+use std::time::Instant;
 
 // ---------------------------------------------------------------- starting and ending
 
@@ -722,7 +469,7 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
     };
     assert_eq!(refused(), 0);
 
-    let pid = Pid::from_child(&server.child);
+    let pid = server.processes()[0];
     let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
     let tight = Rlimit { current: Some(open + 3), ..getrlimit(Resource::Nofile) };
     let limit = prlimit(Some(pid), Resource::Nofile, tight).unwrap();
@@ -732,16 +479,55 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
         other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
     let before = wait_for(|| Some(refused()).filter(|count| *count > 0), "accepting to fail");
-    let turns = 200;
-    for _ in 0..turns {
+    let began = Instant::now();
+    for _ in 0..50 {
         refused();
     }
-    assert!(refused() - before < turns / 2, "accepting spins");
+    // It rests for 100 ms each time.
+    let most = 2 + began.elapsed().as_millis() as u64 / 50;
+    assert!(refused() - before <= most, "accepting spins");
 
     prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     for other in &mut others {
         let mut answer = [0; 15];
         other.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        // On a busy machine some have waited so long that they were told (see below).
+        assert!(&answer == b"HTTP/1.1 200 OK" || answer.starts_with(b"HTTP/1.1 503"), "{answer:?}");
     }
+    assert_eq!(wait_for(|| get(&server.address, "/").ok(), "recovery"), "here");
+}
+
+/// FAULTS 41: when there is no descriptor for long, those who wait are told so instead of being left to hang.
+#[test]
+fn who_waits_in_vain_for_a_descriptor_is_told() {
+    let folder = Folder::new("no-descriptor");
+    let config =
+        "listen \"127.0.0.1:0\"\nworkers 1\nsite { respond 200 \"here\"; route \"/.perf\" { status } }\n";
+    let server = Server::with_config(&folder, config);
+    let mut connected = KeepAlive::new(&server.address);
+    assert_eq!(connected.get("/").0, "here");
+    let pid = server.processes()[0];
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    let tight = Rlimit { current: Some(open + 1), ..getrlimit(Resource::Nofile) };
+    let limit = prlimit(Some(pid), Resource::Nofile, tight).unwrap();
+    let mut others: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let mut refused = 0;
+    for other in &mut others {
+        other.set_read_timeout(Some(WAIT)).unwrap();
+        other.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    }
+    for other in &mut others {
+        let mut answer = [0; 12];
+        other.read_exact(&mut answer).unwrap();
+        refused += u64::from(&answer == b"HTTP/1.1 503");
+    }
+    assert!(refused >= 6, "{refused}");
+    assert_eq!(connected.get("/").0, "here");
+    drop(others);
+
+    prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    let other = wait_for(|| get(&server.address, "/").ok().filter(|body| body == "here"), "recovery");
+    assert_eq!(other, "here");
+    let stats = &server.status()["stats"];
+    assert_eq!(stats["connection_refusals"]["descriptors"].as_u64().unwrap(), refused);
 }

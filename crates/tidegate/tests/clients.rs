@@ -1,4 +1,4 @@
-//! The clients that people use, against the real server: curl, wget, Python's `http.client`.
+//! The clients that people use, against the real server: curl, wget, Python's `http.client`, OpenSSL.
 //!
 //! Where a client is not installed the test says so and passes on a contributor's machine; with `CI` set it
 //! fails. `cargo xtask tools` installs them.
@@ -20,9 +20,7 @@ struct Served {
 impl Served {
     /// Serves `fill`'s files with these directives for the site; `None` where the client is missing.
     fn new(client: &str, directives: &str, fill: impl FnOnce(&Path)) -> Option<Served> {
-        if Command::new(client).arg("--version").stdout(Stdio::null()).status().is_err() {
-            assert!(std::env::var_os("CI").is_none(), "{client} is missing: cargo xtask tools");
-            eprintln!("NOT TESTED: {client} is missing (cargo xtask tools)");
+        if !is_there(client) {
             return None;
         }
         let folder = std::env::temp_dir().join(format!("tidegate-{}-{client}", std::process::id()));
@@ -34,6 +32,20 @@ impl Served {
         let root = root.display();
         fs::write(&config, format!("listen \"127.0.0.1:0\"\nsite {{ root \"{root}\"; {directives} }}\n"))
             .unwrap();
+        Some(Served::start(folder))
+    }
+
+    /// Serves what `text` says from a folder; `None` where the client is missing.
+    fn with(client: &str, folder: PathBuf, text: &str) -> Option<Served> {
+        if !is_there(client) {
+            return None;
+        }
+        fs::write(folder.join("tidegate.kdl"), text).unwrap();
+        Some(Served::start(folder))
+    }
+
+    fn start(folder: PathBuf) -> Served {
+        let config = folder.join("tidegate.kdl");
         let mut child = Command::new(BINARY)
             .arg("serve")
             .args([Path::new("--config"), &config, Path::new("--control"), &folder.join("control")])
@@ -43,7 +55,7 @@ impl Served {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
         std::thread::spawn(move || lines.for_each(drop));
-        Some(Served { folder, child, url })
+        Served { folder, child, url }
     }
 
     /// Runs the client beside the root; `URL` in an argument is the address of the server.
@@ -67,6 +79,15 @@ impl Drop for Served {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn is_there(client: &str) -> bool {
+    if Command::new(client).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "{client} is missing: cargo xtask tools");
+    eprintln!("NOT TESTED: {client} is missing (cargo xtask tools)");
+    false
 }
 
 /// Bytes that differ from place to place.
@@ -181,4 +202,79 @@ for _ in range(50):
 "#;
     let output = served.client("python3", &["-c", script, "URL"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// OpenSSL's own client, both versions, resumption, client certificates and what it makes of the chain.
+#[test]
+fn openssl_and_curl_speak_tls() {
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-tls", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    let make = |name: &str, authority: bool| {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        if authority {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        fs::write(folder.join(format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    };
+    make("site", false);
+    make("client", true);
+    let text = "listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
+        site \"a.test\" { root \".\"; tls { client-certificates \"client.pem\" mode=optional } }\n\
+        site \"early.test\" { root \".\"; tls { early-data } }\n";
+    let Some(served) = Served::with("openssl", folder, text) else { return };
+    fs::write(served.folder.join("large.bin"), bytes(3 << 20)).unwrap();
+    let port = served.url.rsplit(':').next().unwrap().to_owned();
+    let resolve = format!("a.test:{port}:127.0.0.1");
+    for version in ["--tlsv1.3", "--tls-max"] {
+        let version = if version == "--tls-max" { &["--tls-max", "1.2"][..] } else { &[version] };
+        let url = format!("https://a.test:{port}/large.bin");
+        let fixed = ["--cacert", "site.pem", "--resolve", &resolve, "--output", "copy", &url];
+        served.curl(&[version, &fixed].concat());
+        assert!(fs::read(served.folder.join("copy")).unwrap() == bytes(3 << 20));
+    }
+    let address = format!("127.0.0.1:{port}");
+    let host_of = |options: &[&str]| if options.contains(&"early.test") { "early.test" } else { "a.test" };
+    let s_client = |options: &[&str]| {
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-connect", &address, "-servername", host_of(options), "-CAfile", "site.pem"])
+            .args(options.iter().filter(|option| !["-servername", "early.test"].contains(option)))
+            .current_dir(&served.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(
+            child.stdin.as_mut().unwrap(),
+            format!("GET /site.pem HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", host_of(options)).as_bytes(),
+        )
+        .unwrap();
+        // Its input stays open until it has seen the end of the connection.
+        let output = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+        child.wait().unwrap();
+        output
+    };
+    for version in ["-tls1_3", "-tls1_2"] {
+        let first = s_client(&[version, "-sess_out", "session", "-ign_eof"]);
+        assert!(first.contains("200 OK") && first.contains("Verify return code: 0 (ok)"), "{first}");
+        let again = s_client(&[version, "-sess_in", "session", "-ign_eof"]);
+        assert!(again.contains("Reused, TLSv1."), "{again}");
+        let known = s_client(&[version, "-cert", "client.pem", "-key", "client.key", "-ign_eof"]);
+        assert!(known.contains("200 OK"), "{known}");
+    }
+    // What comes with the first packet is answered where it is safe, and else told to come again (FAULTS 25).
+    fs::write(served.folder.join("get"), "GET /site.pem HTTP/1.1\r\nHost: early.test\r\n\r\n").unwrap();
+    let post = "POST /site.pem HTTP/1.1\r\nHost: early.test\r\nContent-Length: 0\r\n\r\n";
+    fs::write(served.folder.join("post"), post).unwrap();
+    let name = ["-tls1_3", "-servername", "early.test", "-ign_eof"];
+    for (request, status) in [("get", "HTTP/1.1 200 OK"), ("post", "HTTP/1.1 425 Too Early")] {
+        s_client(&[&name[..], &["-sess_out", "early"]].concat());
+        let said = s_client(&[&name[..], &["-sess_in", "early", "-early_data", request]].concat());
+        assert!(said.contains("Early data was accepted") && said.contains(status), "{said}");
+    }
+    let old = s_client(&["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]);
+    assert!(!old.contains("200 OK"), "{old}");
 }

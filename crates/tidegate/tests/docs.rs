@@ -51,9 +51,11 @@ impl Ground {
     fn new(name: &str) -> Ground {
         let path = std::env::temp_dir().join(format!("tidegate-docs-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        for folder in ["srv", "var/log/tidegate", "run/tidegate", "etc/tidegate"] {
+        for folder in ["srv/private", "var/log/tidegate", "run/tidegate", "etc/tidegate"] {
             fs::create_dir_all(path.join(folder)).unwrap();
         }
+        fs::create_dir_all(path.join("srv/www")).unwrap();
+        fs::write(path.join("srv/www/busy.html"), "<p>Too many at once.").unwrap();
         Ground(path)
     }
 
@@ -157,7 +159,7 @@ fn links_of_the_sample_site_lead_somewhere() {
 #[test]
 fn every_source_that_architecture_names_is_there() {
     let text = read("ARCHITECTURE.md");
-    let places = ["core", "wire", "http", "io", "modules", "config"];
+    let places = ["core", "wire", "http", "io", "modules", "config", "client", "bench"];
     for (line, name) in text.lines().enumerate().flat_map(|(at, line)| {
         let words = line.split('`').skip(1).step_by(2);
         words.filter(|word| word.ends_with(".rs")).map(move |word| (at + 1, word))
@@ -172,7 +174,10 @@ fn every_source_that_architecture_names_is_there() {
                     "crates/{}/src/{rest}",
                     if first.starts_with("tidegate") { first } else { "tidegate" }
                 ),
+                format!("crates/tidegate/src/{name}"),
+                format!("crates/tidegate/src/master/{name}"),
                 format!("crates/tidegate-modules/src/{name}"),
+                format!("crates/tidegate-modules/src/gateway/{name}"),
                 format!("crates/tidegate-core/src/{name}"),
                 format!("crates/tidegate-core/src/conn/{name}"),
                 format!("crates/tidegate-io/src/{name}"),

@@ -1,16 +1,27 @@
 //! `cargo xtask bench`: what is measured, and the files that measure it.
 //!
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
-//! of the same run. `static_files` and `idle` start servers (`server`, `peers`); `instructions` needs none.
+//! of the same run. `static_files`, `idle` and `cold` start servers (`server`, `peers`); `instructions` needs none.
 
+mod burst;
 pub mod canned;
+mod cold;
 mod cpu;
+mod downloads;
+mod gateway;
+mod gateway_peers;
+mod generator;
 mod host;
 pub mod idle;
 mod instructions;
+mod overload;
 mod peers;
+mod reload;
 mod report;
+pub mod responder;
 mod server;
+mod slow_disk;
+mod soak;
 mod static_files;
 
 use anyhow::Result;
@@ -21,6 +32,20 @@ pub enum Bench {
     Static(static_files::Arguments),
     /// Resident bytes of an idle keep-alive connection, beside other servers
     Idle(idle::Arguments),
+    /// Latency of small requests while others pull a cold file from a slow disk, beside other servers
+    Cold(cold::Arguments),
+    /// CPU per request to an application, beside other servers
+    Gateway(gateway::Arguments),
+    /// Ten thousand downloads beside nginx, thirty thousand that are all complete
+    Downloads(downloads::Arguments),
+    /// What clients get at multiples of the peak, beside other servers
+    Overload(overload::Arguments),
+    /// Alternating bursts of many and few clients, beside other servers
+    Burst(burst::Arguments),
+    /// Reloads, upgrades and killed processes under load
+    Reload(reload::Arguments),
+    /// Half an hour of everything, in which nothing may grow
+    Soak(soak::Arguments),
     /// Instructions per operation, compared with the stored baseline
     Instructions(instructions::Arguments),
 }
@@ -30,6 +55,13 @@ pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),
+        Bench::Cold(arguments) => cold::run(arguments),
+        Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Downloads(arguments) => downloads::run(arguments),
+        Bench::Overload(arguments) => overload::run(arguments),
+        Bench::Burst(arguments) => burst::run(arguments),
+        Bench::Reload(arguments) => reload::run(arguments),
+        Bench::Soak(arguments) => soak::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }
 }

@@ -17,6 +17,8 @@ use crate::workspace;
 pub enum Kind {
     Tidegate,
     Nginx,
+    /// With `aio threads`: what is cold it reads on a pool, as we do.
+    NginxThreads,
     Lighttpd,
     Apache,
     #[value(skip)]
@@ -30,6 +32,7 @@ impl Kind {
         match self {
             Self::Tidegate => "tidegate",
             Self::Nginx => "nginx",
+            Self::NginxThreads => "nginx, aio threads",
             Self::Lighttpd => "lighttpd",
             Self::Apache => "apache",
             Self::Canned { .. } => "canned floor",
@@ -50,7 +53,7 @@ impl Kind {
     pub fn version(self) -> String {
         let (program, argument) = match self {
             Self::Tidegate => return first_line(Command::new(tidegate()).arg("--version")),
-            Self::Nginx => ("nginx", "-v"),
+            Self::Nginx | Self::NginxThreads => ("nginx", "-v"),
             Self::Lighttpd => ("lighttpd", "-v"),
             Self::Apache => ("apache2", "-v"),
             Self::Canned { .. } => return self.name().to_owned(),
@@ -63,7 +66,7 @@ impl Kind {
     /// The program of a peer; `None` for what is our own.
     pub fn program(self) -> Option<&'static str> {
         match self {
-            Self::Nginx => Some("nginx"),
+            Self::Nginx | Self::NginxThreads => Some("nginx"),
             Self::Lighttpd => Some("lighttpd"),
             Self::Apache => Some("apache2"),
             Self::Tidegate | Self::Canned { .. } => None,
@@ -86,7 +89,8 @@ impl ServerFiles<'_> {
     pub fn command(&self, kind: Kind) -> Result<Command> {
         match kind {
             Kind::Tidegate => self.tidegate(),
-            Kind::Nginx => self.nginx(),
+            Kind::Nginx => self.nginx(""),
+            Kind::NginxThreads => self.nginx("aio threads;"),
             Kind::Lighttpd => self.lighttpd(),
             Kind::Apache => self.apache(),
             Kind::Canned { size } => self.canned(size),
@@ -106,14 +110,16 @@ impl ServerFiles<'_> {
         let settings = self.write(
             "tidegate.kdl",
             &format!(
-                "workers 1\n\
+                "processes {processes}\nworkers 1\n\
                  listen \"127.0.0.1:{port}\"\n\
                  access-log {log}\n\
                  limits {{\n    connections {connections}\n    keep-alive-timeout \"{keep_alive}s\"\n}}\n\
-                 site {{ root \"{documents}\" }}\n",
+                 site {{\n    root \"{documents}\"\n    {directives}\n}}\n",
                 connections = setup.connections,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
+                directives = setup.site_directives,
+                processes = setup.processes,
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, &tidegate().to_string_lossy());
@@ -122,7 +128,7 @@ impl ServerFiles<'_> {
         Ok(command)
     }
 
-    fn nginx(&self) -> Result<Command> {
+    fn nginx(&self, aio: &str) -> Result<Command> {
         let Self { port, setup, .. } = self;
         let folder = self.folder.display();
         // The worker reads the documents as who started the bench.
@@ -141,16 +147,17 @@ impl ServerFiles<'_> {
                 "daemon off;\n{user}\nworker_processes 1;\nworker_rlimit_nofile {descriptors};\n\
                  pid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n\
                  events {{ worker_connections {connections}; }}\n\
-                 http {{\n    {log}\n    sendfile on;\n    tcp_nopush on;\n    tcp_nodelay on;\n\
+                 http {{\n    {log}\n    {aio}\n    sendfile on;\n    tcp_nopush on;\n    tcp_nodelay on;\n\
                  \x20   keepalive_timeout {keep_alive}s;\n    keepalive_requests 1000000000;\n\
                  \x20   open_file_cache max=10000 inactive=600s;\n    open_file_cache_valid 60s;\n\
                  {temporary}\
-                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096; root {documents}; }}\n}}\n",
+                 \x20   server {{ listen 127.0.0.1:{port} backlog=4096{send_buffer}; root {documents}; }}\n}}\n",
                 descriptors = host::most_descriptors(),
                 // It closes idle connections when fewer than a sixteenth of its places are free.
                 connections = setup.connections + setup.connections / 8,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
+                send_buffer = setup.send_buffer.map_or(String::new(), |bytes| format!(" sndbuf={bytes}")),
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, "nginx");

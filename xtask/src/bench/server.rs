@@ -1,6 +1,6 @@
 //! A server of a bench: started in the foreground as a child, on a port that was free, ended with the bench.
 //!
-//! Used by `static_files` and `idle`; `peers` knows the servers and writes their settings.
+//! Used by `static_files`, `idle` and `cold`; `peers` knows the servers and writes their settings.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,6 +25,12 @@ pub struct Setup {
     pub keep_alive: Duration,
     /// Connections that a server must be able to hold.
     pub connections: u32,
+    /// Server processes of Tidegate.
+    pub processes: u32,
+    /// Send buffer of each connection, where the server has a setting for it.
+    pub send_buffer: Option<u32>,
+    /// Further directives for Tidegate's site.
+    pub site_directives: String,
 }
 
 impl Setup {
@@ -32,7 +38,15 @@ impl Setup {
         let folder = folder()?;
         let documents = folder.join("documents");
         fs::create_dir_all(&documents)?;
-        Ok(Self { folder, documents, keep_alive, connections })
+        let (processes, send_buffer, site_directives) = (1, None, String::new());
+        Ok(Self { folder, documents, keep_alive, connections, processes, send_buffer, site_directives })
+    }
+
+    /// Writes a file for the bench itself, out of the servers' sight.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
     }
 
     /// Adds a file of `size` bytes that no compression could shorten much.
@@ -85,6 +99,7 @@ pub struct Server {
     pub logs: bool,
     pub port: u16,
     child: Child,
+    folder: PathBuf,
     error_log: PathBuf,
 }
 
@@ -97,14 +112,14 @@ impl Server {
             bail!("{program} is missing: cargo xtask tools --for bench");
         }
         let port = free_port()?;
-        let folder = setup.folder.join(format!("{}-{port}", kind.name().replace(' ', "-")));
+        let folder = setup.folder.join(format!("{}-{port}", kind.name().replace([' ', ','], "-")));
         fs::create_dir_all(&folder)?;
         let error_log = folder.join("output.log");
         let output = fs::File::create(&error_log)?;
         let mut command = ServerFiles { folder: &folder, port, logs, setup }.command(kind)?;
         command.stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {}", kind.name()))?;
-        let mut server = Self { kind, logs, port, child, error_log };
+        let mut server = Self { kind, logs, port, child, folder, error_log };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -118,6 +133,11 @@ impl Server {
     /// The server and everything it has started.
     pub fn processes(&self) -> Result<Vec<u32>> {
         cpu::process_tree(self.child.id())
+    }
+
+    /// The control socket of Tidegate.
+    pub fn control(&self) -> PathBuf {
+        self.folder.join("control")
     }
 
     /// Fetches a document and returns its length; an error says what else came.
@@ -150,16 +170,35 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(process) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // An error means that it has ended already.
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
-        }
-        if !matches!(ended_within(&mut self.child, Duration::from_secs(5)), Ok(true)) {
-            eprintln!("bench: {} did not end when told, so it is killed", self.kind.name());
-            let _ = self.child.kill();
-        }
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
+}
+
+/// Has a child end, by force where it does not when told.
+pub fn end(child: &mut Child) {
+    if let Some(process) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+        // An error means that it has ended already.
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+    }
+    if !matches!(ended_within(child, Duration::from_secs(5)), Ok(true)) {
+        eprintln!("bench: process {} did not end when told, so it is killed", child.id());
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+}
+
+/// Waits until a child listens, which `is_there` tries.
+pub fn wait_until_listening(child: &mut Child, is_there: impl Fn() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_there() {
+        if ended_within(child, Duration::from_millis(20))? {
+            bail!("it ended at once");
+        }
+        if Instant::now() > deadline {
+            bail!("it does not listen");
+        }
+    }
+    Ok(())
 }
 
 /// Waits for a child to end, for a while at most.
@@ -178,7 +217,7 @@ fn ended_within(child: &mut Child, time: Duration) -> Result<bool> {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

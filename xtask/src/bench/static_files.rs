@@ -235,14 +235,16 @@ fn load(server: &Server, workload: &Workload, connections: u32, seconds: u32) ->
 
 /// What `wrk` reports.
 #[derive(Debug, PartialEq)]
-struct Generated {
-    requests: u64,
-    rate: f64,
-    errors: u64,
+pub struct Generated {
+    pub requests: u64,
+    /// For each second.
+    pub rate: f64,
+    /// Of any kind.
+    pub errors: u64,
 }
 
 impl Generated {
-    fn parse(output: &str) -> Option<Self> {
+    pub fn parse(output: &str) -> Option<Self> {
         let mut requests = None;
         let mut rate = None;
         let mut errors = 0;

@@ -217,13 +217,6 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("stop-timeout", POOL)
     },
     Directive {
-        arguments: &[some("scripts", Kind::File)],
-        doc: "Scripts that a new PHP or FastCGI process is asked for before clients are sent to it, so that what \
-              they need is compiled.",
-        example: "warm-up \"/srv/www/index.php\"",
-        ..Directive::new("warm-up", POOL)
-    },
-    Directive {
         arguments: &[
             one("measure", Kind::Choice(&["queue", "concurrency"])),
             one("do", Kind::Choice(&["run", "call"])),

@@ -1,6 +1,6 @@
 //! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
 
-use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some_or};
 
 const TOP: &[Context] = &[Context::Top];
 const LIMITS: &[Context] = &[Context::Limits];
@@ -40,6 +40,34 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "workers 4",
         ..Directive::new("workers", TOP)
     },
+    bound("processes", TOP, &[one("count", Kind::Number { least: 1, most: 64 })], "processes 1",
+        "Server processes (`MaxProcs`), each with `workers` workers. One is right for most. More hold more \
+         connections where a process may not have enough descriptors, and of several only one's connections are \
+         lost should it crash. `limits` hold for all of them together, the file cache is each worker's own.",
+        "processes 2"),
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        properties: &[Property {
+            name: "group",
+            kind: Kind::Text { most: 64 },
+            default: None,
+            doc: "The group, by name or number, in place of the user's own groups.",
+        }],
+        doc: "Whom the server processes become, by name or number, when the server is started as root: they serve \
+              the clients. The master stays root, to open ports below 1024, logs and sockets for them; it touches \
+              no byte of a client. Without it the servers stay root, and a warning says so.",
+        example: "user \"www-data\" group=\"www-data\"",
+        ..Directive::new("user", TOP)
+    },
+    Directive {
+        arguments: &[one("word", Kind::Choice(&["auto", "off"]))],
+        default: Some("sandbox auto"),
+        doc: "Confines the server processes by landlock, where the kernel has it: they may read the folders that \
+              the roots lie in and a few files of the system, write nothing but content in the `spill` folder, run \
+              nothing and open no port. What they need beyond that, the master opens for them. `off` leaves it to the permissions of the user.",
+        example: "sandbox off",
+        ..Directive::new("sandbox", TOP)
+    },
     Directive {
         arguments: &[one("address", Kind::Address)],
         children: Children::Block(Context::Listen),
@@ -65,6 +93,25 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               without a name answers, else the first site.",
         example: "default-site \"example.com\"",
         ..Directive::new("default-site", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("bits", Kind::Text { most: 5 })],
+        doc: "Permission bits of a unix socket, in octal: who may write to it may connect. Without it the umask \
+              decides.",
+        example: "mode \"0660\"",
+        ..Directive::new("mode", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        doc: "Owner of a unix socket, by name or number. Giving it away takes root.",
+        example: "owner \"www-data\"",
+        ..Directive::new("owner", &[Context::Listen])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Text { most: 64 })],
+        doc: "Group of a unix socket, by name or number. Another than one's own takes root.",
+        example: "group \"www-data\"",
+        ..Directive::new("group", &[Context::Listen])
     },
     Directive {
         arguments: &[one("files", Kind::Glob)],
@@ -94,17 +141,43 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "drain-timeout \"2m\""),
     Directive {
         arguments: &[one_or("target", Kind::LogTarget, &["off"])],
-        properties: &[Property {
-            name: "format",
-            kind: Kind::Choice(&["combined", "common", "json"]),
-            default: Some("combined"),
-            doc: "What a line looks like: the common log format, the same with referrer and user agent, or one \
-                  JSON object.",
-        }],
+        properties: &[
+            Property {
+                name: "format",
+                kind: Kind::LogFormat,
+                default: Some("combined"),
+                doc: "What a line looks like: the common log format (`common`), the same with referrer and user \
+                      agent (`combined`), one JSON object (`json`), or a pattern with placeholders.",
+            },
+            Property {
+                name: "only",
+                kind: Kind::Choice(&["errors"]),
+                default: None,
+                doc: "Leaves out the requests that were answered with a status below 400.",
+            },
+        ],
         default: Some("access-log off"),
         doc: "Where a line for each request goes: a path, `stderr`, `stdout` or `off`. In a site it takes the \
-              place of the server's.",
-        example: "access-log \"access.log\" format=json",
+              place of the server's.\n\n\
+              The placeholders of a pattern; what is not there is `-`, and nothing of a client can break out of \
+              its line:\n\n\
+              | placeholder | is |\n| --- | --- |\n\
+              | `{client}`, `{client-port}` | address and port of the client |\n\
+              | `{scheme}`, `{host}` | what was asked, and of whom, as sent |\n\
+              | `{method}`, `{target}`, `{protocol}` | the request line, as sent |\n\
+              | `{path}`, `{query}` | the target before and behind its `?` |\n\
+              | `{status}` | of the response; 499 where the client left before it |\n\
+              | `{bytes}` | of the response, without its head |\n\
+              | `{bytes-in}`, `{bytes-out}` | of request and response, heads included |\n\
+              | `{duration}`, `{duration-ms}`, `{duration-us}` | from the complete request head to the last byte \
+              of the response handed to the kernel: seconds, milliseconds, microseconds |\n\
+              | `{time}`, `{time-iso}`, `{time-unix}` | `10/Oct/2000:13:55:36 +0000`, `2000-10-10T13:55:36Z`, \
+              `971186136` |\n\
+              | `{request.NAME}` | a field of the request, such as `{request.User-Agent}` |\n\
+              | `{response.NAME}` | a field of the response, such as `{response.Content-Type}`; not those that \
+              every response has by itself (`Date`, `Server`, `Content-Length`, `Connection`) |\n\
+              | `{{`, `}}` | a brace |",
+        example: "access-log \"access.log\" format=\"{time} {client} {method} {target} {status} {duration-us}\"",
         ..Directive::new("access-log", &[Context::Top, Context::Site])
     },
     Directive {
@@ -128,6 +201,37 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("server-field", TOP)
     },
     Directive {
+        arguments: &[
+            one("status", Kind::Status { only: &[429, 503] }),
+            Argument { name: "text", kind: Kind::Text { most: 65536 }, count: Count::Optional, words: &[] },
+        ],
+        properties: &[
+            Property {
+                name: "retry-after",
+                kind: Kind::Duration { least: SECOND, most: DAY },
+                default: Some("1s"),
+                doc: "What clients are told to wait (`Retry-After`), in whole seconds.",
+            },
+            Property {
+                name: "file",
+                kind: Kind::File,
+                default: None,
+                doc: "A file of UTF-8 text to send in place of a text; read when the settings are.",
+            },
+            Property {
+                name: "type",
+                kind: Kind::MediaType,
+                default: None,
+                doc: "The media type; `text/plain` for a text, `text/html` for a file where it is left out.",
+            },
+        ],
+        default: Some("busy-answer 503 retry-after=\"1s\""),
+        doc: "What those get who are turned away because the server is busy: over `limits connections`, in a full \
+              or too slow `queue`, or under overload. Short is better: it is sent when there is least to spare.",
+        example: "busy-answer 503 \"Too many visitors, please come back in a minute.\\n\" retry-after=\"60s\"",
+        ..Directive::new("busy-answer", TOP)
+    },
+    Directive {
         children: Children::Block(Context::Limits),
         doc: "Bounds on what a client may do. All are on by default; each is there because without it a few \
               clients could take the server from all others.",
@@ -137,6 +241,56 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "connections 20000",
         "Open client connections, all workers together. Each needs a descriptor; raise `LimitNOFILE` with it.",
         "connections 100000"),
+    bound("connections-per-address", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 10_000_000 }, &["unlimited"])],
+        "connections-per-address 2048",
+        "Open connections of one client address, of one /64 network for IPv6; above it the answer is 429. Many \
+         clients may share an address behind a gateway, so it is generous. Addresses of `exempt-addresses` are \
+         not counted.",
+        "connections-per-address 200"),
+    Directive {
+        arguments: &[some_or("networks", Kind::Network, &["none"])],
+        default: Some("exempt-addresses \"127.0.0.0/8\" \"::1\""),
+        doc: "Clients that `connections-per-address` does not count: load balancers and TLS terminators in front, \
+              mirrors that fetch a lot. `none` counts everyone.",
+        example: "exempt-addresses \"127.0.0.0/8\" \"::1\" \"10.0.0.0/8\"",
+        ..Directive::new("exempt-addresses", LIMITS)
+    },
+    bound("in-flight", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "in-flight 4096",
+        "Requests that wait for something at the same time: an application, a cold disk, a scan of a folder. What \
+         is answered at once is not counted. Requests over it wait in the `queue`.",
+        "in-flight 500"),
+    Directive {
+        properties: &[
+            Property {
+                name: "length",
+                kind: Kind::Number { least: 0, most: 10_000_000 },
+                default: Some("4096"),
+                doc: "Requests that wait at most; further ones get the `busy-answer` at once.",
+            },
+            Property {
+                name: "age",
+                kind: Kind::Duration { least: 10, most: HOUR },
+                default: Some("10s"),
+                doc: "How long a request waits at most; then it gets the `busy-answer`.",
+            },
+        ],
+        default: Some("queue length=4096 age=\"10s\""),
+        doc: "Where requests over `in-flight` wait, in the order they came. A client that goes away frees its place.",
+        example: "queue length=500 age=\"2s\"",
+        ..Directive::new("queue", LIMITS)
+    },
+    bound("memory", LIMITS, &[one_or("size", Kind::Size { least: MIB, most: 16 * TIB }, &["auto"])], "memory auto",
+        "Bytes that all connections together may own while they are stuck: heads and bodies that are incomplete, \
+         answers that nobody takes. Above it those that hold the most for the longest are reset first, then new \
+         connections are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
+         cgroup, else what the machine has.",
+        "memory \"256MiB\""),
+    bound("overload-delay", LIMITS, &[one_or("time", Kind::Duration { least: 10, most: 60 * SECOND }, &["off"])],
+        "overload-delay \"500ms\"",
+        "How long what is ready may wait for its turn on a worker before the server counts as overloaded and turns \
+         away idle connections, then new ones, then new requests. A crowd that is served slower than usual is no \
+         overload; a queue that does not empty is. `off` never turns away.",
+        "overload-delay \"200ms\""),
     bound("head-size", LIMITS, &[one("size", Kind::Size { least: KIB, most: MIB })], "head-size \"32KiB\"",
         "Bytes of a request head, its target included; above it the answer is 431. Large cookies may need more.",
         "head-size \"64KiB\""),
@@ -152,6 +306,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("head-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "head-timeout \"10s\"",
         "Time from the first byte of a request head to its last.",
         "head-timeout \"5s\""),
+    bound("handshake-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "handshake-timeout \"10s\"",
+        "Time from the beginning of a connection to the end of its TLS handshake, a header of the PROXY protocol \
+         included.",
+        "handshake-timeout \"5s\""),
     bound("body-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",
         "Bytes per second below which a request body is given up with 408, once `rate-grace` has passed. \
          `\"0B\"` waits for ever.",
@@ -166,6 +324,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("keep-alive-timeout", LIMITS, &[one("time", Kind::Duration { least: 0, most: DAY })], "keep-alive-timeout \"60s\"",
         "An idle connection is closed after this. Idle ones are cheap here, so longer saves clients a handshake.",
         "keep-alive-timeout \"5m\""),
+    bound("keep-alive-connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "keep-alive-connections 16384",
+        "Idle connections at the same time, all workers together; each worker has an equal share. When there are \
+         more, those that have been idle longest are closed. Less than `connections` leaves room for those that \
+         come.",
+        "keep-alive-connections 50000"),
     bound("keep-alive-requests", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 4_000_000_000 }, &["unlimited"])], "keep-alive-requests unlimited",
         "Requests served on one connection before it is closed. A number spreads clients anew over several servers.",
         "keep-alive-requests 10000"),
@@ -181,7 +344,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "ranges 16"),
     bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
         "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`) once a worker has more than \
-         128 of them; below that the kernel decides. Less saves kernel memory with many slow downloads, more saves \
+         128 of them; below that it is up to 16 times as much, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
          processor time.",
         "unsent-size \"512KiB\""),
     Directive {

@@ -168,11 +168,4 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "retry 1 budget=20",
         ..Directive::new("retry", UPSTREAM)
     },
-    Directive {
-        arguments: &[one("connections", Kind::Number { least: 0, most: 100_000 })],
-        default: Some("keep 64"),
-        doc: "Idle connections kept to each member for the next request.",
-        example: "keep 16",
-        ..Directive::new("keep", UPSTREAM)
-    },
 ];

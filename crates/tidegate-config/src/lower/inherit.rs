@@ -4,10 +4,11 @@
 //! directive whether an inner one replaces the outer or is added; this is where that is done.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
-use crate::settings::{AccessRule, Coding, Compress, Listing, Try};
+use crate::settings::{AccessRule, Coding, Compress, Listing, Network, Try};
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
 
@@ -29,12 +30,36 @@ pub(crate) struct Inherited {
     pub cache_control: Option<String>,
     pub error_pages: Vec<(u16, String)>,
     pub compress: Option<Compress>,
+    /// The value of `Strict-Transport-Security`.
+    pub hsts: Option<String>,
+    pub requires_client_certificate: bool,
+    pub trusted_proxies: Vec<Network>,
+    /// What routes may name.
+    pub applications: Arc<Applications>,
+}
+
+/// The names of pools and of upstreams as written, those with mistakes too.
+#[derive(Debug, Default)]
+pub(crate) struct Applications {
+    pub pools: Vec<String>,
+    pub upstreams: Vec<String>,
+}
+
+impl Applications {
+    fn of(items: &[Item]) -> Self {
+        let named = |what: &str| {
+            let items = items.iter().filter(|item| item.directive.name == what);
+            items.filter_map(|item| item.texts().into_iter().next()).collect()
+        };
+        Self { pools: named("pool"), upstreams: named("upstream") }
+    }
 }
 
 impl Inherited {
     /// The defaults of the table with what the top level sets.
     pub fn top(checker: &mut Checker<'_>, items: &[Item]) -> Self {
-        let mut inherited = Self::default();
+        let applications = Arc::new(Applications::of(items));
+        let mut inherited = Self { applications, ..Self::default() };
         for directive in directives::in_context(Context::Top) {
             if directive.inheritance != Inheritance::None
                 && let Some(item) = lower::default_item(directive, Context::Top)
@@ -110,8 +135,17 @@ impl Inherited {
             "default-type" => self.default_type = item.texts().pop().unwrap_or_default(),
             "precompressed" => self.precompressed = codings(item, &["br", "zst", "gz"]),
             "compress" => self.compress = compress(item),
+            "trusted-proxies" => {
+                let networks = item.arguments.iter().filter_map(|placed| match placed.value {
+                    Value::Network(network) => Some(network),
+                    _ => None,
+                });
+                self.trusted_proxies = networks.collect();
+            }
             "hidden" => self.serves_hidden = !item.is_word("off"),
             "nocache" => self.uses_cache = item.is_word("off"),
+            "hsts" => self.hsts = lower::tls::hsts_value(item),
+            "require-client-certificate" => self.requires_client_certificate = !item.is_word("off"),
             "allow" | "deny" => self.access(item),
             "expires" => {
                 self.cache_control = match item.first() {

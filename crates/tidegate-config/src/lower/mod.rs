@@ -3,11 +3,13 @@
 //! `server` lowers the top level, `site` one site, `route` what a route does, `inherit` what comes down from
 //! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
 
+mod gateway;
 mod inherit;
 mod pool;
 mod route;
 mod server;
 mod site;
+mod tls;
 mod upstream;
 
 use std::ops::Range;
@@ -21,7 +23,10 @@ use crate::disk::{Disk, What};
 use crate::environment::Environment;
 use crate::include::TopNode;
 use crate::load::RejectedSite;
-use crate::settings::{AccessFormat, AccessLog, HostPattern, Listing, LogTarget, Origin, PathPattern, Route};
+use crate::settings::gateway::Destination;
+use crate::settings::{
+    AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, Origin, PathPattern, Route, Settings,
+};
 use crate::source::Source;
 use crate::suggest;
 use crate::value::Value;
@@ -57,6 +62,17 @@ fn names_as_written(node: &kdl::KdlNode) -> Vec<String> {
     let arguments = node.entries().iter().filter(|entry| entry.name().is_none());
     let names = arguments.filter_map(|entry| entry.value().as_string());
     names.map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect()
+}
+
+/// Adds the pool that starts CGI scripts where a route wants it and nobody has written it.
+pub(crate) fn implied_pools(checker: &mut Checker<'_>, settings: &mut Settings) {
+    let is_wanted = settings.sites.iter().flat_map(|site| &site.routes).any(|route| match &route.action {
+        Action::Cgi(application) => application.gateway.to == Destination::Named("cgi".to_owned()),
+        _ => false,
+    });
+    if is_wanted && !settings.pools.iter().any(|pool| pool.name == "cgi") {
+        settings.pools.extend(pool::plain_cgi(checker));
+    }
 }
 
 /// Checks what only shows once all is read: something to listen on, something to serve, names that exist.
@@ -141,11 +157,11 @@ fn access_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option
     let Some(Value::LogTarget(target)) = item.first() else { return None };
     check_log(checker, disk, item, target);
     let format = match item.property("format") {
-        Some(Value::Word("common")) => AccessFormat::Common,
-        Some(Value::Word("json")) => AccessFormat::Json,
+        Some(Value::LogFormat(format)) => format.clone(),
         _ => AccessFormat::Combined,
     };
-    Some(AccessLog { target: target.clone(), format })
+    let only_errors = item.property("only").is_some();
+    Some(AccessLog { target: target.clone(), format, only_errors })
 }
 
 /// Says so when a log could not be written.

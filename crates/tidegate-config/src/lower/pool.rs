@@ -17,7 +17,7 @@ use crate::value::Value;
 /// What a pool is, one of them.
 const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
 /// What says nothing about an application that is not ours to run.
-const OF_PROCESSES: [&str; 11] = [
+const OF_PROCESSES: [&str; 10] = [
     "processes",
     "socket",
     "requests",
@@ -28,7 +28,6 @@ const OF_PROCESSES: [&str; 11] = [
     "environment",
     "resources",
     "stop-timeout",
-    "warm-up",
 ];
 
 /// Lowers the pools, in source order.
@@ -162,17 +161,6 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
             .diagnostics
             .push(item.error(message).help("a name holds no `=`, and neither it nor its value a zero byte"));
     }
-    let warm_up = item.child("warm-up").map(|item| {
-        let paths = item.arguments.iter();
-        paths.filter_map(
-            |placed| if let Value::Path(path) = &placed.value { Some(path.clone()) } else { None },
-        )
-    });
-    let warm_up: Vec<PathBuf> = warm_up.into_iter().flatten().collect();
-    if let (Some(item), true) = (item.child("warm-up"), matches!(socket.pass, Pass::Port | Pass::Path)) {
-        let message = "`warm-up` asks in FastCGI, which this pool does not speak";
-        checker.diagnostics.push(item.error(message).help("take it out"));
-    }
     Some(Processes {
         program,
         min,
@@ -191,7 +179,6 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
         environment,
         resources: item.child("resources").map(resources).unwrap_or_default(),
         stop_timeout: within(item, "stop-timeout").map(|item| duration(&item)).unwrap_or_default(),
-        warm_up,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use super::gateway;
 use super::inherit::Inherited;
 use crate::check::{Checker, Item, number};
 use crate::disk::{Disk, What};
@@ -50,6 +51,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         cache_control: inherited.cache_control,
         error_pages: inherited.error_pages,
         compress: inherited.compress,
+        requires_client_certificate: inherited.requires_client_certificate,
         origin,
     }
 }
@@ -64,10 +66,15 @@ fn action(
 ) -> Action {
     // The root of a site is for its routes too, so it may stand beside an answer of the site's own.
     let answers: &[&str] = if is_site {
-        &["redirect", "respond", "status"]
+        &["redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
     } else {
-        &["redirect", "respond", "status", "root", "alias"]
+        &["redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy", "root", "alias"]
     };
+    // Scripts lie below a root: it may stand beside them.
+    let takes_root = ["fastcgi", "scgi", "cgi"].iter().any(|name| item.child(name).is_some());
+    let takes_alias = item.child("cgi").is_some();
+    let is_beside = |name: &str| takes_root && name == "root" || takes_alias && name == "alias";
+    let answers: Vec<&str> = answers.iter().copied().filter(|name| !is_beside(name)).collect();
     let mut given = item.children.iter().filter(|child| answers.contains(&child.directive.name));
     let first = given.next();
     if let (Some(first), Some(second)) = (first, given.next()) {
@@ -87,6 +94,10 @@ fn action(
         },
         Some(("respond", respond)) => respond_action(checker, respond),
         Some(("status", _)) => Action::Status,
+        Some(("fastcgi", child)) => gateway::fastcgi(checker, disk, child, inherited),
+        Some(("scgi", child)) => gateway::scgi(checker, disk, child, pattern, inherited),
+        Some(("cgi", child)) => cgi(checker, disk, item, child, pattern, inherited),
+        Some(("proxy", child)) => gateway::proxy(checker, disk, child, inherited),
         _ => files(checker, disk, item, pattern, inherited),
     }
 }
@@ -105,13 +116,14 @@ fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {
     Action::Respond { status, body }
 }
 
-fn files(
+/// The folder of a route, and what is cut off the front of a path before it is looked up there.
+fn below(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     item: &Item,
     pattern: &PathPattern,
     inherited: &Inherited,
-) -> Action {
+) -> (Option<PathBuf>, Option<String>) {
     let alias = item.child("alias");
     let root = match alias.map(|alias| (alias, alias.first())) {
         Some((alias, Some(Value::Path(path)))) => {
@@ -121,11 +133,6 @@ fn files(
         Some(_) => Some(PathBuf::new()),
         None => inherited.root.clone(),
     };
-    if let Some(written) = item.child("root")
-        && let Some(Value::Path(path)) = written.first()
-    {
-        check_root(checker, disk, written, path);
-    }
     let strip_prefix = alias.and_then(|alias| match pattern {
         PathPattern::Prefix(prefix) => Some(prefix.clone()),
         _ => {
@@ -136,6 +143,35 @@ fn files(
             None
         }
     });
+    (root, strip_prefix)
+}
+
+/// CGI scripts below the root or the alias.
+fn cgi(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    cgi: &Item,
+    pattern: &PathPattern,
+    inherited: &Inherited,
+) -> Action {
+    let (root, strip_prefix) = below(checker, disk, item, pattern, inherited);
+    gateway::cgi(checker, disk, cgi, root, strip_prefix.unwrap_or_default(), inherited)
+}
+
+fn files(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    pattern: &PathPattern,
+    inherited: &Inherited,
+) -> Action {
+    let (root, strip_prefix) = below(checker, disk, item, pattern, inherited);
+    if let Some(written) = item.child("root")
+        && let Some(Value::Path(path)) = written.first()
+    {
+        check_root(checker, disk, written, path);
+    }
     // A root that was given wrongly has been said already.
     if root.is_none() && item.child("root").is_none() {
         let (message, help) = if item.directive.name == "site" {

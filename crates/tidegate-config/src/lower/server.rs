@@ -1,6 +1,7 @@
 //! The top level: listeners, limits, the file cache, logs, the server's own files.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::inherit::Inherited;
 use super::{access_log, check_folder, check_log, written_or_default};
@@ -8,7 +9,10 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
-use crate::settings::{ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Settings};
+use crate::settings::{
+    Busy, ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Network, Settings,
+    SocketAccess, User,
+};
 use crate::value::Value;
 
 /// The top level lowered; the sites are added to `settings` one by one.
@@ -38,17 +42,23 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
             Some(Value::Number(count)) => u16::try_from(*count).ok(),
             _ => None,
         }),
+        processes: find("processes").map_or(1, |item| u16::try_from(number(&item)).unwrap_or(1)).max(1),
+        user: find("user").and_then(|item| user(checker, &item)),
+        sandbox: !find("sandbox").is_some_and(|item| matches!(item.first(), Some(Value::Word("off")))),
         listeners,
         sites: Vec::new(),
+        acme: super::tls::acme(checker, &items),
         upstreams: super::upstream::upstreams(checker, &items, &pools),
         pools,
         limits: limits(checker, &items),
+        busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),
         access_log: find("access-log").and_then(|item| access_log(checker, disk, &item)),
         error_log: find("error-log").map_or(FALLBACK_ERROR_LOG, |item| error_log(checker, disk, &item)),
         server_field: find("server-field").and_then(|item| item.texts().pop()),
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
+        spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items);
@@ -80,7 +90,9 @@ fn listeners(
         if let ListenAddress::Unix(path) = address {
             check_folder(checker, disk, item, path, "the socket");
         }
+        let access = socket_access(checker, item, matches!(address, ListenAddress::Unix(_)));
         let backlog = written_or_default(&item.children, Context::Listen, "backlog");
+        super::tls::check_listener(checker, item);
         let default_site = item.child("default-site");
         listeners.push(Listener {
             address: address.clone(),
@@ -89,11 +101,57 @@ fn listeners(
                 Some(Value::Host(host)) => Some(super::host_text(host)),
                 _ => None,
             }),
+            tls: item.child("tls").map(super::tls::listen),
+            proxies: super::tls::proxies(checker, item),
+            redirects_to_https: item.child("redirect-to-https").map(super::tls::port),
+            access,
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());
     }
     (listeners, default_sites)
+}
+
+/// `mode`, `owner` and `group` of a unix socket.
+fn socket_access(checker: &mut Checker<'_>, item: &Item, is_unix: bool) -> SocketAccess {
+    let mut access = SocketAccess::default();
+    for name in ["mode", "owner", "group"] {
+        let Some(child) = item.child(name) else { continue };
+        if !is_unix {
+            let message = format!("`{name}` is for unix sockets, and this address is none");
+            checker.diagnostics.push(child.error(message).help("take it out, or listen on \"unix:/path\""));
+            continue;
+        }
+        let Some(text) = child.texts().pop() else { continue };
+        match name {
+            "owner" => access.owner = Some(text),
+            "group" => access.group = Some(text),
+            _ => match u32::from_str_radix(&text, 8) {
+                Ok(mode) if mode <= 0o777 => access.mode = Some(mode),
+                _ => {
+                    let message = format!("`{text}` is no permission bits");
+                    checker
+                        .diagnostics
+                        .push(child.error_at(0, message).help("write them in octal: \"0660\""));
+                }
+            },
+        }
+    }
+    access
+}
+
+fn user(checker: &mut Checker<'_>, item: &Item) -> Option<User> {
+    let name = item.texts().pop()?;
+    let group = match item.property("group") {
+        Some(Value::Text(group)) => Some(group.clone()),
+        _ => None,
+    };
+    if name.is_empty() || group.as_deref() == Some("") {
+        let help = "name one, such as \"www-data\", or take the line out";
+        checker.diagnostics.push(item.error("a user or a group without a name").help(help));
+        return None;
+    }
+    Some(User { name, group, origin: item.origin() })
 }
 
 fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
@@ -104,20 +162,35 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
     let count = |name: &str| find(name).map_or(0, |item| small(&item));
     let few = |name: &str| u16::try_from(amount(name)).unwrap_or(u16::MAX);
     let time = |name: &str| find(name).map(|item| duration(&item)).unwrap_or_default();
+    let unless = |name: &str, word: &str| find(name).filter(|item| !item.is_word(word));
+    let queue = find("queue");
     let limits = Limits {
         connections: count("connections"),
+        connections_per_address: unless("connections-per-address", "unlimited").map(|item| small(&item)),
+        exempt_addresses: find("exempt-addresses").map(|item| networks(&item)).unwrap_or_default(),
+        in_flight: count("in-flight"),
+        queue_length: match queue.as_ref().and_then(|item| item.property("length")) {
+            Some(Value::Number(length)) => u32::try_from(length).unwrap_or(u32::MAX),
+            _ => 0,
+        },
+        queue_age: match queue.as_ref().and_then(|item| item.property("age")) {
+            Some(Value::Duration(age)) => age,
+            _ => Duration::ZERO,
+        },
+        memory: unless("memory", "auto").map(|item| number(&item)),
+        overload_delay: unless("overload-delay", "off").map(|item| duration(&item)),
         head_size: count("head-size"),
         target_size: count("target-size"),
         fields: few("fields"),
         body_size: amount("body-size"),
         head_timeout: time("head-timeout"),
+        handshake_timeout: time("handshake-timeout"),
         body_rate: count("body-rate"),
         send_rate: count("send-rate"),
         rate_grace: time("rate-grace"),
         keep_alive_timeout: time("keep-alive-timeout"),
-        keep_alive_requests: find("keep-alive-requests")
-            .filter(|item| !item.is_word("unlimited"))
-            .map(|item| small(&item)),
+        keep_alive_connections: count("keep-alive-connections"),
+        keep_alive_requests: unless("keep-alive-requests", "unlimited").map(|item| small(&item)),
         discard_size: amount("discard-size"),
         linger_timeout: time("linger-timeout"),
         ranges: few("ranges"),
@@ -135,6 +208,61 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
             .push(item.error(message).help("raise `head-size` above it, or lower `target-size`"));
     }
     limits
+}
+
+/// The networks an item names; none where it says `none`.
+fn networks(item: &Item) -> Vec<Network> {
+    let networks = item.arguments.iter().filter_map(|placed| match placed.value {
+        Value::Network(network) => Some(network),
+        _ => None,
+    });
+    networks.collect()
+}
+
+/// Bytes of a busy answer.
+const BUSY_MOST: usize = 64 << 10;
+
+fn busy(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Busy {
+    let nothing = Busy {
+        status: 503,
+        retry_after: Duration::from_secs(1),
+        text: String::new(),
+        media_type: String::new(),
+    };
+    let Some(item) = written_or_default(items, Context::Top, "busy-answer") else { return nothing };
+    let mut text = item.texts().pop();
+    let mut media_type = "text/plain; charset=utf-8".to_owned();
+    if let Some(Value::Path(path)) = item.property("file") {
+        if text.is_some() {
+            let problem = item.error_at(1, "`busy-answer` has a text and a file");
+            checker.diagnostics.push(problem.help("take one of the two out"));
+        }
+        media_type = "text/html; charset=utf-8".to_owned();
+        match disk.read(&path) {
+            Ok(read) if read.len() > BUSY_MOST => {
+                let message = format!("the file {} is longer than {BUSY_MOST} bytes", path.display());
+                let help = "name a shorter one: it is sent when there is least to spare";
+                checker.diagnostics.push(item.error(message).help(help));
+            }
+            Ok(read) => text = Some(read),
+            Err(error) => {
+                let problem = item.error(format!("the file {} cannot be read: {error}", path.display()));
+                checker.diagnostics.push(problem.help("name a file of UTF-8 text that the server may read"));
+            }
+        }
+    }
+    if let Some(Value::Text(written)) = item.property("type") {
+        media_type = written.clone();
+    }
+    Busy {
+        status: u16::try_from(number(&item)).unwrap_or(nothing.status),
+        retry_after: match item.property("retry-after") {
+            Some(Value::Duration(time)) => time,
+            _ => nothing.retry_after,
+        },
+        text: text.unwrap_or_default(),
+        media_type,
+    }
 }
 
 fn file_cache(checker: &mut Checker<'_>, items: &[Item]) -> FileCache {

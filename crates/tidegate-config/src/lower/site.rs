@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::inherit::Inherited;
-use super::{access_log, host_text, route};
+use super::{access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::disk::Disk;
@@ -21,6 +21,7 @@ pub(super) fn site(
     let names = names(checker, item, others);
     let mut inherited = outer.clone();
     inherited.apply(checker, &item.children);
+    let is_https_only = tls::hsts(&mut inherited);
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
@@ -35,8 +36,9 @@ pub(super) fn site(
     unreachable(checker, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
-    let says_nothing =
-        ["root", "redirect", "respond", "status"].iter().all(|name| item.child(name).is_none());
+    let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
+        .iter()
+        .all(|name| item.child(name).is_none());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
         let action = Action::Respond { status: 404, body: String::new() };
@@ -45,7 +47,8 @@ pub(super) fn site(
         route::route(checker, disk, item, everything, &inherited, true)
     });
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
-    Site { names, routes, access_log, origin: item.origin() }
+    let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
+    Site { names, routes, access_log, tls, is_https_only, origin: item.origin() }
 }
 
 fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<HostPattern> {

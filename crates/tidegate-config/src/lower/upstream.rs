@@ -72,7 +72,6 @@ fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<M
             times: find("retry").map_or(0, |item| small(&item)),
             budget: amount("retry", "budget"),
         },
-        keep: find("keep").map_or(0, |item| small(&item)),
         members,
         origin: item.origin(),
     }

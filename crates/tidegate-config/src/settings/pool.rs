@@ -1,11 +1,12 @@
 //! Pools: applications that are started and watched by the server, or run elsewhere and are named here.
 
 use super::{ListenAddress, Origin};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// An application behind the server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     /// What routes call it; unique.
     pub name: String,
@@ -32,7 +33,7 @@ impl Pool {
 }
 
 /// What stands behind a pool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Application {
     /// Runs already, and is not ours to watch.
     External(ListenAddress),
@@ -41,7 +42,7 @@ pub enum Application {
 }
 
 /// Processes that the server runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Processes {
     /// What is run.
     pub program: Program,
@@ -58,6 +59,7 @@ pub struct Processes {
     /// Requests after which a process is replaced; `None` keeps it.
     pub requests: Option<u64>,
     /// The folder it starts in; `None` is `/`.
+    #[serde(with = "crate::travel::optional_path")]
     pub folder: Option<PathBuf>,
     /// The user it runs as; `None` is the server's.
     pub user: Option<String>,
@@ -71,12 +73,10 @@ pub struct Processes {
     pub resources: Resources,
     /// How long a process may take to end when told to, before it is killed.
     pub stop_timeout: Duration,
-    /// A request by the path that is made of each process before others are; `None` makes none.
-    pub warm_up: Vec<PathBuf>,
 }
 
 /// What a pool runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Program {
     /// A program and its arguments; `{port}` and `{socket}` in them are filled in.
     Command(Vec<String>),
@@ -90,7 +90,7 @@ pub enum Program {
 }
 
 /// How PHP is run. Either way its processes share one cache of compiled scripts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Php {
     /// php-fpm where there is one, else php-cgi.
     Any,
@@ -101,7 +101,7 @@ pub enum Php {
 }
 
 /// How processes get to their requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
     /// A socket that all share; `None` is one for each process, in a folder of the server.
     pub address: Option<ListenAddress>,
@@ -110,7 +110,7 @@ pub struct Socket {
 }
 
 /// How a process is told what to listen on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pass {
     /// The listening socket is its standard input (FastCGI).
     Stdin,
@@ -123,7 +123,7 @@ pub enum Pass {
 }
 
 /// What a process may use; `None` is what the server may.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// Open descriptors.
     pub descriptors: Option<u64>,
@@ -138,7 +138,7 @@ pub struct Resources {
 }
 
 /// Priority for disks (`ioprio_set(2)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IoPriority {
     /// Best effort, behind all others of that class.
     Low,
@@ -147,7 +147,7 @@ pub enum IoPriority {
 }
 
 /// The queue before an application.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
     /// Requests that may wait.
     pub length: u32,
@@ -156,7 +156,7 @@ pub struct Queue {
 }
 
 /// What is done when a threshold is crossed (R16).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// What is looked at.
     pub measure: Measure,
@@ -169,7 +169,7 @@ pub struct Hook {
 }
 
 /// What a hook looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measure {
     /// Requests that wait.
     Queue,
@@ -178,7 +178,7 @@ pub enum Measure {
 }
 
 /// A threshold. A hook that has been set off waits for the measure to come back across `rearm`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Threshold {
     /// Rises above `limit`; ready again at `rearm` or below.
     Above {
@@ -197,7 +197,7 @@ pub enum Threshold {
 }
 
 /// What a hook does.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookAction {
     /// Runs a program with arguments.
     Run(Vec<String>),

@@ -2,12 +2,13 @@
 
 use super::Origin;
 use super::pool::Queue;
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// A group of servers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Upstream {
     /// What routes call it; unique, also among the pools.
     pub name: String,
@@ -27,8 +28,6 @@ pub struct Upstream {
     pub slow_start: Duration,
     /// How often a request is tried on a further member.
     pub retry: Retry,
-    /// Idle connections kept to each member.
-    pub keep: u32,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -47,7 +46,7 @@ impl Upstream {
 }
 
 /// A server of a group.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Member {
     /// As written.
     pub name: String,
@@ -64,12 +63,12 @@ pub struct Member {
 }
 
 /// Where a member is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberAddress {
     /// An address and a port.
     Tcp(SocketAddr),
     /// A unix socket; absolute.
-    Unix(PathBuf),
+    Unix(#[serde(with = "crate::travel::path")] PathBuf),
     /// A name that is looked up, again and again as its records say.
     Name {
         /// Lower case, without a dot at its end.
@@ -80,7 +79,7 @@ pub enum MemberAddress {
 }
 
 /// How a member is chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Balance {
     /// Each in its turn, by weight.
     RoundRobin,
@@ -93,7 +92,7 @@ pub enum Balance {
 }
 
 /// What a hash is of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HashKey {
     /// The client's address.
     Client,
@@ -106,7 +105,7 @@ pub enum HashKey {
 }
 
 /// How members are asked whether they are well.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// What is asked.
     pub kind: CheckKind,
@@ -121,7 +120,7 @@ pub struct Check {
 }
 
 /// What a check asks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CheckKind {
     /// Whether it accepts a connection.
     Tcp,
@@ -137,7 +136,7 @@ pub enum CheckKind {
 }
 
 /// When a member that fails requests is put aside.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Eject {
     /// Failures in a row; `None` never puts one aside.
     pub failures: Option<u32>,
@@ -148,7 +147,7 @@ pub struct Eject {
 }
 
 /// How often a request is tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// Members after the first.
     pub times: u32,

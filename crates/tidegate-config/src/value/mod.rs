@@ -4,15 +4,18 @@
 //! Called by `check` for every argument and property. The text has had its environment variables filled in.
 //! Nothing here looks at the file system.
 
+mod log_format;
 mod names;
 mod paths;
 mod quantity;
+mod upstream;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::directive::Kind;
-use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
+use crate::settings::gateway::Destination;
+use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
 
 pub(crate) use names::field_names_agree;
 pub(crate) use paths::{covers, pattern_text};
@@ -29,11 +32,15 @@ pub(crate) enum Value {
     Text(String),
     Path(PathBuf),
     LogTarget(LogTarget),
+    LogFormat(AccessFormat),
     Host(HostPattern),
     Pattern(PathPattern),
     Address(ListenAddress),
     Network(Network),
     Try(Try),
+    Destination(Destination),
+    /// Where it is, and what stands in front of every path.
+    Url(Destination, String),
 }
 
 /// A value as it was written.
@@ -137,6 +144,7 @@ fn read_text(
         Kind::Text { .. } => Ok(Value::Text(text.to_owned())),
         Kind::File => paths::file(text, folder).map(Value::Path),
         Kind::LogTarget => paths::log_target(text, folder).map(Value::LogTarget),
+        Kind::LogFormat => log_format::format(text).map(Value::LogFormat),
         Kind::Glob => paths::file(text, folder).map(Value::Path),
         Kind::Pattern => paths::pattern(text).map(Value::Pattern),
         Kind::SitePath => paths::site_path(text).map(Value::Text),
@@ -151,6 +159,11 @@ fn read_text(
         Kind::MediaType => names::media_type(text).map(Value::Text),
         Kind::Token => names::token(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
+        Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
+        Kind::Url => upstream::url(text, folder).map(|(to, base)| Value::Url(to, base)),
+        Kind::Variable => upstream::variable(text).map(Value::Text),
+        Kind::RequestField => upstream::request_field(text).map(Value::Text),
+        Kind::Suffix => upstream::suffix(text).map(Value::Text),
         Kind::Number { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Status { .. } => Err(
             ValueError::new(format!("`{text}` does not fit"), format!("expected is {}", kind.expectation())),
         ),
@@ -216,6 +229,10 @@ impl Kind {
             Self::Text { most } => format!("a text of at most {most} bytes"),
             Self::File => "a path, such as `\"/srv/www\"`".to_owned(),
             Self::LogTarget => "a path, `stderr` or `stdout`".to_owned(),
+            Self::LogFormat => {
+                "`combined`, `common`, `json` or a pattern, such as `\"{client} {method} {target} {status}\"`"
+                    .to_owned()
+            }
             Self::Glob => "a path, with `*` and `?` if wanted, such as `\"sites/*.kdl\"`".to_owned(),
             Self::Host => "a host name, such as `\"example.com\"` or `\"*.example.com\"`".to_owned(),
             Self::Pattern => "a pattern, such as `\"/static/*\"` or `\"*.php\"`".to_owned(),
@@ -234,6 +251,14 @@ impl Kind {
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
             Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
             Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),
+            Self::Destination => {
+                "the name of a pool, an address, or a unix socket, such as `\"unix:/run/php.sock\"`"
+                    .to_owned()
+            }
+            Self::Url => "a URL or the name of a pool, such as `\"http://127.0.0.1:3000\"`".to_owned(),
+            Self::Variable => "the name of a variable, such as `\"APP_ENV\"`".to_owned(),
+            Self::RequestField => "a field name, such as `\"X-Api-Key\"`".to_owned(),
+            Self::Suffix => "a suffix of scripts, such as `\".php\"`".to_owned(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! The errors of the codec to the slots they are counted in.
 
-use tidegate_stats::ParseError;
+use super::transport::TransportError;
+use tidegate_stats::{Handshake, ParseError, TlsError};
+use tidegate_tls::{Resumption, SessionError};
 use tidegate_wire::h1::{BodyError, FieldError, FramingError, RequestError};
 
 pub(super) fn kind_of(error: RequestError) -> ParseError {
@@ -44,4 +46,31 @@ fn kind_of_framing(error: FramingError) -> ParseError {
         FramingError::DuplicateLength | FramingError::InvalidLength => ParseError::ContentLength,
         _ => ParseError::TransferEncoding,
     }
+}
+
+pub(super) fn kind_of_handshake(resumption: Resumption) -> Handshake {
+    match resumption {
+        Resumption::Full => Handshake::Full,
+        Resumption::Resumed => Handshake::Resumed,
+        Resumption::Refused => Handshake::Refused,
+    }
+}
+
+/// `None` for what is no failure of TLS but of the network.
+pub(super) fn kind_of_transport(error: &TransportError) -> Option<TlsError> {
+    let error = match error {
+        TransportError::Tls(error) => error,
+        TransportError::Proxy(_) => return Some(TlsError::Proxy),
+        TransportError::Socket(_) => return None,
+    };
+    Some(match error {
+        SessionError::NotTls => TlsError::NotTls,
+        SessionError::UnknownName | SessionError::NoCertificate => TlsError::NoCertificate,
+        SessionError::NothingInCommon(_) => TlsError::NothingInCommon,
+        SessionError::ClientCertificate(_) => TlsError::ClientCertificate,
+        SessionError::Refused(_) => TlsError::Refused,
+        SessionError::Misbehaved(_) => TlsError::Misbehaved,
+        SessionError::Left => TlsError::Left,
+        SessionError::Socket(_) => return None,
+    })
 }

@@ -8,8 +8,11 @@
 mod faults;
 mod receive;
 mod send;
+mod transport;
 
+use crate::admission::Entry;
 use crate::body::RequestBodyError;
+use crate::exchange::LocalAddress;
 use crate::log;
 use crate::worker::Ctx;
 use receive::Incoming;
@@ -22,6 +25,8 @@ use tidegate_io::Key;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
 use tidegate_wire::h1::HeadScanner;
+pub(crate) use transport::Opening;
+use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
 const TURNS: usize = 16;
@@ -44,6 +49,8 @@ enum Timer {
     Off,
     /// Between requests.
     Idle,
+    /// The TLS handshake.
+    Handshake,
     /// A request head has begun.
     Head,
     /// A request body is on its way.
@@ -56,9 +63,14 @@ enum Timer {
 
 /// One client connection.
 pub struct Connection {
-    stream: Stream,
+    transport: Transport,
     peer: Peer,
+    /// As whom it was let in; behind a load balancer its client is another.
+    admitted: Peer,
+    local: LocalAddress,
     listener: u16,
+    /// As what it was let in.
+    entry: Entry,
     timer: Timer,
     /// Bytes may be there to read.
     readable: bool,
@@ -79,6 +91,12 @@ pub struct Connection {
     served: u32,
     /// Bytes moved since the rate was looked at last.
     window: u32,
+    /// The worker's turn in which it was idle last.
+    idle_since: u32,
+    /// Bytes that are accounted to it.
+    owned: u32,
+    /// Since when it has owned any, wall clock seconds.
+    stuck_since: u32,
     scanner: HeadScanner,
     /// Bytes of a request that is not complete, or not yet its turn.
     input: Vec<u8>,
@@ -104,17 +122,24 @@ struct Request {
     minor_version: u8,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
+    /// Nobody else is to be answered: given up when the client closes its side.
+    ends_with_client: bool,
     /// Monotonic, nanoseconds.
     started: u64,
+    /// Bytes of head and content that have come.
+    received: u64,
 }
 
 impl Connection {
     /// A connection that has just been accepted.
-    pub fn new(stream: Stream, peer: Peer, listener: u16) -> Self {
+    pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
         Connection {
-            stream,
+            transport: Transport::new(stream, opening),
             peer,
+            admitted: peer,
+            local: LocalAddress::new(),
             listener,
+            entry: Entry::Plain,
             timer: Timer::Off,
             readable: true, // read once right after accepting
             peer_closed: false,
@@ -127,6 +152,9 @@ impl Connection {
             is_blocked: false,
             served: 0,
             window: 0,
+            idle_since: 0,
+            owned: 0,
+            stuck_since: 0,
             scanner: HeadScanner::new(),
             input: Vec::new(),
             held: Vec::new(),
@@ -134,9 +162,29 @@ impl Connection {
         }
     }
 
+    /// The same, let in as this.
+    pub fn admitted_as(self, entry: Entry, admitted: Peer) -> Self {
+        Connection { entry, admitted, ..self }
+    }
+
+    /// The same, with the first bytes of what the client has sent.
+    pub fn with_input(self, input: &[u8]) -> Self {
+        Connection { input: input.to_vec(), ..self }
+    }
+
+    /// As what it was let in.
+    pub fn entry(&self) -> Entry {
+        self.entry
+    }
+
+    /// As whom it was let in.
+    pub fn admitted(&self) -> Peer {
+        self.admitted
+    }
+
     /// The socket, for registration.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.transport.as_fd()
     }
 
     /// Takes note of an edge.
@@ -157,10 +205,41 @@ impl Connection {
         self.is_free() && self.input.is_empty() && !self.lingering
     }
 
+    /// Idle, and nothing that was seen to come.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.is_idle && !self.is_queued && self.is_between_requests()
+    }
+
+    /// Turns of the worker since it was used last.
+    pub(crate) fn idle_for(&self, turn: u32) -> u32 {
+        turn.wrapping_sub(self.idle_since)
+    }
+
+    /// Whether nothing has come that was not read.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.transport.stream().is_quiet()
+    }
+
+    /// Bytes accounted to it, and seconds since it has owned any.
+    pub(crate) fn owned(&self, now: u32) -> (u32, u32) {
+        (self.owned, now.wrapping_sub(self.stuck_since))
+    }
+
+    /// Closing it will leave nothing in the kernel.
+    pub(crate) fn reset_on_close(&mut self) {
+        self.transport.reset_on_close();
+    }
+
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.work.is_none() && self.held.is_empty()
+        self.work.is_none() && self.held.is_empty() && !self.transport.has_pending()
+    }
+
+    /// Nothing keeps the next request from being read.
+    #[inline]
+    fn is_ready_for_more(&self) -> bool {
+        self.work.is_none() && self.held.is_empty() && !self.transport.is_blocked()
     }
 
     /// Runs until it has to wait.
@@ -170,6 +249,7 @@ impl Connection {
             Ok(Next::Close) => Next::Close,
             Ok(next) => {
                 self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
+                self.account(cx);
                 next
             }
             Err(_) => Next::Close, // the peer is gone
@@ -191,6 +271,10 @@ impl Connection {
                 cx.stats.timeouts.add(Timeout::Linger, 1);
                 Next::Close
             }
+            Timer::Handshake => {
+                cx.stats.timeouts.add(Timeout::Handshake, 1);
+                Next::Close
+            }
             Timer::Head => {
                 cx.stats.timeouts.add(Timeout::Head, 1);
                 self.give_up(key, cx)
@@ -210,7 +294,7 @@ impl Connection {
                     return Next::Wait;
                 }
                 cx.stats.timeouts.add(Timeout::Write, 1);
-                self.stream.reset_on_close(); // what is unsent leaves the kernel with it
+                self.transport.reset_on_close(); // what is unsent leaves the kernel with it
                 Next::Close
             }
         }
@@ -227,7 +311,7 @@ impl Connection {
         self.input = Vec::new();
         let has_begun = match &self.work {
             Some(work) => work.output.as_ref().is_none_or(Output::has_begun),
-            None => !self.held.is_empty(),
+            None => !self.held.is_empty() || self.transport.is_blocked(),
         };
         if has_begun {
             return Next::Close;
@@ -236,6 +320,14 @@ impl Connection {
             return Next::Close;
         }
         self.drive(key, cx)
+    }
+
+    /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
+    fn is_abandoned(&self) -> bool {
+        let is_given_up = |work: &Work| {
+            work.request.ends_with_client && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+        };
+        (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
     }
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
@@ -247,12 +339,17 @@ impl Connection {
                 match self.pump(key, cx)? {
                     Progress::Done => self.finish_response(cx),
                     Progress::Again => return Ok(Next::Again),
+                    Progress::Blocked | Progress::Waiting if self.is_abandoned() => return Ok(Next::Close),
                     Progress::Blocked | Progress::Waiting if !self.takes_more() => return Ok(Next::Wait),
                     // Content for the handler goes on arriving while its response does not move.
                     Progress::Blocked | Progress::Waiting => {}
                 }
             }
-            if !self.keep_alive && !self.is_answering() && self.held.is_empty() {
+            if !self.keep_alive
+                && !self.is_answering()
+                && self.held.is_empty()
+                && !self.transport.has_pending()
+            {
                 return self.finish(cx);
             }
             if !self.input.is_empty() && self.work_off_input(key, cx)? > 0 {
@@ -265,14 +362,14 @@ impl Connection {
                 return Ok(Next::Wait); // a flood of pipelined requests waits in the kernel
             }
             let mut buffer = std::mem::take(&mut cx.read_buffer);
-            let received = self.stream.recv(&mut buffer);
+            let received = self.receive(cx, &mut buffer);
             let result = match received {
                 Ok(Received::Bytes { count, drained }) => {
                     cx.stats.received_bytes.add(count as u64);
                     if drained && !self.peer_closed {
                         self.readable = false;
                     }
-                    self.accept_bytes(key, cx, &buffer[..count])
+                    if count > 0 { self.accept_bytes(key, cx, &buffer[..count]) } else { Ok(()) }
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
@@ -304,9 +401,9 @@ impl Connection {
     fn finish(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         let may_send = self.unread || self.readable || !self.input.is_empty() || self.is_receiving();
         if self.eof || !may_send {
-            return Ok(Next::Close);
+            return Ok(Next::Close); // `on_close` says goodbye
         }
-        self.stream.finish_sending()?;
+        self.transport.finish_sending()?;
         self.lingering = true;
         self.input = Vec::new();
         self.work = None;
@@ -315,7 +412,7 @@ impl Connection {
 
     fn linger(&mut self, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
-            match self.stream.recv(&mut cx.read_buffer)? {
+            match self.transport.discard(&mut cx.read_buffer)? {
                 Received::End => return Ok(Next::Close),
                 Received::Bytes { .. } => {}
                 Received::WouldBlock => return Ok(Next::Wait),
@@ -327,10 +424,13 @@ impl Connection {
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
         let limits = &cx.engine.settings.limits;
-        let (timer, after) = match &self.work {
+        let (timer, after) = match self.work.as_deref() {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
+            _ if self.transport.is_opening() => (Timer::Handshake, limits.handshake_timeout),
             _ if self.is_blocked => (Timer::Write, limits.rate_grace),
-            Some(work) if work.incoming.as_ref().is_some_and(Incoming::wants_more) => {
+            Some(Work { incoming: Some(incoming), .. })
+                if incoming.has_least_rate() && incoming.wants_more() =>
+            {
                 (Timer::Body, limits.rate_grace)
             }
             Some(_) => (Timer::Off, Duration::ZERO),
@@ -341,6 +441,28 @@ impl Connection {
         if timer != self.timer || timer == Timer::Idle {
             self.arm_for(timer, after, key, cx);
         }
+    }
+
+    /// Tells what it owns, which is nothing unless it is stuck.
+    #[inline]
+    fn account(&mut self, cx: &Ctx) {
+        let owned = if self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
+        if owned != self.owned {
+            if self.owned == 0 {
+                self.stuck_since = cx.now as u32;
+            }
+            cx.admission.account(self.owned, owned);
+            self.owned = owned;
+        }
+    }
+
+    /// Bytes of its buffers. What a handler or a stream holds for itself is not seen.
+    fn weigh(&self) -> u32 {
+        let work = self
+            .work
+            .as_ref()
+            .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
+        u32::try_from(self.input.capacity() + self.held.capacity() + self.transport.owned() + work).unwrap_or(u32::MAX)
     }
 
     fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
@@ -359,14 +481,19 @@ impl Connection {
             }
         }
         self.window = 0;
+        self.idle_since = cx.turn;
     }
 
     /// The worker is about to drop it.
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
         cx.batch.clear(); // what a failed send has left there is for nobody else
         cx.wheel.cancel(key.index());
+        self.transport.say_goodbye();
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
+        }
+        if self.owned > 0 {
+            cx.admission.account(std::mem::take(&mut self.owned), 0);
         }
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);

@@ -1,37 +1,59 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::send::{Output, count};
+use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
+use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
-use crate::exchange::{Exchange, Reply};
-use crate::log::{Entry, Record, Sink};
+use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::log::{self, EntryFields, Sink};
+use crate::phase::{Arrival, Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
+use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
+use tidegate_tls::SessionError;
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
     /// A handler reads it.
     Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
+    /// Not content of a request at all: what a client sends through a tunnel.
+    Tunnel(BodySink),
     /// Nobody does: read and dropped to keep the connection, within a limit.
     Discard { decoder: BodyDecoder, left: u64 },
 }
 
 impl Incoming {
+    /// Bytes held for the handler.
+    pub(super) fn held(&self) -> usize {
+        match self {
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
+            Incoming::Discard { .. } => 0,
+        }
+    }
+
     /// Whether bytes from the client are waited for, and not a handler that has enough for now.
     pub(super) fn wants_more(&self) -> bool {
         match self {
             Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted() && sink.has_reader(),
+            Incoming::Tunnel(sink) => sink.room() > 0 && sink.has_reader(),
             Incoming::Discard { .. } => true,
         }
+    }
+
+    /// Whether a client that sends too slowly is given up. One that has nothing to say in a tunnel is not.
+    pub(super) fn has_least_rate(&self) -> bool {
+        !matches!(self, Incoming::Tunnel(_))
     }
 }
 
@@ -66,9 +88,44 @@ impl Connection {
 
     /// The client has finished sending.
     pub(super) fn on_end(&mut self) {
-        if self.is_receiving() {
+        if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
+            sink.complete();
+        } else if self.is_receiving() {
             self.fail_receiving(RequestBodyError::Interrupted);
             self.keep_alive = false;
+        }
+    }
+
+    /// One read, with what there is to count and to say about the transport.
+    #[inline]
+    pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let was_opening = self.transport.is_opening();
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if was_opening && let Some(handshake) = self.transport.handshake() {
+            cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
+        }
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    #[cold]
+    fn fail_transport(&mut self, cx: &mut Ctx, error: TransportError) -> io::Result<Received> {
+        if let Some(kind) = faults::kind_of_transport(&error) {
+            cx.stats.tls_errors.add(kind, 1);
+        }
+        match error {
+            TransportError::Tls(SessionError::NotTls) => {
+                let received = self.transport.fall_back();
+                // Methods are upper case: whoever speaks something else would not understand the answer.
+                if !received.first().is_some_and(u8::is_ascii_uppercase) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                self.unread = true;
+                let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
+                self.refuse(cx, Status::BAD_REQUEST, Some(why))?;
+                Ok(Received::Bytes { count: 0, drained: false })
+            }
+            TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
+            _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
@@ -89,7 +146,7 @@ impl Connection {
     pub(super) fn work_off_input(&mut self, key: Key, cx: &mut Ctx) -> io::Result<usize> {
         // A head that comes byte by byte is not read again for each of them.
         if self.input.is_empty()
-            || (self.is_free() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
+            || (self.is_ready_for_more() && !self.scanner.needs_parse(&self.input, &cx.head_limits))
         {
             return Ok(0);
         }
@@ -127,7 +184,7 @@ impl Connection {
                 }
                 continue;
             }
-            if !self.is_free() || !self.keep_alive {
+            if !self.is_ready_for_more() || !self.keep_alive {
                 break;
             }
             let mut space = FieldSpace::new();
@@ -160,6 +217,7 @@ impl Connection {
         self.served = self.served.saturating_add(1);
         self.keep_alive = head.keep_alive
             && !cx.draining
+            && !matches!(self.entry, Entry::Reserved(_))
             && limits.keep_alive_requests.is_none_or(|most| self.served < most);
         // Our decision, which the client learns from the answer: it may have sent more by then.
         if head.keep_alive && !self.keep_alive {
@@ -173,8 +231,11 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
+            ends_with_client: false,
             started: monotonic_ns(),
+            received: head.len as u64,
         };
+        cx.admission.on_request(request.started);
         let fields = Fields::new(head.fields);
         let method = Method::from_token(head.method);
 
@@ -183,7 +244,8 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let mut entry = Entry {
+        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
+        let mut entry = log::Entry {
             peer: self.peer,
             method: head.method,
             target: head.target,
@@ -191,6 +253,8 @@ impl Connection {
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
+            tls: None,
+            fields: EntryFields::All(fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
@@ -199,9 +263,12 @@ impl Connection {
         if sink.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
+            entry.tls = made.as_ref();
         }
 
-        let mut content_sink = None;
+        let is_early = self.transport.is_early();
+        let (mut content_sink, mut is_exempt) = (None, false);
+        let abandons = Cell::new(false);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -211,8 +278,22 @@ impl Connection {
             (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
             (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
             (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            _ if self.is_misdirected(&engine, entry.authority) => {
+                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
+            }
+            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
+            (Some(site), Ok(located))
+                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+            {
+                Reply::Ready(response)
+            }
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
+                Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
+                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                    Reply::Ready(cx.admission.busy())
+                }
                 Ok(path) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
@@ -225,29 +306,38 @@ impl Connection {
                         target: head.target,
                         path,
                         query: located.query,
-                        scheme: "http",
+                        scheme: if self.transport.is_tls() { "https" } else { "http" },
                         authority: entry.authority,
                         fields,
                         minor_version: request.minor_version,
                         peer: self.peer,
+                        tls: self.transport.handshake(),
+                        is_early,
                         now: cx.now,
                         started: request.started,
                         body: content,
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &abandons),
                     };
-                    engine.handle(site, &mut exchange)
+                    let reply = engine.handle(site, &mut exchange);
+                    if matches!(reply, Reply::Later(_)) {
+                        is_exempt = engine.always_answers(site, path);
+                    }
+                    reply
                 }
             },
         };
         cx.path_buffer = path_buffer;
 
+        let request = Request { ends_with_client: abandons.get(), ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(mut future) => {
-                match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+            Reply::Later(future) => {
+                let mut later = cx.admission.later(future, is_exempt);
+                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                     Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(future),
+                    Poll::Pending => Err(later),
                 }
             }
         };
@@ -259,16 +349,57 @@ impl Connection {
             ready => ready,
         };
         self.flush_shared(cx)?;
-        let record = sink.map(|sink| Record::capture(&entry, sink));
+        let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
-            Err(future) => (Output::later(future), None),
+            Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }
+    }
+
+    /// What answers in the place of the site, on a plain connection.
+    #[inline]
+    fn entrance(
+        &self,
+        engine: &Engine,
+        site: &Site,
+        entry: &log::Entry<'_>,
+        located: &Located<'_>,
+    ) -> Option<Response> {
+        if self.transport.is_tls() {
+            return None;
+        }
+        let Located { path, query } = *located;
+        engine.entrance(site, &Arrival { listener: self.listener, authority: entry.authority, path, query })
+    }
+
+    /// The site asks other things of its clients than the one that this connection was made to.
+    #[inline]
+    fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
+        let handshake = self.transport.handshake();
+        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
+    }
+
+    /// Whether the server is too busy for a request. The status page is always served, and only that to who
+    /// was let in for it.
+    #[inline]
+    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
+        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
+            return false;
+        }
+        let Some(why) = why else {
+            let is_shed = cx.admission.sheds_request();
+            cx.stats.requests_shed.add(is_shed.into());
+            return is_shed;
+        };
+        cx.stats.connections_refused.add(1);
+        cx.stats.connection_refusals.add(why, 1);
+        true
     }
 
     /// What becomes of announced content after the handler has seen the request.
@@ -339,7 +470,9 @@ impl Connection {
         let limits = &cx.engine.settings.limits;
         let mut at = 0;
         while at < data.len() {
-            let Some(incoming) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) else { break };
+            let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
+                break;
+            };
             let room = incoming.room();
             if room == 0 {
                 break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
@@ -349,6 +482,7 @@ impl Connection {
                 Ok(used) => {
                     at += used;
                     self.window = self.window.saturating_add(used as u32);
+                    request.received += used as u64;
                 }
                 Err(refusal) => {
                     (self.keep_alive, self.unread) = (false, true);
@@ -409,9 +543,15 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
-        let request =
-            Request { head_only: false, minor_version: 1, expects_continue: false, started: monotonic_ns() };
-        let entry = Entry {
+        let request = Request {
+            head_only: false,
+            minor_version: 1,
+            expects_continue: false,
+            ends_with_client: false,
+            started: monotonic_ns(),
+            received: 0,
+        };
+        let entry = log::Entry {
             peer: self.peer,
             method: "-",
             target: "-",
@@ -419,6 +559,8 @@ impl Connection {
             minor_version: 1,
             referer: &[],
             user_agent: &[],
+            tls: None,
+            fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
@@ -434,14 +576,15 @@ impl Connection {
         request: Request,
         is_last: bool,
         sink: Option<Sink>,
-        entry: &Entry<'_>,
+        entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let output = self.start(cx, response, &request, is_last)?;
+        let mut output = self.start(cx, response, &request, is_last)?;
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
-            let record = sink.map(|sink| Record::capture(entry, sink));
-            self.work = Some(Box::new(Work { request, output: Some(output), incoming: None, record }));
+            let record = sink.map(|sink| cx.log.capture(entry, sink));
+            let incoming = output.take_tunnel();
+            self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
         }
         Ok(())
     }
@@ -451,8 +594,8 @@ impl Incoming {
     /// Bytes that may be taken now.
     fn room(&self) -> usize {
         match self {
-            Incoming::Pipe { sink, .. } if !sink.has_reader() => 0,
-            Incoming::Pipe { sink, .. } => sink.room(),
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) if !sink.has_reader() => 0,
+            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.room(),
             Incoming::Discard { .. } => usize::MAX,
         }
     }
@@ -460,12 +603,19 @@ impl Incoming {
     fn is_complete(&self) -> bool {
         match self {
             Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
+            Incoming::Tunnel(_) => false,
         }
     }
 
     /// Decodes the front of `data`, which is not empty; the bytes used.
     fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
-        let (Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. }) = self;
+        let decoder = match self {
+            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder,
+            Incoming::Tunnel(sink) => {
+                sink.push(data);
+                return Ok(data.len());
+            }
+        };
         let decoded =
             decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
         let is_complete = decoder.is_complete();
@@ -480,6 +630,7 @@ impl Incoming {
                     sink.complete();
                 }
             }
+            Incoming::Tunnel(_) => {}
             Incoming::Discard { left, .. } => {
                 *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
             }

@@ -5,7 +5,9 @@
 
 use super::receive::Incoming;
 use super::{Connection, Request, Work};
-use crate::log::{Ending, Entry, Sink};
+use crate::admission;
+use crate::body::BodySink;
+use crate::log::{self, Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
 use std::io::{self, IoSlice};
@@ -13,10 +15,10 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Stream;
-use tidegate_io::{Key, LocalFuture, file, runtime};
+use tidegate_io::{Key, file, runtime};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
 
 /// Bytes of a file sent in one turn.
@@ -56,10 +58,16 @@ pub(super) struct Output {
     has_begun: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
     keeps_head: bool,
+    /// Takes what the client sends, where the response opens a tunnel; until the connection does.
+    tunnel: Option<BodySink>,
     /// Bytes of the head.
     head: u32,
     /// Bytes of head and body that have left the source.
     sent: u64,
+    /// A file could not be read as far as was announced.
+    is_cut: bool,
+    /// For a log that shows fields of responses.
+    fields: Option<Box<FieldLines>>,
 }
 
 enum Source {
@@ -76,7 +84,7 @@ enum Source {
     },
     Stream(Box<dyn BodyStream>),
     /// Still being made.
-    Later(LocalFuture<Response>),
+    Later(admission::Later),
 }
 
 impl Output {
@@ -90,14 +98,17 @@ impl Output {
             is_chunked: false,
             has_begun: false,
             keeps_head: false,
+            tunnel: None,
             head: 0,
             sent: 0,
+            is_cut: false,
+            fields: None,
         }
     }
 
     /// A response that is still being made.
-    pub(super) fn later(future: LocalFuture<Response>) -> Output {
-        Output { source: Source::Later(future), ..Output::unbegun() }
+    pub(super) fn later(later: admission::Later) -> Output {
+        Output { source: Source::Later(later), ..Output::unbegun() }
     }
 
     /// Whether any of it may have been sent.
@@ -109,6 +120,11 @@ impl Output {
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.source, Source::None)
+    }
+
+    /// What takes the bytes of the client from now on.
+    pub(super) fn take_tunnel(&mut self) -> Option<Incoming> {
+        self.tunnel.take().map(Incoming::Tunnel)
     }
 
     #[inline]
@@ -137,11 +153,21 @@ pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Re
     cx.stats.sent_bytes.add(output.sent);
     cx.stats.responses.add(output.status.0);
     cx.stats.latency.record_nanos(nanos);
+    if output.is_cut {
+        cx.stats.responses_cut.add(1);
+    }
     if let Some((sink, entry)) = entry {
         cx.log.line(
             sink,
             &entry,
-            Ending { status: output.status.0, bytes: output.sent.saturating_sub(output.head.into()), nanos },
+            &Ending {
+                status: output.status.0,
+                received: request.received,
+                sent: output.sent,
+                head: output.head.into(),
+                nanos,
+                fields: output.fields.as_deref(),
+            },
         );
     }
 }
@@ -151,6 +177,20 @@ impl Connection {
     /// held.
     #[inline]
     pub(super) fn start(
+        &mut self,
+        cx: &mut Ctx,
+        response: Response,
+        request: &Request,
+        is_last: bool,
+    ) -> io::Result<Output> {
+        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        let mut output = self.start_plain(cx, response, request, is_last)?;
+        output.fields = fields;
+        Ok(output)
+    }
+
+    #[inline]
+    fn start_plain(
         &mut self,
         cx: &mut Ctx,
         response: Response,
@@ -188,7 +228,7 @@ impl Connection {
             return Ok(Output::begun(status, head, bytes.len()));
         }
         self.flush_shared(cx)?;
-        let sent = if self.held.is_empty() { self.stream.send(bytes, false)? } else { 0 };
+        let sent = if self.held.is_empty() { self.transport.send(bytes, false)? } else { 0 };
         if sent == bytes.len() {
             return Ok(Output::begun(status, head, sent));
         }
@@ -205,6 +245,8 @@ impl Connection {
     fn start_encoded(&mut self, cx: &mut Ctx, response: Response, request: &Request) -> io::Result<Output> {
         let status = response.status;
         let len = response.body.len();
+        let is_tunnel = matches!(response.body, Body::Tunnel { .. });
+        self.keep_alive &= !is_tunnel;
         let framing = match len {
             _ if !status.has_body() => ResponseFraming::None,
             Some(len) => ResponseFraming::Length(len),
@@ -213,6 +255,7 @@ impl Connection {
         };
         self.keep_alive &= framing != ResponseFraming::UntilClose;
         let connection = match (self.keep_alive, request.minor_version) {
+            _ if is_tunnel => ConnectionField::None, // its maker says `Connection: upgrade`
             (false, _) => ConnectionField::Close,
             (true, 0) => ConnectionField::KeepAlive,
             (true, _) => ConnectionField::None,
@@ -236,7 +279,10 @@ impl Connection {
             }
         }
         let mut output = Output::begun(status, cx.batch.len() - begin, 0);
-        if !request.head_only && framing != ResponseFraming::None {
+        if let Body::Tunnel { stream, sink } = response.body {
+            output.source = Source::Stream(stream);
+            output.tunnel = Some(sink);
+        } else if !request.head_only && framing != ResponseFraming::None {
             output.left = len;
             output.is_chunked = framing == ResponseFraming::Chunked;
             output.source = match response.body {
@@ -260,7 +306,7 @@ impl Connection {
                 Body::File(piece) if piece.is_empty() => Source::None,
                 Body::File(piece) => Source::File(piece),
                 Body::Parts(parts) => Source::Parts { parts: parts.into_iter(), at: None },
-                Body::Stream { stream, .. } => Source::Stream(stream),
+                Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => Source::Stream(stream),
             };
         }
         output.sent = (cx.batch.len() - begin) as u64;
@@ -273,10 +319,15 @@ impl Connection {
                 self.held.extend_from_slice(&cx.batch);
                 cx.batch.clear();
             }
+            // Sealed together with the first bytes of the file.
+            Source::File(_) if self.transport.is_tls() => {
+                self.held.extend_from_slice(&cx.batch);
+                cx.batch.clear();
+            }
             _ => {
                 self.write_shared(cx, true)?;
                 if self.held.is_empty() {
-                    self.advance(&mut output)?;
+                    self.advance(&mut output, None)?;
                 }
             }
         }
@@ -287,9 +338,12 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        let output = self.start(cx, response, &request, true)?;
+        let mut output = self.start(cx, response, &request, true)?;
         self.flush_shared(cx)?;
         if let Some(work) = &mut self.work {
+            if let Some(tunnel) = output.take_tunnel() {
+                work.incoming = Some(tunnel);
+            }
             work.output = Some(output);
         }
         Ok(())
@@ -298,8 +352,8 @@ impl Connection {
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
         let mut output = self.work.as_mut().and_then(|work| work.output.take());
-        if let Some(Output { source: Source::Later(future), .. }) = &mut output {
-            match future.as_mut().poll(&mut Context::from_waker(&runtime::waker(key))) {
+        if let Some(Output { source: Source::Later(later), .. }) = &mut output {
+            match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
                 Poll::Pending => {
                     self.put_back(output);
                     self.invite(cx)?;
@@ -317,7 +371,7 @@ impl Connection {
                 self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked })
             }
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
-            Some(rest) => self.advance(rest),
+            Some(rest) => self.advance(rest, Some(key)),
         };
         self.put_back(output);
         let progress = progress?;
@@ -331,12 +385,14 @@ impl Connection {
         }
     }
 
-    /// Moves what is held, then messages, files and parts.
-    fn advance(&mut self, output: &mut Output) -> io::Result<Progress> {
-        let mut turn = 0;
+    /// Moves what is held, then messages, files and parts. `key` is whom to wake for what has to come from
+    /// a disk; without it the caller comes again.
+    fn advance(&mut self, output: &mut Output, key: Option<Key>) -> io::Result<Progress> {
+        let mut turn = Turn { bytes: 0, key, is_cut: &mut output.is_cut };
         loop {
             let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
-            if !self.send_held(more)? {
+            let is_sealed = self.transport.is_tls() && matches!(output.source, Source::File(_));
+            if !is_sealed && !self.send_held(more)? {
                 return Ok(Progress::Blocked);
             }
             let before = output.sent;
@@ -344,12 +400,12 @@ impl Connection {
                 Source::Message { message, at } => {
                     let encoded = message.encoded();
                     let rest = encoded.as_bytes().get(*at..).unwrap_or_default();
-                    let sent = self.stream.send(rest, false)?;
+                    let sent = self.transport.send(rest, false)?;
                     *at += sent;
                     output.sent += sent as u64;
                     if sent == rest.len() { Progress::Done } else { Progress::Blocked }
                 }
-                Source::File(piece) => send_piece(&self.stream, piece, &mut output.sent, &mut turn)?,
+                Source::File(piece) => self.send_file(piece, &mut output.sent, &mut turn)?,
                 Source::Parts { parts, at } => match at.take().or_else(|| parts.next()) {
                     None => Progress::Done,
                     Some(Part::Bytes(bytes)) => {
@@ -358,7 +414,7 @@ impl Connection {
                         continue;
                     }
                     Some(Part::File(mut piece)) => {
-                        let progress = send_piece(&self.stream, &mut piece, &mut output.sent, &mut turn)?;
+                        let progress = self.send_file(&mut piece, &mut output.sent, &mut turn)?;
                         if progress == Progress::Done {
                             continue;
                         }
@@ -395,7 +451,7 @@ impl Connection {
                     // ends it, that has to be a reset.
                     Poll::Ready(Err(error)) => {
                         if output.left.is_none() && !output.is_chunked {
-                            self.stream.reset_on_close();
+                            self.transport.reset_on_close();
                         }
                         return Err(error);
                     }
@@ -404,12 +460,28 @@ impl Connection {
                         return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
                     }
                 };
+                if count == 0
+                    && output.is_chunked
+                    && let Some(trailers) = source.trailers()
+                {
+                    let mut end = Vec::with_capacity(trailers.len() + 8);
+                    h1::end_of_chunks(&mut end, &trailers);
+                    output.sent += end.len() as u64;
+                    output.source = Source::None;
+                    self.send_behind_held(&end)?;
+                    return Ok(if self.held.is_empty() { None } else { Some(Progress::Blocked) });
+                }
                 let framed = output.frame(buffer, count)?;
                 output.sent += framed.len() as u64;
                 self.send_behind_held(framed)?;
                 Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
             })?;
             if let Some(progress) = step {
+                if progress == Progress::Blocked
+                    && let Source::Stream(source) = &mut output.source
+                {
+                    source.poll_ahead(&mut Context::from_waker(&waker));
+                }
                 return Ok(progress);
             }
         }
@@ -458,7 +530,7 @@ impl Connection {
     }
 
     fn write_shared(&mut self, cx: &mut Ctx, more: bool) -> io::Result<()> {
-        let sent = if self.held.is_empty() { self.stream.send(&cx.batch, more)? } else { 0 };
+        let sent = if self.held.is_empty() { self.transport.send(&cx.batch, more)? } else { 0 };
         if sent < cx.batch.len() {
             self.held.extend_from_slice(&cx.batch[sent..]);
             self.is_blocked = true;
@@ -470,9 +542,9 @@ impl Connection {
     /// Sends what is held; whether all of it is gone.
     fn send_held(&mut self, more: bool) -> io::Result<bool> {
         if self.held.is_empty() {
-            return Ok(true);
+            return self.flush_transport();
         }
-        let sent = self.stream.send(&self.held, more)?;
+        let sent = self.transport.send(&self.held, more)?;
         self.window = self.window.saturating_add(sent as u32);
         if sent < self.held.len() {
             self.held.drain(..sent);
@@ -480,17 +552,82 @@ impl Connection {
             return Ok(false);
         }
         self.held = Vec::new();
-        self.is_blocked = false;
-        Ok(true)
+        self.is_blocked = self.transport.is_blocked();
+        Ok(!self.is_blocked)
+    }
+
+    fn send_file(&mut self, piece: &mut FilePiece, total: &mut u64, turn: &mut Turn<'_>) -> io::Result<Progress> {
+        match self.transport.bare() {
+            Some(stream) => send_piece(stream, piece, total, turn),
+            None => self.seal_piece(piece, total, turn),
+        }
+    }
+
+    /// Sends what waits below; whether all of it is gone.
+    #[inline]
+    fn flush_transport(&mut self) -> io::Result<bool> {
+        let (sent, is_done) = self.transport.flush()?;
+        self.window = self.window.saturating_add(sent as u32);
+        self.is_blocked = !is_done;
+        Ok(is_done)
+    }
+
+    /// What [`send_piece`] does, where the kernel cannot: what is held and a piece of the file behind it are
+    /// read into the lent buffer, sealed and sent together.
+    fn seal_piece(
+        &mut self,
+        piece: &mut FilePiece,
+        total: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<Progress> {
+        runtime::with_scratch(|buffer| {
+            while piece.offset < piece.end {
+                if !self.flush_transport()? {
+                    return Ok(Progress::Blocked);
+                }
+                if turn.bytes >= FILE_TURN {
+                    return Ok(Progress::Again);
+                }
+                let waker = turn.key.map(runtime::waker);
+                let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
+                let warm = warm.map_err(|error| cut(turn, error))?;
+                let burst = self.transport.burst().min(buffer.len());
+                if self.held.len() >= burst {
+                    if !self.send_held(true)? {
+                        return Ok(Progress::Blocked);
+                    }
+                    continue;
+                }
+                let front = self.held.len();
+                let room = burst - front;
+                let wanted = (warm - piece.offset).min(room as u64) as usize;
+                buffer[..front].copy_from_slice(&self.held);
+                let place = &mut buffer[front..front + wanted];
+                let read = file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Wait);
+                let count = match read {
+                    Ok(0) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
+                    Ok(count) => count,
+                    Err(error) => return Err(cut(turn, error)),
+                };
+                self.held = Vec::new();
+                piece.offset += count as u64;
+                *total += count as u64;
+                turn.bytes += count as u64;
+                let more = piece.offset < piece.end;
+                let sent = self.transport.send(&buffer[..front + count], more)?;
+                self.held.extend_from_slice(&buffer[sent..front + count]);
+            }
+            Ok(if self.send_held(false)? { Progress::Done } else { Progress::Blocked })
+        })
     }
 
     /// Sends what is held and `bytes` behind it in one call, and holds the rest.
     fn send_behind_held(&mut self, bytes: &[u8]) -> io::Result<()> {
         let held = self.held.len();
         let sent = if held == 0 {
-            self.stream.send(bytes, false)?
+            self.transport.send(bytes, false)?
         } else {
-            self.stream.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], false)?
+            self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], false)?
         };
         self.window = self.window.saturating_add(sent as u32);
         self.held.drain(..sent.min(held));
@@ -529,27 +666,60 @@ impl Output {
     }
 }
 
-/// Sends a piece of a file. `turn` counts the bytes of this turn.
+/// What a connection does in one turn.
+struct Turn<'o> {
+    /// Bytes of files.
+    bytes: u64,
+    /// Who is woken when a disk has answered.
+    key: Option<Key>,
+    /// See [`Output`].
+    is_cut: &'o mut bool,
+}
+
+/// Sends a piece of a file, as far as that waits for no disk.
 fn send_piece(
     stream: &Stream,
     piece: &mut FilePiece,
     total: &mut u64,
-    turn: &mut u64,
+    turn: &mut Turn<'_>,
 ) -> io::Result<Progress> {
     while piece.offset < piece.end {
-        if *turn >= FILE_TURN {
+        if turn.bytes >= FILE_TURN {
             return Ok(Progress::Again);
         }
-        let count = (piece.end - piece.offset).min(FILE_TURN - *turn) as usize;
-        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count)? {
-            None => return Ok(Progress::Blocked),
-            // The file is shorter than it was. Its length is announced: only cutting off tells the client.
-            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(sent) => {
+        let waker = turn.key.map(runtime::waker);
+        let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
+        let warm = warm.map_err(|error| cut(turn, error))?;
+        let count = (warm - piece.offset).min(FILE_TURN - turn.bytes) as usize;
+        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count) {
+            Ok(None) => return Ok(Progress::Blocked),
+            Ok(Some(0)) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
+            Ok(Some(sent)) => {
                 *total += sent as u64;
-                *turn += sent as u64;
+                turn.bytes += sent as u64;
             }
+            Err(error) if error.raw_os_error() == Some(EIO) => return Err(cut(turn, error)),
+            Err(error) => return Err(error), // the client has gone
         }
     }
     Ok(Progress::Done)
+}
+
+/// `EIO`
+const EIO: i32 = 5;
+
+/// The file cannot be read, or is shorter than it was. Its length is announced: only cutting off tells the
+/// client.
+#[cold]
+fn cut(turn: &mut Turn<'_>, error: io::Error) -> io::Error {
+    *turn.is_cut = true;
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            log::warn("a file became shorter while it was sent; its connection is cut")
+        }
+        _ => log::error(format_args!(
+            "a file cannot be read on ({error}); the connection that it is sent on is cut"
+        )),
+    }
+    error
 }

@@ -1,18 +1,20 @@
 //! Access lines: one for each request, exactly once, in the formats that log tools read.
 
+use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tidegate_config::settings::AccessFormat;
-use tidegate_http::{HttpDate, push_decimal};
+use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
+use tidegate_http::{FieldLines, Fields, HttpDate, push_decimal};
 use tidegate_io::socket::Peer;
+use tidegate_tls::Handshake;
 
 /// A buffer this full goes to the writer.
 const FLUSH_AT: usize = 64 << 10;
 
 /// What a line tells of a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Entry<'a> {
     /// The other end.
     pub peer: Peer,
@@ -28,17 +30,58 @@ pub struct Entry<'a> {
     pub referer: &'a [u8],
     /// `User-Agent` field.
     pub user_agent: &'a [u8],
+    /// What the TLS handshake has agreed upon.
+    pub tls: Option<&'a Arc<Handshake>>,
+    /// For patterns that show others.
+    pub fields: EntryFields<'a>,
+}
+
+/// A field that was copied: name and value.
+pub type KeptField = (Box<str>, Box<[u8]>);
+
+/// The fields of a request.
+#[derive(Clone, Copy)]
+pub enum EntryFields<'a> {
+    /// All of them, where they were received.
+    All(Fields<'a>),
+    /// Those that the pattern shows, by name.
+    Kept(&'a [KeptField]),
 }
 
 /// How a request ended.
-#[derive(Debug, Clone, Copy)]
-pub struct Ending {
+#[derive(Clone, Copy)]
+pub struct Ending<'a> {
     /// Status code sent.
     pub status: u16,
-    /// Bytes of the body sent, with its framing.
-    pub bytes: u64,
+    /// Bytes of the request, its head included.
+    pub received: u64,
+    /// Bytes of the response with its framing, its head included.
+    pub sent: u64,
+    /// Bytes of that head.
+    pub head: u64,
     /// From the complete head to the last byte handed to the kernel, nanoseconds.
     pub nanos: u64,
+    /// Fields of the response, where [`AccessBuffers::shows_responses`].
+    pub fields: Option<&'a FieldLines>,
+}
+
+impl Ending<'_> {
+    /// Bytes of the body sent, with its framing.
+    pub fn bytes(&self) -> u64 {
+        self.sent.saturating_sub(self.head)
+    }
+}
+
+impl EntryFields<'_> {
+    /// The value of the first field of a name.
+    pub fn first(&self, name: &str) -> Option<&[u8]> {
+        match self {
+            EntryFields::All(fields) => fields.first(name),
+            EntryFields::Kept(kept) => {
+                kept.iter().find(|(kept, _)| **kept == *name).map(|(_, value)| &**value)
+            }
+        }
+    }
 }
 
 /// An [`Entry`] that outlives its request's buffer: for responses that do not finish at once.
@@ -48,13 +91,15 @@ pub struct Record {
     ends: [u32; 4],
     peer: Peer,
     minor_version: u8,
+    tls: Option<Arc<Handshake>>,
+    fields: Box<[KeptField]>,
     /// Where the line goes.
     pub sink: Sink,
 }
 
 impl Record {
     /// Copies what the line needs.
-    pub fn capture(entry: &Entry<'_>, sink: Sink) -> Box<Record> {
+    fn capture(entry: &Entry<'_>, sink: Sink, format: &AccessFormat) -> Box<Record> {
         let parts = [
             entry.method.as_bytes(),
             entry.target.as_bytes(),
@@ -70,11 +115,21 @@ impl Record {
                 *end = text.len() as u32;
             }
         }
+        let shown = match format {
+            AccessFormat::Pattern(parts) => &**parts,
+            _ => &[],
+        };
+        let fields = shown.iter().filter_map(|part| match part {
+            LogPart::Request(name) => Some((name.as_str().into(), entry.fields.first(name)?.into())),
+            _ => None,
+        });
         Box::new(Record {
             text: text.into(),
             ends,
             peer: entry.peer,
             minor_version: entry.minor_version,
+            tls: entry.tls.cloned(),
+            fields: fields.collect(),
             sink,
         })
     }
@@ -91,6 +146,8 @@ impl Record {
             minor_version: self.minor_version,
             referer: &self.text[c..d],
             user_agent: &self.text[d..],
+            tls: self.tls.as_ref(),
+            fields: EntryFields::Kept(&self.fields),
         }
     }
 }
@@ -98,72 +155,107 @@ impl Record {
 /// The buffers of one worker, one for each log.
 pub struct AccessBuffers {
     writer: Arc<Writer>,
-    buffers: Vec<(Sink, AccessFormat, Vec<u8>)>,
-    /// `10/Oct/2000:13:55:36 +0000` and `2000-10-10T13:55:36Z` of the current second.
-    common_time: [u8; 26],
-    rfc3339_time: [u8; 20],
+    buffers: Vec<Buffer>,
+    shows_responses: bool,
+    times: Times,
+}
+
+struct Buffer {
+    sink: Sink,
+    format: AccessFormat,
+    only_errors: bool,
+    lines: Vec<u8>,
+}
+
+/// The present second as logs write it.
+pub(super) struct Times {
+    /// `10/Oct/2000:13:55:36 +0000`
+    pub(super) common: [u8; 26],
+    /// `2000-10-10T13:55:36Z`
+    pub(super) rfc3339: [u8; 20],
+    /// Since 1970.
+    pub(super) seconds: i64,
+}
+
+impl Times {
+    fn at(now: i64) -> Times {
+        Times { common: HttpDate(now).common_log(), rfc3339: HttpDate(now).rfc3339(), seconds: now }
+    }
 }
 
 impl AccessBuffers {
     /// Without any log yet.
     pub fn new(writer: Arc<Writer>) -> AccessBuffers {
-        AccessBuffers {
-            writer,
-            buffers: Vec::new(),
-            common_time: HttpDate(0).common_log(),
-            rfc3339_time: HttpDate(0).rfc3339(),
-        }
+        AccessBuffers { writer, buffers: Vec::new(), shows_responses: false, times: Times::at(0) }
     }
 
     /// Makes room for a log; called when settings are taken up.
-    pub fn add(&mut self, sink: Sink, format: AccessFormat) {
-        match self.buffers.iter_mut().find(|(open, _, _)| *open == sink) {
-            Some((_, present, _)) => *present = format,
-            None => self.buffers.push((sink, format, Vec::new())),
+    pub fn add(&mut self, sink: Sink, log: &AccessLog) {
+        let (format, only_errors) = (log.format.clone(), log.only_errors);
+        match self.buffers.iter_mut().find(|buffer| buffer.sink == sink) {
+            Some(buffer) => (buffer.format, buffer.only_errors) = (format, only_errors),
+            None => self.buffers.push(Buffer { sink, format, only_errors, lines: Vec::new() }),
         }
+        self.shows_responses = self.buffers.iter().any(|buffer| match &buffer.format {
+            AccessFormat::Pattern(parts) => parts.iter().any(|part| matches!(part, LogPart::Response(_))),
+            _ => false,
+        });
+    }
+
+    /// Whether a log wants the fields of responses.
+    #[inline]
+    pub fn shows_responses(&self) -> bool {
+        self.shows_responses
+    }
+
+    /// Copies what the line of a log will need.
+    pub fn capture(&self, entry: &Entry<'_>, sink: Sink) -> Box<Record> {
+        let buffer = self.buffers.iter().find(|buffer| buffer.sink == sink);
+        Record::capture(entry, sink, buffer.map_or(&AccessFormat::Common, |buffer| &buffer.format))
     }
 
     /// Takes the time for the lines to come, and sends on what has waited.
     pub fn tick(&mut self, now: i64) {
-        self.common_time = HttpDate(now).common_log();
-        self.rfc3339_time = HttpDate(now).rfc3339();
+        self.times = Times::at(now);
         self.flush();
     }
 
     /// Whether lines wait to be sent on.
     pub fn is_waiting(&self) -> bool {
-        self.buffers.iter().any(|(_, _, buffer)| !buffer.is_empty())
+        self.buffers.iter().any(|buffer| !buffer.lines.is_empty())
     }
 
     /// Sends on what waits.
     pub fn flush(&mut self) {
-        for (sink, _, buffer) in &mut self.buffers {
-            if !buffer.is_empty() {
-                self.writer.write(*sink, std::mem::take(buffer));
+        for buffer in &mut self.buffers {
+            if !buffer.lines.is_empty() {
+                self.writer.write(buffer.sink, std::mem::take(&mut buffer.lines));
             }
         }
     }
 
     /// Writes a line.
-    pub fn line(&mut self, sink: Sink, entry: &Entry<'_>, ending: Ending) {
-        let Some((_, format, out)) = self.buffers.iter_mut().find(|(open, _, _)| *open == sink) else {
+    pub fn line(&mut self, sink: Sink, entry: &Entry<'_>, ending: &Ending<'_>) {
+        let Some(buffer) = self.buffers.iter_mut().find(|buffer| buffer.sink == sink) else { return };
+        if buffer.only_errors && ending.status < 400 {
             return;
-        };
+        }
+        let out = &mut buffer.lines;
         if out.capacity() == 0 {
             out.reserve(FLUSH_AT + 4096);
         }
-        match format {
-            AccessFormat::Common | AccessFormat::Combined => {
-                push_common(out, &self.common_time, entry, ending);
-                if *format == AccessFormat::Combined {
-                    for field in [entry.referer, entry.user_agent] {
-                        out.extend_from_slice(b" \"");
-                        push_escaped(out, if field.is_empty() { b"-" } else { field });
-                        out.push(b'"');
-                    }
+        match &buffer.format {
+            AccessFormat::Common => push_common(out, &self.times.common, entry, ending),
+            AccessFormat::Combined => {
+                push_common(out, &self.times.common, entry, ending);
+                for field in [entry.referer, entry.user_agent] {
+                    out.extend_from_slice(b" \"");
+                    push_escaped(out, if field.is_empty() { b"-" } else { field });
+                    out.push(b'"');
                 }
             }
-            AccessFormat::Json => push_json(out, &self.rfc3339_time, entry, ending),
+            AccessFormat::Json => push_json(out, &self.times.rfc3339, entry, ending),
+            AccessFormat::Pattern(parts) => pattern::push(out, parts, &self.times, entry, ending),
         }
         out.push(b'\n');
         if out.len() >= FLUSH_AT {
@@ -172,7 +264,7 @@ impl AccessBuffers {
     }
 }
 
-fn push_peer(out: &mut Vec<u8>, peer: Peer) {
+pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
     match peer {
         Peer::Tcp(address) => match address.ip().to_canonical() {
             IpAddr::V4(v4) => {
@@ -189,9 +281,22 @@ fn push_peer(out: &mut Vec<u8>, peer: Peer) {
     }
 }
 
-fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending) {
+fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
     push_peer(out, entry.peer);
-    out.extend_from_slice(b" - - [");
+    out.extend_from_slice(b" - ");
+    match entry.tls.and_then(|tls| tls.client.as_ref()) {
+        None => out.push(b'-'),
+        // A user's name has no spaces in this format; a subject may.
+        Some(client) => {
+            for (n, word) in client.subject.split(' ').enumerate() {
+                if n > 0 {
+                    out.extend_from_slice(b"\\x20");
+                }
+                push_escaped(out, word.as_bytes());
+            }
+        }
+    }
+    out.extend_from_slice(b" [");
     out.extend_from_slice(time);
     out.extend_from_slice(b"] \"");
     push_escaped(out, entry.method.as_bytes());
@@ -200,10 +305,10 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending
     out.extend_from_slice(if entry.minor_version == 0 { b" HTTP/1.0\" " } else { b" HTTP/1.1\" " });
     push_decimal(out, u64::from(ending.status));
     out.push(b' ');
-    push_decimal(out, ending.bytes);
+    push_decimal(out, ending.bytes());
 }
 
-fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending) {
+fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
@@ -220,11 +325,25 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: Ending) 
         let _ = write!(out, "\",\"{name}\":\"");
         push_json_escaped(out, value);
     }
+    if let Some(tls) = entry.tls {
+        let _ = write!(out, "\",\"tls\":\"{}", tls.version);
+        if let Some(client) = &tls.client {
+            for (name, value) in [
+                ("client", &client.subject),
+                ("client_issuer", &client.issuer),
+                ("client_serial", &client.serial),
+                ("client_fingerprint", &client.fingerprint),
+            ] {
+                let _ = write!(out, "\",\"{name}\":\"");
+                push_json_escaped(out, value.as_bytes());
+            }
+        }
+    }
     let _ = write!(
         out,
         "\",\"status\":{},\"bytes\":{},\"duration_us\":{}}}",
         ending.status,
-        ending.bytes,
+        ending.bytes(),
         ending.nanos / 1000
     );
 }

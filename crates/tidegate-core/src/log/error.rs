@@ -1,10 +1,12 @@
 //! The error log: what the operator should know, one line each, with time and level.
 
-use super::{Sink, Writer, push_escaped};
+use super::thinning::{LeftOut, Thinning};
+use super::{Level, Sink, Writer, push_escaped};
 use std::io::Write;
-use std::sync::{Arc, RwLock};
-use tidegate_config::settings::Level;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tidegate_http::HttpDate;
+use tidegate_io::clock::monotonic_ns;
 
 struct ErrorLog {
     writer: Arc<Writer>,
@@ -13,6 +15,7 @@ struct ErrorLog {
 }
 
 static ERROR_LOG: RwLock<Option<ErrorLog>> = RwLock::new(None);
+static THINNING: Mutex<Thinning> = Mutex::new(Thinning::new());
 
 /// Sends what follows to `sink`. Before the first call lines go to standard error.
 pub fn set_error_log(writer: Arc<Writer>, sink: Sink, level: Level) {
@@ -22,21 +25,69 @@ pub fn set_error_log(writer: Arc<Writer>, sink: Sink, level: Level) {
 }
 
 /// Something failed.
+#[track_caller]
 pub fn error(message: impl std::fmt::Display) {
-    line(Level::Error, &message);
+    say(Level::Error, Location::caller(), &message);
 }
 
 /// Something is not as it should be, and serving goes on.
+#[track_caller]
 pub fn warn(message: impl std::fmt::Display) {
-    line(Level::Warn, &message);
+    say(Level::Warn, Location::caller(), &message);
 }
 
 /// Something worth knowing happened.
+#[track_caller]
 pub fn info(message: impl std::fmt::Display) {
-    line(Level::Info, &message);
+    say(Level::Info, Location::caller(), &message);
 }
 
-fn line(level: Level, message: &dyn std::fmt::Display) {
+/// What the writer has to say of a log: into the error log, unless that is the one.
+pub(super) fn say_of_log(sink: Sink, message: std::fmt::Arguments<'_>) {
+    let is_error_log = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_some_and(|log| log.sink == sink));
+    if is_error_log {
+        let _ = writeln!(std::io::stderr(), "tidegate: {message}");
+    } else {
+        write_line(Level::Warn, &message.to_string());
+    }
+}
+
+/// Says which messages were left out, where their second is over.
+pub(super) fn say_what_was_left_out() {
+    let left_out = match THINNING.lock() {
+        Ok(mut thinning) if thinning.leaves_out() => thinning.take(monotonic_ns()),
+        _ => return,
+    };
+    for LeftOut { level, count, like } in left_out {
+        write_line(level, &format!("... repeated {count} times: {like}"));
+    }
+}
+
+/// Whether there will be something to say of that.
+pub(super) fn leaves_out() -> bool {
+    THINNING.lock().is_ok_and(|thinning| thinning.leaves_out())
+}
+
+fn say(level: Level, location: &'static Location<'static>, message: &dyn std::fmt::Display) {
+    let is_wanted = ERROR_LOG.read().is_ok_and(|log| log.as_ref().is_none_or(|log| level <= log.level));
+    if !is_wanted {
+        return;
+    }
+    let (admitted, begins_to_leave_out) = {
+        let mut thinning = THINNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let did_leave_out = thinning.leaves_out();
+        let admitted = thinning.admit(location, level, monotonic_ns(), || message.to_string());
+        (admitted, !did_leave_out && thinning.leaves_out())
+    };
+    if let Some(message) = admitted {
+        write_line(level, &message);
+    }
+    if begins_to_leave_out && let Ok(Some(log)) = ERROR_LOG.read().as_deref() {
+        log.writer.wake();
+    }
+}
+
+fn write_line(level: Level, message: &str) {
     let name = match level {
         Level::Error => "error",
         Level::Warn => "warn",
@@ -47,7 +98,7 @@ fn line(level: Level, message: &dyn std::fmt::Display) {
     let mut out = Vec::with_capacity(128);
     out.extend_from_slice(&HttpDate(seconds).rfc3339()[..19]);
     let _ = write!(out, ".{:03}Z {name}: ", nanos / 1_000_000);
-    for (n, part) in message.to_string().split('\n').enumerate() {
+    for (n, part) in message.split('\n').enumerate() {
         if n > 0 {
             out.extend_from_slice(b"\n    ");
         }

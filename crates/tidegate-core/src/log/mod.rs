@@ -1,17 +1,21 @@
 //! Logs: access lines batched on each worker, an error log, and the one thread that writes both.
 //!
 //! A worker formats a line into its own buffer; full or a second old, the buffer goes to the writer
-//! thread. The way there is bounded: when a disk or a pipe is stuck, lines are dropped and counted, and
-//! serving goes on (FAULTS 51).
+//! thread. The way there is bounded: when a disk or a pipe is stuck for long, lines are dropped and counted,
+//! and serving goes on (FAULTS 51).
 
 mod access;
 mod error;
 mod output;
+mod pattern;
+mod thinning;
 mod writer;
 
-pub use access::{AccessBuffers, Ending, Entry, Record};
+pub use access::{AccessBuffers, Ending, Entry, EntryFields, KeptField, Record};
+use tidegate_config::settings::Level;
+
 pub use error::{error, info, set_error_log, warn};
-pub use writer::{Sink, Writer};
+pub use writer::{Sink, Writer, open_file};
 
 /// Appends `text` so that nothing of it can end the line, close a quote or reach a terminal: quotes,
 /// backslashes, control bytes and everything that is not ASCII as `\xHH` (FAULTS 38).

@@ -1,8 +1,7 @@
 //! One open log: a file, a pipe, standard output or standard error.
 //!
 //! Used by the writer thread alone. A pipe that nobody reads must hold up neither the start nor the other
-//! logs (FAULTS 51): it is asked first whether it takes anything, and once it did not, nobody waits for it
-//! again until it does.
+//! logs (FAULTS 51): it is asked first whether it takes anything, and nobody waits for it.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
@@ -11,12 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 use tidegate_config::settings::LogTarget;
 
 /// What a pipe takes at once when it says that it takes something (`PIPE_BUF`).
 const PIECE: usize = 4 << 10;
-/// How long a full pipe is waited for, the first time.
-const PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// An open log.
 pub(super) struct Output {
@@ -24,7 +22,6 @@ pub(super) struct Output {
     file: Option<File>,
     /// Something that waits for a reader.
     may_stick: bool,
-    is_stuck: bool,
     /// The last line written is not complete.
     is_torn: bool,
 }
@@ -32,22 +29,36 @@ pub(super) struct Output {
 impl Output {
     /// Opens a log for appending.
     pub(super) fn open(target: &LogTarget) -> io::Result<Output> {
-        let file = match target {
-            LogTarget::Stdout | LogTarget::Stderr => None,
-            LogTarget::File(path) => Some(append_to(path)?),
-        };
-        let mut output =
-            Output { target: target.clone(), file, may_stick: false, is_stuck: false, is_torn: false };
-        output.may_stick = output.may_stick();
-        Ok(output)
+        Ok(match target {
+            LogTarget::Stdout | LogTarget::Stderr => Output::with(target, None),
+            LogTarget::File(path) => Output::with(target, Some(append_to(path)?)),
+        })
     }
 
-    /// Opens a file anew after a rotation; the old one stays in use where that fails.
-    pub(super) fn reopen(&mut self) -> io::Result<()> {
-        if let LogTarget::File(_) = self.target {
-            *self = Output::open(&self.target)?;
-        }
-        Ok(())
+    /// A log that somebody else has opened.
+    pub(super) fn given(target: &LogTarget, file: File) -> Output {
+        Output::with(target, Some(file))
+    }
+
+    fn with(target: &LogTarget, file: Option<File>) -> Output {
+        let mut output = Output { target: target.clone(), file, may_stick: false, is_torn: false };
+        output.may_stick = output.is_no_file();
+        output
+    }
+
+    /// Opens a file anew after a rotation; the old one stays in use where that fails. See
+    /// [`Output::replace`] for the answer.
+    pub(super) fn reopen(&mut self) -> io::Result<bool> {
+        let LogTarget::File(_) = self.target else { return Ok(false) };
+        Ok(self.replace(Output::open(&self.target)?))
+    }
+
+    /// Takes another one's place. Whether a line was begun in another file than it would end in.
+    pub(super) fn replace(&mut self, new: Output) -> bool {
+        let is_other = self.identity() != new.identity();
+        let old = std::mem::replace(self, new);
+        self.is_torn = old.is_torn && !is_other;
+        old.is_torn && is_other
     }
 
     /// What it was opened for.
@@ -55,40 +66,45 @@ impl Output {
         &self.target
     }
 
-    /// Writes lines; the error comes with what was not written.
-    pub(super) fn write<'l>(&mut self, lines: &'l [u8]) -> Result<(), (io::Error, &'l [u8])> {
-        if self.is_torn {
-            self.write_piece(b"\n").map_err(|error| (error, lines))?;
-            self.is_torn = false;
-        }
-        let mut rest = lines;
-        while !rest.is_empty() {
+    /// Writes lines as far as that goes: how many bytes, and why no more.
+    pub(super) fn write(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
+        let mut at = 0;
+        while at < lines.len() {
+            let rest = &lines[at..];
             let piece = if self.may_stick { &rest[..rest.len().min(PIECE)] } else { rest };
-            let written = self.write_piece(piece).map_err(|error| (error, rest))?;
-            self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
-            rest = &rest[written..];
+            match self.write_piece(piece) {
+                Ok(written) => {
+                    self.is_torn = piece[..written].last().is_some_and(|byte| *byte != b'\n');
+                    at += written;
+                }
+                Err(error) => return (at, Err(error)),
+            }
         }
-        Ok(())
+        (at, Ok(()))
     }
 
     fn write_piece(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.may_stick {
-            let patience = if self.is_stuck { Timespec { tv_sec: 0, tv_nsec: 0 } } else { PATIENCE };
-            let count = {
-                let (stdout, stderr) = (io::stdout(), io::stderr());
-                let fd = self.fd(&stdout, &stderr);
-                poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&patience))?
-            };
-            self.is_stuck = count == 0;
-            if self.is_stuck {
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, "nobody reads the pipe"));
-            }
+        if self.may_stick && !self.wait(Duration::ZERO) {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "nobody reads it"));
         }
         let (stdout, stderr) = (io::stdout(), io::stderr());
         match rustix::io::retry_on_intr(|| rustix::io::write(self.fd(&stdout, &stderr), piece))? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             written => Ok(written),
         }
+    }
+
+    /// Waits until a pipe takes something, for so long at most; whether it does.
+    pub(super) fn wait(&self, patience: Duration) -> bool {
+        let patience = Timespec::try_from(patience).ok();
+        let (stdout, stderr) = (io::stdout(), io::stderr());
+        let fd = PollFd::from_borrowed_fd(self.fd(&stdout, &stderr), PollFlags::OUT);
+        poll(&mut [fd], patience.as_ref()).is_ok_and(|count| count > 0)
+    }
+
+    /// Whether it waits for a reader.
+    pub(super) fn may_stick(&self) -> bool {
+        self.may_stick
     }
 
     fn fd<'f>(&'f self, stdout: &'f io::Stdout, stderr: &'f io::Stderr) -> BorrowedFd<'f> {
@@ -99,16 +115,22 @@ impl Output {
         }
     }
 
-    fn may_stick(&self) -> bool {
+    fn is_no_file(&self) -> bool {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         rustix::fs::fstat(self.fd(&stdout, &stderr))
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile)
+    }
+
+    /// Device and inode.
+    fn identity(&self) -> Option<(u64, u64)> {
+        let stat = rustix::fs::fstat(self.file.as_ref()?).ok()?;
+        Some((stat.st_dev, stat.st_ino))
     }
 }
 
 /// Never waits. A pipe is opened for both directions, so that it needs no reader now and breaks for none
 /// that leaves.
-fn append_to(path: &Path) -> io::Result<File> {
+pub(super) fn append_to(path: &Path) -> io::Result<File> {
     let is_pipe = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
     let flags = OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new().append(true).read(is_pipe).create(!is_pipe).custom_flags(flags).open(path)
@@ -120,20 +142,20 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn a_pipe_that_nobody_reads_loses_lines_and_recovers() {
+    fn a_pipe_that_nobody_reads_takes_what_it_holds_and_goes_on_later() {
         let path = std::env::temp_dir().join(format!("tidegate-log-{}.fifo", std::process::id()));
         let _ = std::fs::remove_file(&path);
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
         let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
         let lines = b"0123456789abcde\n".repeat(8 << 10); // twice what a pipe holds
-        let (error, rest) = output.write(&lines).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        assert!(!rest.is_empty() && rest.len() < lines.len());
-        assert_eq!(output.write(b"lost\n").unwrap_err().1, b"lost\n");
+        let (written, result) = output.write(&lines);
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(written > 0 && written < lines.len());
+        assert_eq!(output.write(b"not yet\n").0, 0);
         let mut reader = OpenOptions::new().read(true).open(&path).unwrap();
-        let mut taken = vec![0; lines.len() - rest.len()];
+        let mut taken = vec![0; written];
         reader.read_exact(&mut taken).unwrap();
-        output.write(b"again\n").unwrap();
+        assert!(output.write(b"again\n").1.is_ok());
         let mut line = [0; 6];
         reader.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"again\n");

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
@@ -14,6 +13,8 @@ use tidegate_core::response::FilePiece;
 use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::paged::PagedFile;
 
 /// Keeps handlers waiting until a test opens it, from another thread.
 #[derive(Default)]
@@ -141,6 +142,14 @@ impl Handler for Table {
                 let stream = Box::new(Duplex { body, tell: self.outcomes.clone() });
                 Reply::Ready(with_body(Body::Stream { len: None, stream }))
             }
+            // Takes the worker for itself for a while.
+            b"/spin" => {
+                let until = monotonic_ns() + size as u64;
+                while monotonic_ns() < until {
+                    std::hint::spin_loop();
+                }
+                Reply::Ready(text("spun"))
+            }
             b"/ready" => Reply::Later(Box::pin(async { text("at once") })),
             b"/bytes" => Reply::Ready(text(pattern(size))),
             b"/file" => Reply::Ready(with_body(Body::File(piece(size)))),
@@ -180,7 +189,7 @@ fn piece(len: usize) -> FilePiece {
     std::fs::remove_file(&path).unwrap();
     file.write_all(b"before ").unwrap();
     file.write_all(&pattern(len)).unwrap();
-    FilePiece { file: Rc::new(OwnedFd::from(file)), offset: 7, end: 7 + len as u64 }
+    FilePiece::new(Rc::new(PagedFile::new(file.into(), (0, 0))), 7, 7 + len as u64)
 }
 
 /// What a scripted stream does next.

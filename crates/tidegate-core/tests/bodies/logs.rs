@@ -114,3 +114,72 @@ fn a_stuck_pipe_stops_nobody() {
     assert_eq!(written + writer.lost_lines(), total);
     std::fs::remove_file(&path).unwrap();
 }
+
+/// Every request has its line, however often the logs are rotated meanwhile, and the end of the server too.
+#[test]
+fn rotation_loses_no_line() {
+    let path = place("rotated");
+    let (requests, rotations) = (3000, 10);
+    let rotated = |number: usize| path.with_extension(number.to_string());
+    let writer = {
+        let server = Server::start(&format!("access-log \"{}\" format=common", path.display()));
+        let mut client = Client::connect(&server);
+        // Lines long enough that buffers are handed over under way.
+        let request = format!("GET /bytes?{}1 HTTP/1.1\r\nHost: x\r\n\r\n", "0".repeat(2000));
+        for number in 0..requests {
+            client.send(&request);
+            assert_eq!(client.answer().body, [0]);
+            if number % (requests / rotations) == 7 {
+                std::fs::rename(&path, rotated(number)).unwrap();
+                assert_eq!(server.writer.reopen(), Vec::<String>::new());
+            }
+        }
+        server.writer.clone()
+    };
+    writer.flush();
+    let mut lines = 0;
+    let files = (0..requests).map(rotated).filter(|file| file.exists()).chain([path.clone()]);
+    for file in files.collect::<Vec<_>>() {
+        let text = std::fs::read(&file).unwrap();
+        assert!(text.is_empty() || text.ends_with(b"\n"), "{}", file.display());
+        lines += text.iter().filter(|byte| **byte == b'\n').count();
+        std::fs::remove_file(file).unwrap();
+    }
+    assert_eq!((lines, writer.lost_lines()), (requests, 0));
+}
+
+/// A reader that is away for a while, such as one that is restarted, finds what it missed.
+#[test]
+fn a_pipe_that_is_stuck_for_a_while_loses_nothing() {
+    let path = pipe("pause");
+    let mut end = reader(&path);
+    let writer = Writer::start().unwrap();
+    let sink = writer.sink(&LogTarget::File(path.clone())).unwrap();
+    let lines = 64 << 10;
+    // Sixteen times what a pipe holds, in buffers as workers hand them over.
+    for _ in 0..16 {
+        writer.write(sink, b"0123456789abcde\n".repeat(lines / 16));
+    }
+    let mut taken = 0;
+    while taken < lines as u64 {
+        taken += take_lines(&mut end);
+        std::thread::yield_now();
+    }
+    assert_eq!((taken, writer.lost_lines()), (lines as u64, 0));
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// FAULTS 51: a full disk.
+#[test]
+fn what_a_full_disk_does_not_take_is_held_then_lost_and_counted() {
+    let writer = Writer::start().unwrap();
+    let sink = writer.sink(&LogTarget::File("/dev/full".into())).unwrap();
+    let lines = b"0123456789abcde\n".repeat(4 << 10);
+    for _ in 0..10 {
+        writer.write(sink, lines.clone());
+    }
+    assert_eq!(writer.reopen(), Vec::<String>::new()); // the thread has seen it all, and lives
+    assert_eq!(writer.lost_lines(), 0);
+    writer.flush();
+    assert_eq!(writer.lost_lines(), 10 * (4 << 10));
+}

@@ -1,6 +1,7 @@
 //! Content in both directions, through the engine itself: handlers that read it in every manner, and
 //! responses of every kind. The product's own handlers are tested by transcripts.
 
+mod busy;
 mod client;
 mod handlers;
 mod logs;

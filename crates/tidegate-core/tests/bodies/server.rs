@@ -81,14 +81,27 @@ impl Server {
     fn with(settings: Settings) -> Server {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let settings = Arc::new(settings);
-        let (mut sockets, address) = listen::open(&settings.listeners[0].address, 64, 1).unwrap();
+        let (mut sockets, address) =
+            listen::open(&settings.listeners[0].address, 64, 1, &|_| Ok(())).unwrap();
         let ListenAddress::Tcp(tcp) = address else { panic!("a TCP address was asked for") };
         let listeners = vec![Listener { fd: sockets.remove(0), address }];
         let (make, gate, told) = registry();
         let number = NUMBER.fetch_add(1, Relaxed);
         let writer = Writer::start().unwrap();
-        let handle = worker::start(number, settings, listeners, make, writer.clone()).unwrap();
+        let on_end = Box::new(|| {});
+        let shared = Arc::default();
+        let handle =
+            worker::start_sharing(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
         Server { handle, address: tcp, gate, writer, told }
+    }
+
+    /// Waits until something holds of what the worker has counted.
+    pub fn until(&self, what: &str, holds: impl Fn(&tidegate_stats::Snapshot) -> bool) {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while !holds(&self.handle.stats.snapshot()) {
+            assert!(std::time::Instant::now() < deadline, "{what}: {:?}", self.handle.stats.snapshot());
+            std::thread::yield_now();
+        }
     }
 
     /// What a handler tells next.

@@ -154,7 +154,7 @@ fn stream(body: Body, coding: Coding, level: u8, len: Option<u64>) -> Result<Box
         Body::Prebuilt(message) => (Box::new(MessageSource { message, taken: 0 }), false),
         Body::File(piece) => (Box::new(FileSource::new(piece)), false),
         Body::Stream { stream, .. } => (stream, true),
-        body @ (Body::Empty | Body::Parts(_)) => return Err(body),
+        body @ (Body::Empty | Body::Parts(_) | Body::Tunnel { .. }) => return Err(body),
     };
     Ok(Box::new(EncodedStream::new(encoder, source, len, flushes)))
 }
@@ -185,6 +185,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use tidegate_core::response::FilePiece;
     use tidegate_http::{Field, Fields, Method};
+    use tidegate_io::paged::PagedFile;
     use tidegate_io::socket::Peer;
 
     fn settings() -> Compress {
@@ -210,9 +211,12 @@ mod tests {
             fields: Fields::new(&fields),
             minor_version: 1,
             peer: Peer::Unix,
+            tls: None,
+            is_early: false,
             now: 0,
             started: 0,
             body: None,
+            context: Default::default(),
         };
         let change = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
         change(response)
@@ -320,13 +324,13 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidegate-filter-{}", std::process::id()));
         let plain: Vec<u8> = (0..50_000u32).flat_map(|i| i.to_string().into_bytes()).collect();
         std::fs::write(&path, &plain).unwrap();
-        let file = Rc::new(std::fs::File::open(&path).unwrap().into());
+        let file = Rc::new(PagedFile::new(std::fs::File::open(&path).unwrap().into(), (0, 0)));
         let end = plain.len() as u64;
         let message = tidegate_core::Message::new(Status::OK, None, FieldLines::default(), Some(end), &plain);
         let bodies = [
             Body::Bytes(plain.clone()),
             Body::Prebuilt(message),
-            Body::File(FilePiece { file, offset: 0, end }),
+            Body::File(FilePiece::new(file, 0, end)),
             Body::Stream { len: None, stream: Box::new(BytesSource { bytes: plain.clone(), taken: 0 }) },
         ];
         for body in bodies {

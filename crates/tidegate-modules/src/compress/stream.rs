@@ -147,6 +147,10 @@ impl BodyStream for EncodedStream {
         }
         Poll::Ready(Ok(written))
     }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.source.poll_ahead(cx);
+    }
 }
 
 /// Bytes in memory as a source.

@@ -4,19 +4,17 @@ use super::locate::{FoundFile, Lookup};
 use crate::compress;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use tidegate_config::settings::{Coding, Compress};
 use tidegate_core::phase::Decoration;
 use tidegate_core::response::{Body, FilePiece, Message};
 use tidegate_http::{FieldLines, HttpDate, Status, media_type};
-use tidegate_io::file::{Meta, Opened, Patience, read_whole, warm};
+use tidegate_io::file::{Meta, Opened, Patience, read_at, read_whole};
+use tidegate_io::paged::PagedFile;
 
 /// Larger files are not compressed on the fly as a whole, but as they are sent.
 pub const ENCODE_MAX: u64 = 1 << 20;
-
-/// So much of a file is in the page cache before it is first sent; what lies behind is read as it is sent.
-const WARM_MAX: u64 = 1 << 20;
 
 /// What makes the heads of one route; the same for all of its files.
 pub struct Maker {
@@ -67,7 +65,7 @@ pub struct Representation {
     /// The head of 304, made when first needed.
     not_modified: OnceCell<Rc<Message>>,
     /// Open when the body is not in memory.
-    pub file: Option<Rc<OwnedFd>>,
+    pub file: Option<Rc<PagedFile>>,
     /// Bytes of the body.
     pub len: u64,
     /// Strong: a new one whenever the bytes may differ; quotes included.
@@ -78,7 +76,7 @@ impl Representation {
     /// The whole body.
     pub fn body(&self) -> Body {
         match &self.file {
-            Some(file) => Body::File(FilePiece { file: file.clone(), offset: 0, end: self.len }),
+            Some(file) => Body::File(FilePiece::new(file.clone(), 0, self.len)),
             None => Body::Prebuilt(self.message.clone()),
         }
     }
@@ -105,7 +103,7 @@ pub enum Content {
     /// In memory.
     Bytes(Vec<u8>),
     /// In the file.
-    File(OwnedFd, u64),
+    File(PagedFile, u64),
 }
 
 /// Contents of a file and of its siblings, read as the sizes allow.
@@ -116,7 +114,9 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Reads what is to be held in memory, and warms what is sent from the page cache. May run on the blocking pool. `WouldBlock` gives the file back.
+    /// Reads what is to be held in memory. Of what is sent from the page cache it reads the first byte: a
+    /// file that cannot be read at all is answered so, while there is still a status to say it with. May
+    /// run on the blocking pool. `WouldBlock` gives the file back.
     pub fn read(
         found: FoundFile,
         limit: u64,
@@ -124,7 +124,7 @@ impl Contents {
     ) -> Result<Contents, (FoundFile, io::Error)> {
         let read = |opened: &Opened| match opened.meta.len <= limit {
             true => read_whole(opened.fd.as_fd(), opened.meta.len as usize, patience).map(Some),
-            false => warm(opened.fd.as_fd(), opened.meta.len.min(WARM_MAX), patience).map(|()| None),
+            false => read_at(opened.fd.as_fd(), &mut [0], 0, patience).map(|_| None),
         };
         let bytes: io::Result<Vec<_>> =
             std::iter::once(&found.file).chain(found.siblings.iter().map(|(_, s)| s)).map(read).collect();
@@ -136,7 +136,7 @@ impl Contents {
         let mut bytes = bytes.into_iter();
         let mut hold = |opened: Opened| match bytes.next().flatten() {
             Some(bytes) => Content::Bytes(bytes),
-            None => Content::File(opened.fd, opened.meta.len),
+            None => Content::File(PagedFile::new(opened.fd, opened.meta.identity), opened.meta.len),
         };
         let identity = hold(found.file);
         let siblings = found.siblings.into_iter().map(|(coding, opened)| (coding, hold(opened))).collect();
@@ -217,7 +217,7 @@ impl Maker {
                 let len = bytes.len() as u64;
                 (bytes, None, len)
             }
-            Content::File(fd, len) => (Vec::new(), Some(Rc::new(fd)), len),
+            Content::File(file, len) => (Vec::new(), Some(Rc::new(file)), len),
         };
         let message = Message::new(Status::OK, self.server.as_deref(), lines, Some(len), &bytes);
         Representation { message, not_modified: OnceCell::new(), file, len, entity_tag: entity_tag.into() }

@@ -21,15 +21,17 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
+use tidegate_core::body::RequestBody;
 use tidegate_core::exchange::Kept;
 use tidegate_core::phase::Decoration;
 use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
+use tidegate_io::Runtime;
+use tidegate_io::blocking::{self, Lane};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
-use tidegate_io::{Runtime, blocking};
 use tidegate_stats::Worker as Stats;
 
 /// What the file handlers of one worker share.
@@ -133,6 +135,7 @@ impl Handler for Files {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
+            _ if exchange.has_programs() => self.inner.serve_program(exchange),
             Method::Options => {
                 Reply::Ready(Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS"))
             }
@@ -152,6 +155,11 @@ impl Handler for Files {
         };
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
+        }
+        if let Some(path) = self.inner.program_path(&located.found, exchange.path)
+            && exchange.runs(&path)
+        {
+            return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
         }
         match located.found {
             Found::File(file) => {
@@ -196,11 +204,55 @@ impl Inner {
         }
     }
 
+    /// The path of the site that leads to a file which `index` or `try` have found.
+    fn program_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
+        let Found::File(file) = found else { return None };
+        let prefix = self.lookup.settings.strip_prefix.as_deref().unwrap_or("/");
+        let real = [prefix.trim_end_matches('/').as_bytes(), b"/", &file.relative].concat();
+        (real != path).then_some(real)
+    }
+
+    /// A request with a method that files do not answer, but a script that stands for the path may.
+    fn serve_program(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
+        let body = exchange.body.take();
+        match self.lookup.locate(exchange.path, Patience::Cached) {
+            Ok(located) => self.program(&located.found, exchange, body),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let (inner, lookup, kept) = (self.clone(), self.lookup.clone(), exchange.keep());
+                let path = exchange.path.to_vec();
+                let job = blocking::run_in(lookup.root.lane(), move || lookup.locate(&path, Patience::Wait));
+                Reply::Later(Box::pin(async move {
+                    let Ok(job) = job else { return overloaded() };
+                    let reply = match job.await {
+                        Ok(located) => kept.lend(|exchange| inner.program(&located.found, exchange, body)),
+                        Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
+                    };
+                    settle(reply).await
+                }))
+            }
+            Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
+        }
+    }
+
+    fn program(&self, found: &Found, exchange: &Exchange<'_>, body: Option<RequestBody>) -> Reply {
+        if let Some(path) = self.program_path(found, exchange.path)
+            && let Ok(reply) = exchange.hand_on(&path, body)
+        {
+            return reply;
+        }
+        Reply::Ready(match exchange.method {
+            Method::Options => Response::empty(Status::NO_CONTENT),
+            _ => answer::error(Status::METHOD_NOT_ALLOWED),
+        })
+        .map(|response| response.with("Allow", "GET, HEAD, OPTIONS"))
+    }
+
     /// A look-up that has to wait for the disk.
     fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, kept: Kept) -> Reply {
         let (inner, lookup) = (self.clone(), self.lookup.clone());
         let path = kept.lend(|exchange| exchange.path.to_vec());
-        let job = blocking::run(move || lookup.locate(&path, Patience::Wait));
+        let lane = lookup.root.lane();
+        let job = blocking::run_in(lane, move || lookup.locate(&path, Patience::Wait));
         Reply::Later(Box::pin(async move {
             let Ok(job) = job else { return overloaded() };
             let reply = match job.await {
@@ -225,10 +277,19 @@ impl Inner {
             && old.generation == self.lookup.root.generation()
         {
             old.checked.set(exchange.started);
+            if has_waited {
+                // What had to be waited for to be opened may be waited for in closing, too.
+                let _ = blocking::run_in(self.lookup.root.lane(), move || drop(found));
+            }
             return self.answer(old, exchange);
         }
         if old.is_some() {
             self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
+        }
+        if let Some(path) = self.program_path(&found, exchange.path)
+            && let Ok(reply) = exchange.hand_on(&path, None)
+        {
+            return reply;
         }
         match found {
             Found::File(file) => self.read(file, depends, exchange, has_waited),
@@ -257,7 +318,8 @@ impl Inner {
             Ok(contents) => self.store(&relative, contents, &depends, exchange, has_waited),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
-                let job = blocking::run(move || Contents::read(file, limit, Patience::Wait));
+                let lane = Lane::of_file(file.file.meta.identity);
+                let job = blocking::run_in(lane, move || Contents::read(file, limit, Patience::Wait));
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
@@ -445,8 +507,8 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
             blocking::run(move || compress::encode_whole(coding, level, &bytes))
         }
         Some(file) => {
-            let file = file.try_clone().ok()?;
-            blocking::run(move || {
+            let (lane, file) = (file.lane(), file.shared());
+            blocking::run_in(lane, move || {
                 let bytes =
                     tidegate_io::file::read_whole(std::os::fd::AsFd::as_fd(&file), whole, Patience::Wait)?;
                 compress::encode_whole(coding, level, &bytes)

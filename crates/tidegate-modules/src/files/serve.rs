@@ -129,7 +129,7 @@ fn finished(status: Status, lines: FieldLines, body: Body) -> Response {
 
 fn piece(representation: &Representation, start: u64, end: u64) -> Part {
     match &representation.file {
-        Some(file) => Part::File(FilePiece { file: Rc::clone(file), offset: start, end }),
+        Some(file) => Part::File(FilePiece::new(Rc::clone(file), start, end)),
         None => {
             let encoded = representation.message.encoded();
             Part::Bytes(encoded.body().get(start as usize..end as usize).unwrap_or_default().to_vec())

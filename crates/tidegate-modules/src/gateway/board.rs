@@ -4,16 +4,17 @@
 //! The supervisor in the master says so in [`PoolUpdate`]s and is told what is wanted in [`PoolDemand`]s;
 //! both can be sent over a link between processes. Handlers ask for a [`Lease`] and never see a process.
 
+use super::balance::groups::Groups;
 use super::places::{Demand, Place, PlaceLimits, Places, PlacesReport, Refused};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
+use tidegate_client::{Peer, Starving};
 use tidegate_io::connect::Address;
 
 /// Where a pool, or one process of it, listens.
@@ -39,6 +40,9 @@ impl fmt::Display for PoolAddress {
         Address::from(self.clone()).fmt(f)
     }
 }
+
+/// Members that have left and are remembered as such.
+const DEPARTED: usize = 256;
 
 /// How a pool is, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +114,24 @@ pub struct PoolDemand {
     pub members: Vec<MemberDemand>,
 }
 
+impl PoolDemand {
+    /// Adds what the workers of another process want. The update that both know is the older one.
+    pub fn merge(&mut self, other: &PoolDemand) {
+        self.sequence = self.sequence.min(other.sequence);
+        self.demand.merge(&other.demand);
+        for theirs in &other.members {
+            match self.members.iter_mut().find(|member| member.address == theirs.address) {
+                Some(member) => {
+                    member.in_use += theirs.in_use;
+                    member.requests += theirs.requests;
+                    member.hung += theirs.hung;
+                }
+                None => self.members.push(theirs.clone()),
+            }
+        }
+    }
+}
+
 /// What the workers know of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberDemand {
@@ -126,10 +148,11 @@ pub struct MemberDemand {
 /// What is called when requests begin to wait.
 type OnPressure = Arc<dyn Fn() + Send + Sync>;
 
-/// Every pool of the server, by name. Shared by the workers of a process.
+/// Every pool and every upstream group of the server, by name. Shared by the workers of a process.
 #[derive(Default)]
 pub struct Board {
     pools: RwLock<HashMap<String, Arc<Pool>>>,
+    groups: Groups,
     on_pressure: OnceLock<OnPressure>,
 }
 
@@ -137,6 +160,11 @@ impl Board {
     /// A board without pools.
     pub fn new() -> Arc<Board> {
         Arc::default()
+    }
+
+    /// The upstream groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The pool of this name. One that nobody has spoken of yet is there as well: requests wait in its
@@ -196,6 +224,8 @@ struct State {
     members: Vec<Arc<Member>>,
     /// Left out of the last update, with requests under way.
     leaving: Vec<Arc<Member>>,
+    /// Left out lately: no idle connection to them is kept.
+    departed: VecDeque<(PoolAddress, Starving)>,
 }
 
 struct Member {
@@ -206,8 +236,6 @@ struct Member {
     requests: AtomicU64,
     hung: AtomicU64,
     is_leaving: AtomicBool,
-    /// Open connections that nobody uses.
-    kept: Mutex<Vec<OwnedFd>>,
 }
 
 impl Member {
@@ -220,17 +248,12 @@ impl Member {
             requests: AtomicU64::new(0),
             hung: AtomicU64::new(0),
             is_leaving: AtomicBool::new(false),
-            kept: Mutex::default(),
         })
     }
 
     /// Share of its places in use, in units of 2^-16: what balancing compares.
     fn load(&self) -> usize {
         (self.in_use.load(Relaxed) << 16) / self.places.load(Relaxed).max(1)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn demand(&self) -> MemberDemand {
@@ -262,7 +285,13 @@ impl Pool {
             places.on_pressure(move || call());
         }
         let phase = PoolPhase::Starting;
-        let state = RwLock::new(State { phase, sequence: 0, members: Vec::new(), leaving: Vec::new() });
+        let state = RwLock::new(State {
+            phase,
+            sequence: 0,
+            members: Vec::new(),
+            leaving: Vec::new(),
+            departed: VecDeque::new(),
+        });
         Arc::new(Pool { name: name.to_owned(), places, state })
     }
 
@@ -331,13 +360,19 @@ impl Pool {
                 Some(index) => known.swap_remove(index),
                 None => Member::new(address),
             };
+            state.departed.retain(|(departed, _)| *departed != member.named);
             member.places.store(places, Relaxed);
             state.members.push(member);
         }
         for member in known {
             member.is_leaving.store(true, Relaxed);
-            member.kept().clear();
+            // Idle connections that workers keep to it hold up its end.
+            let starving = Starving::new(&Peer::of(&member.address));
+            state.departed.push_back((member.named.clone(), starving));
             state.leaving.push(member);
+        }
+        while state.departed.len() > DEPARTED {
+            state.departed.pop_front();
         }
         state.leaving.retain(|member| member.in_use.load(Relaxed) > 0);
         let limits = PlaceLimits {
@@ -378,25 +413,6 @@ impl Lease {
     /// The pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
-    }
-
-    /// An open connection to the member that nobody uses, not registered with any poller. The peer may
-    /// have closed it since.
-    ///
-    /// Connections are kept for the process, not for a worker, and whoever has a lease takes one before
-    /// opening another: so there are never more than places, and an application that serves one connection
-    /// at a time never waits on an idle one while requests queue behind it.
-    pub fn connection(&self) -> Option<OwnedFd> {
-        self.member.kept().pop()
-    }
-
-    /// Gives back a connection on which the application expects another request, and ends the lease.
-    pub fn keep(self, connection: OwnedFd) {
-        let mut kept = self.member.kept();
-        // Checked with the lock held: who leaves closes what is kept after it has said so.
-        if !self.member.is_leaving.load(Relaxed) && kept.len() < self.member.places.load(Relaxed) {
-            kept.push(connection);
-        }
     }
 
     /// Ends the lease of a request that got no answer until its deadline: the supervisor ends the process.
@@ -479,28 +495,6 @@ mod tests {
         assert_eq!(board.demands()[0].members.len(), 2);
         drop(two);
         assert!(take(&pool).is_ok());
-    }
-
-    #[test]
-    fn kept_connections_are_for_whoever_has_a_place() {
-        let board = Board::default();
-        let pool = board.pool("app");
-        board.apply(update(1, &[1]));
-        let open = || OwnedFd::from(std::fs::File::open("/dev/null").expect("is there"));
-        let lease = take(&pool).expect("a place");
-        assert!(lease.connection().is_none());
-        lease.keep(open());
-        let lease = take(&pool).expect("a place");
-        assert!(lease.connection().is_some());
-        assert!(lease.connection().is_none());
-        // One that has left takes none back.
-        board.apply(update(1, &[2]));
-        lease.keep(open());
-        board.apply(update(1, &[1]));
-        let lease = take(&pool).expect("a place");
-        assert!(lease.connection().is_none());
-        lease.hung();
-        assert_eq!(board.demands()[0].members[0].hung, 1);
     }
 
     #[test]

@@ -5,6 +5,23 @@
 //! request waits. `board` is how the workers see the pools.
 
 pub mod balance;
+mod about;
+mod answer;
 pub mod board;
+mod call;
+pub mod cgi;
+mod complaints;
+pub mod environment;
+pub mod fields;
+pub mod link;
 pub mod places;
+pub mod proxy;
+pub mod script;
+pub mod scripted;
+pub mod sendfile;
+pub mod spill;
+mod stream;
 pub mod supervise;
+mod tunnel;
+mod upload;
+pub mod upstream;

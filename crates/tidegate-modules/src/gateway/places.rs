@@ -188,6 +188,30 @@ pub struct Demand {
     pub peak_in_use: usize,
     /// Requests that were given a place, since the start.
     pub requests: u64,
+    /// Refused since the queue was full, since the start.
+    pub refused_full: u64,
+    /// Refused since they had waited too long, since the start.
+    pub refused_too_old: u64,
+    /// Refused since the application was down, since the start.
+    pub refused_down: u64,
+    /// Gone away while they waited, since the start.
+    pub abandoned: u64,
+}
+
+impl Demand {
+    /// Adds what the workers of another process want.
+    pub fn merge(&mut self, other: &Demand) {
+        self.waiting += other.waiting;
+        self.oldest_wait = self.oldest_wait.max(other.oldest_wait);
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+        self.in_use += other.in_use;
+        self.peak_in_use += other.peak_in_use;
+        self.requests += other.requests;
+        self.refused_full += other.refused_full;
+        self.refused_too_old += other.refused_too_old;
+        self.refused_down += other.refused_down;
+        self.abandoned += other.abandoned;
+    }
 }
 
 /// A place: free again when this is dropped.

@@ -16,13 +16,16 @@
 mod ask;
 mod cache;
 mod html;
+mod pools;
 mod report;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
 
+use crate::gateway::supervise::status::PoolStatus;
 use ask::{Action, Question, View};
 use cache::CacheState;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use tidegate_core::{Exchange, Handler, Reply, Response, answer};
 use tidegate_http::{Method, Status};
@@ -35,11 +38,9 @@ const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; for
 
 /// Where the page gets what it shows.
 pub trait StatusSource {
-    /// What all workers have counted.
-    fn snapshot(&self) -> Snapshot;
-
-    /// What the server is.
-    fn server(&self) -> ServerInfo;
+    /// What the server is, and what all its workers have counted, those of other processes too; `None` when
+    /// nobody answers.
+    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>>;
 
     /// Asks every worker (`Registry::ask`) and waits for the answers, in any order; a worker that has ended
     /// may be left out. The questions of this page: `cache report` (answered with a JSON object), `cache
@@ -49,11 +50,11 @@ pub trait StatusSource {
 }
 
 /// What the server is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// Of the program: `0.1.0`.
     pub version: String,
-    /// Process.
+    /// Process; the master, where there are several.
     pub pid: u32,
     /// Wall clock at the start, seconds since 1970.
     pub started: i64,
@@ -67,10 +68,46 @@ pub struct ServerInfo {
     pub listeners: Vec<String>,
     /// The names of each site, joined; `(any)` or the like for the one without a name.
     pub sites: Vec<String>,
+    /// The certificates that are served.
+    pub certificates: Vec<CertificateInfo>,
     /// It accepts no more.
     pub is_draining: bool,
     /// Log lines that could not be written.
     pub log_lines_lost: u64,
+    /// The server processes, in their order.
+    pub processes: Vec<ProcessInfo>,
+    /// Applications behind the server.
+    pub pools: Vec<PoolStatus>,
+}
+
+/// A server process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessInfo {
+    /// Its process number; 0 while there is none.
+    pub pid: u32,
+    /// `starting`, `serving`, `draining`, or `waiting` to be started again.
+    pub state: String,
+    /// Wall clock at its start, seconds since 1970.
+    pub started: i64,
+    /// Worker threads.
+    pub workers: usize,
+    /// How often a process in this place had to be replaced because it ended by mistake.
+    pub restarts: u64,
+}
+
+/// A certificate that is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateInfo {
+    /// The file, or that it is automatic.
+    pub source: String,
+    /// Host names that it is good for.
+    pub names: Vec<String>,
+    /// Kind and length of its key.
+    pub key: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// Good until, seconds since 1970; `None` where there is no certificate yet.
+    pub not_after: Option<i64>,
 }
 
 /// The report on the server, for whoever asks: the page, or the control socket.
@@ -142,24 +179,23 @@ impl Handler for StatusPage {
 impl StatusPage {
     fn show(&self, question: Question) -> Reply {
         let (format, refresh) = (question.format, question.refresh);
-        let with_list = match question.view {
-            _ if format == Format::Prometheus => {
-                let report = report(self.source.server(), self.source.snapshot(), format);
-                return Reply::Ready(content(format, report, None));
-            }
-            View::Server => {
-                let report = report::Server { info: self.source.server(), counted: self.source.snapshot() };
-                return Reply::Ready(content(format, report.write(format, refresh), refresh));
-            }
-            View::Cache => false,
-            View::CacheList => true,
-        };
         let source = self.source.clone();
+        let with_list = match question.view {
+            View::Cache if format != Format::Prometheus => false,
+            View::CacheList if format != Format::Prometheus => true,
+            _ => {
+                let refresh = refresh.filter(|_| format != Format::Prometheus);
+                return Reply::Later(Box::pin(async move {
+                    let Some((info, counted)) = source.gather().await else { return silent() };
+                    content(format, report::Server { info, counted }.write(format, refresh), refresh)
+                }));
+            }
+        };
         Reply::Later(Box::pin(async move {
             let reports = source.ask_all("cache report").await;
             let lists = if with_list { Some(source.ask_all("cache list").await) } else { None };
             let state = CacheState::merge(&reports, lists.as_deref());
-            content(format, state.write(format, source.server().pid, refresh), refresh)
+            content(format, state.write(format, std::process::id(), refresh), refresh)
         }))
     }
 
@@ -186,6 +222,12 @@ impl StatusPage {
             }
         }))
     }
+}
+
+/// The master does not answer: it has ended, or is about to.
+fn silent() -> Response {
+    let sentence = "The server's figures are not to be had at the moment.";
+    finish(answer::explained(Status::SERVICE_UNAVAILABLE, sentence), None)
 }
 
 fn content(format: Format, text: String, refresh: Option<u32>) -> Response {

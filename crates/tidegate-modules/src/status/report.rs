@@ -1,9 +1,10 @@
 //! The report on the server: rows of label and value in sections, written as HTML, text or JSON.
 
-use super::ServerInfo;
 use super::ask::Format;
 use super::html;
-use serde_json::json;
+use super::pools;
+use super::{CertificateInfo, ProcessInfo, ServerInfo};
+use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
 use tidegate_stats::Snapshot;
@@ -41,12 +42,16 @@ impl Server {
         match format {
             Format::Html => {
                 let mut sections = vec![self.about()];
+                sections.extend(pools::sections(&self.info.pools));
                 sections.extend(self.counted_sections());
                 html::server(&self.info, &sections, refresh)
             }
             Format::Text => {
                 let mut text = format!("Tidegate {} pid: {}\n", self.info.version, self.info.pid);
                 write_section(&mut text, &self.about());
+                pools::sections(&self.info.pools)
+                    .iter()
+                    .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text());
                 text
@@ -68,10 +73,24 @@ impl Server {
             "revision": info.revision,
             "state": self.state(),
             "log_lines_lost": info.log_lines_lost,
+            "processes": info.processes.iter().map(|process| self.process_to_json(process)).collect::<Vec<_>>(),
             "listeners": info.listeners,
             "sites": info.sites,
+            "certificates": info.certificates.iter().map(|info| self.certificate(info)).collect::<Vec<_>>(),
         });
-        format!("{{\"server\":{server},\"stats\":{}}}\n", self.counted.to_json())
+        let pools = pools::to_json(&info.pools);
+        format!("{{\"server\":{server},\"pools\":{pools},\"stats\":{}}}\n", self.counted.to_json())
+    }
+
+    fn process_to_json(&self, process: &ProcessInfo) -> Value {
+        json!({
+            "pid": process.pid,
+            "state": process.state,
+            "started": date(process.started),
+            "uptime": self.since(process.started),
+            "workers": process.workers,
+            "restarts": process.restarts,
+        })
     }
 
     fn to_prometheus(&self) -> String {
@@ -87,11 +106,49 @@ impl Server {
                 info.log_lines_lost.to_string(),
             ),
         ];
+        let restarts: u64 = info.processes.iter().map(|process| process.restarts).sum();
+        let help = "Server processes that were replaced because they had ended by mistake.";
+        let rows =
+            rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
+        pools::write_prometheus(&mut text, &self.info.pools);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");
         }
+        if info.certificates.iter().any(|info| info.not_after.is_some()) {
+            text.push_str(
+                "# HELP tidegate_certificate_expiry_seconds When a certificate expires, since 1970.\n\
+                 # TYPE tidegate_certificate_expiry_seconds gauge\n",
+            );
+        }
+        for info in &info.certificates {
+            let Some(not_after) = info.not_after else { continue };
+            let source = info.source.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = writeln!(text, "tidegate_certificate_expiry_seconds{{source=\"{source}\"}} {not_after}");
+        }
         text
+    }
+
+    fn certificate(&self, info: &CertificateInfo) -> Value {
+        json!({
+            "source": info.source,
+            "names": info.names,
+            "key": info.key,
+            "issuer": info.issuer,
+            "not_after": info.not_after.map(date),
+            "seconds_left": info.not_after.map(|end| end.saturating_sub(self.info.now)),
+        })
+    }
+
+    /// `a.test, b.test; ECDSA 256; good until 2027-01-01T00:00:00Z, 58 d`
+    fn certificate_line(&self, info: &CertificateInfo) -> String {
+        let Some(end) = info.not_after else { return format!("none yet ({})", info.source) };
+        let left = end.saturating_sub(self.info.now);
+        let until = match left {
+            ..=0 => format!("EXPIRED {}", date(end)),
+            left => format!("good until {}, {} d", date(end), left / 86_400),
+        };
+        format!("{}; {}; {until} ({})", info.names.join(", "), info.key, info.source)
     }
 
     fn state(&self) -> &'static str {
@@ -100,7 +157,12 @@ impl Server {
 
     /// Seconds.
     fn uptime(&self) -> i64 {
-        self.info.now.saturating_sub(self.info.started).max(0)
+        self.since(self.info.started)
+    }
+
+    /// Seconds.
+    fn since(&self, then: i64) -> i64 {
+        self.info.now.saturating_sub(then).max(0)
     }
 
     fn about(&self) -> Section {
@@ -115,8 +177,17 @@ impl Server {
             Row::new("Settings Revision", info.revision.to_string()),
             Row::new("Log Lines Lost", info.log_lines_lost.to_string()),
         ];
+        rows.extend(info.processes.iter().map(|process| {
+            let ProcessInfo { pid, state, workers, restarts, .. } = process;
+            let uptime = span(self.since(process.started));
+            let said = format!("{pid} {state}, {uptime}, {workers} workers, {restarts} restarts");
+            Row::new("ServerProcess", said)
+        }));
         rows.extend(info.listeners.iter().map(|address| Row::new("ListenSocket", address.as_str())));
         rows.extend(info.sites.iter().map(|names| Row::new("Site", names.as_str())));
+        rows.extend(
+            info.certificates.iter().map(|info| Row::new("Certificate", self.certificate_line(info))),
+        );
         Section { title: "Server".into(), rows }
     }
 

@@ -14,14 +14,13 @@ struct Fake {
 }
 
 impl StatusSource for Fake {
-    fn snapshot(&self) -> Snapshot {
+    fn gather(&self) -> LocalFuture<Option<(ServerInfo, Snapshot)>> {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(42);
-        stats.snapshot()
-    }
-
-    fn server(&self) -> ServerInfo {
-        ServerInfo {
+        let process =
+            ProcessInfo { pid: 78, state: "serving".into(), started: 1_000_000_001, workers: 2, restarts: 1 };
+        let info = ServerInfo {
+            certificates: Vec::new(),
             is_draining: false,
             log_lines_lost: 0,
             version: "0.1.0".into(),
@@ -32,7 +31,10 @@ impl StatusSource for Fake {
             revision: 3,
             listeners: vec!["[::]:80".into()],
             sites: vec!["<b>example.com</b>".into()],
-        }
+            processes: vec![process],
+            pools: Vec::new(),
+        };
+        Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }
 
     fn ask_all(&self, question: &str) -> LocalFuture<Vec<String>> {
@@ -77,9 +79,12 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         fields: Fields::new(&fields),
         minor_version: 1,
         peer: Peer::Unix,
+        tls: None,
+        is_early: false,
         now: 0,
         started: 0,
         body: None,
+        context: Default::default(),
     };
     let page = StatusPage::new(source.clone());
     let response = match page.handle(&mut exchange) {
@@ -236,9 +241,12 @@ fn explaining() {
             fields: Fields::default(),
             minor_version: 1,
             peer: Peer::Unix,
+            tls: None,
+            is_early: false,
             now: 0,
             started: 0,
             body: None,
+            context: Default::default(),
         };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
     }

@@ -42,7 +42,7 @@ pub(super) fn is_token(b: u8) -> bool {
 }
 
 /// At least one `tchar`, and nothing else.
-pub(super) fn is_token_all(bytes: &[u8]) -> bool {
+pub(crate) fn is_token_all(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|b| is_token(*b))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn is_target(b: u8) -> bool {
 
 /// A byte of a field value: `field-vchar`, space, tab (RFC 9110 section 5.5).
 #[inline]
-pub(super) fn is_value(b: u8) -> bool {
+pub(crate) fn is_value(b: u8) -> bool {
     CLASS[usize::from(b)] & VALUE != 0
 }
 
@@ -67,7 +67,7 @@ pub(super) fn is_reg_name(b: u8) -> bool {
 }
 
 /// Without spaces and tabs at both ends (`OWS`). `trim_ascii` would also take line ends.
-pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
@@ -75,7 +75,7 @@ pub(super) fn trim(mut value: &[u8]) -> &[u8] {
 }
 
 /// Decimal digits of `n`, appended.
-pub(super) fn push_decimal(out: &mut Vec<u8>, mut n: u64) {
+pub(crate) fn push_decimal(out: &mut Vec<u8>, mut n: u64) {
     let mut digits = [b'0'; 20];
     let mut first = digits.len();
     for slot in digits.iter_mut().rev() {

@@ -48,7 +48,7 @@ impl FieldError {
 
 /// The first fault of a field section that begins `section`, read until the section or the bytes end.
 /// `None`: no fault so far. What it says of some bytes it also says of any longer input that begins with them.
-pub(super) fn first_fault(mut section: &[u8], max_fields: usize) -> Option<FieldError> {
+pub(crate) fn first_fault(mut section: &[u8], max_fields: usize) -> Option<FieldError> {
     let mut count = 0;
     loop {
         match section {

@@ -53,6 +53,9 @@ pub use response::{ResponseError, ResponseHead, ResponseKind, parse_response};
 pub use scanner::HeadScanner;
 pub use trailers::Trailers;
 
+pub(crate) use bytes::{is_token_all, is_value, push_decimal, trim};
+pub(crate) use field::first_fault;
+
 use arrayvec::ArrayVec;
 use tidegate_http::Field;
 
@@ -81,7 +84,7 @@ impl Default for HeadLimits {
 }
 
 impl HeadLimits {
-    fn field_slots(&self) -> usize {
+    pub(crate) fn field_slots(&self) -> usize {
         self.fields.min(MAX_FIELDS)
     }
 }
@@ -112,7 +115,7 @@ pub enum BodyLength {
 /// Make a new one for each parse, on the stack (8 KiB).
 #[derive(Debug, Default)]
 pub struct FieldSpace<'b> {
-    fields: ArrayVec<Field<'b>, MAX_FIELDS>,
+    pub(crate) fields: ArrayVec<Field<'b>, MAX_FIELDS>,
 }
 
 impl<'b> FieldSpace<'b> {

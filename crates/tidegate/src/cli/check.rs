@@ -1,12 +1,15 @@
 //! `tidegate check`: everything that is wrong with a settings file, in one run.
 
 use super::{complain, counted, default_config, has_color, print};
+use crate::certificates;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
+use tidegate_io::clock::wall_seconds;
+use tidegate_tls::ClientAuthorities;
 
 /// Finds every mistake in a settings file.
 ///
@@ -36,7 +39,8 @@ pub struct Arguments {
 /// Checks.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
-    let loaded = load_file(&path, &ProcessEnvironment);
+    let mut loaded = load_file(&path, &ProcessEnvironment);
+    look_at_certificates(&mut loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
     if arguments.json {
@@ -48,6 +52,32 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         if errors > 0 { complain(&summary) } else { print(&summary).map(drop)? }
     }
     Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What the files of TLS hold; the loader knows only their names.
+fn look_at_certificates(loaded: &mut Loaded) {
+    let Some(settings) = &loaded.settings else { return };
+    for (files, looked) in certificates::look_over(settings, wall_seconds()) {
+        let origin = &files.origin;
+        match looked {
+            Err(error) => loaded.diagnostics.push(Diagnostic::error(format!("{origin}: {error}"))),
+            Ok(findings) => {
+                for finding in findings {
+                    let message = format!(
+                        "{origin}: the certificate {}: {}",
+                        files.certificate.display(),
+                        finding.said
+                    );
+                    loaded.diagnostics.push(Diagnostic::warning(message));
+                }
+            }
+        }
+    }
+    for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
+        if let Err(error) = ClientAuthorities::read(&clients.authorities) {
+            loaded.diagnostics.push(Diagnostic::error(format!("{}: {error}", clients.origin)));
+        }
+    }
 }
 
 fn what_is_there(loaded: &Loaded) -> String {

@@ -1,7 +1,7 @@
 //! `tidegate status`, `reload`, `stop` and `upgrade`: one request over the control socket of a server.
 
 use super::{complain, print};
-use crate::control::{self, Request};
+use crate::master::control::{self, Request};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_peercred;

@@ -5,7 +5,7 @@
 use super::{complain, default_config, has_color, print};
 use crate::registry::Registry;
 use crate::revision::SettingsFrom;
-use crate::status_source::StatusSource;
+use crate::server::view::StatusView;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use std::fmt::Write as _;
@@ -16,12 +16,14 @@ use std::sync::Arc;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
 use tidegate_core::Exchange;
+use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_http::field::is_token;
 use tidegate_http::path::normalise;
 use tidegate_http::{Authority, Field, Fields, Method, Target};
 use tidegate_io::Poller;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::socket::Peer;
+use tidegate_modules::gateway::board::Board;
 
 /// Says what would answer a request, and why.
 ///
@@ -123,10 +125,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Handlers belong to a worker; this thread is one that never serves.
     let poller = Poller::new().context("cannot open a poller")?;
     let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
-    let engine = Registry::new(Arc::default(), StatusSource::new())
+    let tls = TlsStore::new()?;
+    tls.take(&TlsFiles::read(&settings)?);
+    let engine = Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
-    let mut exchange = Exchange {
+    let exchange = Exchange {
         method,
         method_token,
         target: url,
@@ -137,11 +141,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         fields: Fields::new(&fields),
         minor_version: 1,
         peer: arguments.from,
+        tls: None,
+        is_early: false,
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,
+        context: Default::default(),
     };
-    engine.explain(listener, &mut exchange, &mut |sentence| {
+    engine.explain(listener, &exchange, &mut |sentence| {
         let _ = writeln!(out, "{sentence}");
     });
     print(&out)

@@ -1,7 +1,7 @@
 //! `tidegate fmt`: writes settings files the one way.
 
 use super::{complain, default_config, has_color, print};
-use crate::control::beside;
+use crate::master::control::beside;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs;

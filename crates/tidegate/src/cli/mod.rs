@@ -2,13 +2,18 @@
 //!
 //! Help texts teach: a paragraph and examples each. The manual pages and completions derive from them.
 
+mod bench;
+mod cgi_stub;
 mod check;
 mod completions;
 mod control_client;
 mod explain;
 mod fmt;
+mod launch;
 mod man;
 mod serve;
+mod trust;
+mod spawn;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -54,8 +59,20 @@ enum Command {
     Reload(control_client::ReloadArguments),
     Stop(control_client::StopArguments),
     Upgrade(control_client::UpgradeArguments),
+    Trust(trust::Arguments),
+    Spawn(spawn::Arguments),
+    Bench(Box<bench::Arguments>),
     Completions(completions::Arguments),
     Man(man::Arguments),
+    /// Starts CGI scripts.
+    #[command(hide = true)]
+    CgiStub(cgi_stub::Arguments),
+    /// Becomes an application of a pool.
+    #[command(hide = true)]
+    Launch(launch::Arguments),
+    /// A server process; `serve` starts it.
+    #[command(hide = true)]
+    Server,
     /// Prints the reference of all settings, as Markdown.
     #[command(hide = true)]
     Reference,
@@ -68,6 +85,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Server => crate::server::run(),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fmt(arguments) => fmt::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
@@ -75,6 +93,11 @@ pub fn run() -> ExitCode {
         Command::Reload(arguments) => control_client::reload(&arguments),
         Command::Stop(arguments) => control_client::stop(&arguments),
         Command::Upgrade(arguments) => control_client::upgrade(&arguments),
+        Command::Trust(arguments) => trust::run(&arguments),
+        Command::Spawn(arguments) => spawn::run(&arguments),
+        Command::CgiStub(arguments) => cgi_stub::run(&arguments),
+        Command::Launch(arguments) => launch::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
         Command::Reference => print(&tidegate_config::reference()),

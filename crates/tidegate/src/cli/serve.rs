@@ -2,8 +2,8 @@
 
 use super::{complain, has_color};
 use crate::master::Master;
+use crate::master::upgrade::Handover;
 use crate::revision::{ServeOptions, SettingsFrom};
-use crate::upgrade::Handover;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use std::path::PathBuf;
@@ -78,9 +78,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             for address in master.listening() {
                 complain(&format!("listening on {address}\n"));
             }
-            match handover.take().map(Handover::ready) {
+            match handover.take().map(|handover| handover.ready(master.roster())) {
                 Some(false) => master.abandon(),
-                Some(true) | None => master.run(),
+                Some(true) => master.run(true),
+                None => master.run(false),
             }
             Ok(ExitCode::SUCCESS)
         }

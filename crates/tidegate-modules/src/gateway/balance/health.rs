@@ -154,16 +154,19 @@ impl Health {
         if self.contrary < if passed { rules.rise } else { rules.fall } {
             return None;
         }
+        self.set_down(!passed, now);
+        Some(if passed { Fitness::Up } else { Fitness::Down })
+    }
+
+    /// The checks have taken it out, or brought it back.
+    pub fn set_down(&mut self, is_down: bool, now: u64) {
         self.contrary = 0;
-        self.is_down = !passed;
-        if passed {
+        if self.is_down && !is_down {
             // The check has seen it well: earlier failures count no more.
             (self.failures, self.ejected_until, self.trial) = (0, None, None);
             self.returned = Some(now);
-            Some(Fitness::Up)
-        } else {
-            Some(Fitness::Down)
         }
+        self.is_down = is_down;
     }
 
     /// The share of its weight that it is given, above 0 and at most 1.
@@ -180,7 +183,7 @@ impl Health {
 
     /// Whether nothing of the past could change what it is good for.
     pub fn is_untroubled(&self) -> bool {
-        self.failures == 0 && self.ejected_until.is_none() && self.contrary == 0 && self.ejections == 0
+        !self.is_down && self.failures == 0 && self.ejected_until.is_none() && self.ejections == 0
     }
 
     fn eject(&mut self, now: u64, random: f64, rules: &Rules) {

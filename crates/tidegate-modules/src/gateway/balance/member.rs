@@ -1,65 +1,73 @@
-//! A member of an upstream group as the workers of a process share it: its health, its load, its addresses
-//! and the connections to it that nobody uses.
+//! A member of an upstream group as the workers of a process share it: its health, its load and where it is.
 
 use super::health::{Fitness, Health, Outcome, Rules};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+use tidegate_config::settings::upstream::{self, MemberAddress};
 use tidegate_io::connect::Address;
-
-/// What is written of a member.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MemberSettings {
-    /// As written: by this the hash, the cookie and the report know it.
-    pub name: String,
-    /// Where it listens, where that is written; empty for a name that is looked up.
-    pub addresses: Vec<Address>,
-    /// Its share of the requests: 1 unless written.
-    pub weight: u32,
-    /// Whether it is asked only when none of the others can be.
-    pub is_backup: bool,
-    /// Requests that it takes at once; `None` is without bound.
-    pub places: Option<usize>,
-}
 
 /// One member.
 pub struct Member {
-    pub(super) settings: MemberSettings,
+    pub(super) settings: upstream::Member,
     health: Mutex<Health>,
     /// Nothing speaks against it: `health` need not be asked.
     is_plain: AtomicBool,
     pub(super) in_use: AtomicUsize,
     pub(super) requests: AtomicU64,
     pub(super) failures: AtomicU64,
-    addresses: RwLock<Arc<[Address]>>,
+    addresses: RwLock<Addresses>,
+    /// Of several addresses those that have failed, and until when they are passed over.
+    avoided: Mutex<Vec<(Address, u64)>>,
     /// Which of several addresses is next.
     turn: AtomicUsize,
-    kept: Mutex<Vec<(Address, OwnedFd)>>,
+}
+
+#[derive(Clone)]
+enum Addresses {
+    /// Nobody has said yet where its name leads.
+    Awaited,
+    Known(Arc<[Address]>),
 }
 
 impl Member {
-    pub(super) fn new(settings: MemberSettings) -> Arc<Member> {
+    pub(super) fn new(settings: upstream::Member) -> Arc<Member> {
+        let addresses = match &settings.address {
+            MemberAddress::Tcp(address) => Addresses::Known([Address::Tcp(*address)].into()),
+            MemberAddress::Unix(path) => Addresses::Known([Address::Unix(path.clone())].into()),
+            MemberAddress::Name { .. } => Addresses::Awaited,
+        };
         Arc::new(Member {
             health: Mutex::new(Health::default()),
             is_plain: AtomicBool::new(true),
             in_use: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            addresses: RwLock::new(settings.addresses.clone().into()),
+            addresses: RwLock::new(addresses),
+            avoided: Mutex::default(),
             turn: AtomicUsize::new(0),
-            kept: Mutex::default(),
             settings,
         })
     }
 
-    /// Its name.
+    /// Its name: the address as written.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
+    /// What another group has known of the same server holds here as well.
+    pub(super) fn inherit(&self, known: &Member) {
+        *self.health() = known.health().clone();
+        self.is_plain.store(false, Relaxed);
+        self.requests.store(known.requests.load(Relaxed), Relaxed);
+        self.failures.store(known.failures.load(Relaxed), Relaxed);
+        let addresses = known.addresses.read().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+
     /// What it is good for, and which share of its weight it is given.
     pub(super) fn fitness(&self, now: u64, rules: &Rules) -> (Fitness, f64) {
-        if self.has_no_address() {
+        if self.address_count() == Some(0) {
             return (Fitness::Down, 1.0);
         }
         if self.is_plain.load(Relaxed) {
@@ -73,12 +81,17 @@ impl Member {
         (fitness, share)
     }
 
+    /// Whether it is not known yet where it is.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.address_count().is_none()
+    }
+
     /// A request is given to it as a trial.
     pub(super) fn begin_trial(&self, now: u64) {
         self.health().begin_trial(now);
     }
 
-    /// Takes note of what a request came to; whether it has been put aside by this.
+    /// Takes note of what a request came to; whether it has been put aside, or has come back, by this.
     pub(super) fn on_outcome(
         &self,
         outcome: Outcome,
@@ -86,74 +99,90 @@ impl Member {
         may_eject: bool,
         random: f64,
         rules: &Rules,
-    ) -> bool {
+    ) -> Option<Fitness> {
         if outcome == Outcome::Answered && self.is_plain.load(Relaxed) {
-            return false;
+            return None;
         }
         if outcome == Outcome::Failed {
             self.failures.fetch_add(1, Relaxed);
         }
         let mut health = self.health();
         self.is_plain.store(false, Relaxed);
-        health.on_outcome(outcome, now, may_eject, random, rules)
+        let was_up = health.fitness(now, rules) == Fitness::Up;
+        let is_ejected = health.on_outcome(outcome, now, may_eject, random, rules);
+        let fitness = health.fitness(now, rules);
+        (is_ejected || was_up != (fitness == Fitness::Up)).then_some(fitness)
     }
 
-    /// Takes note of a check; see [`Health::on_check`].
-    pub fn on_check(&self, passed: bool, now: u64, rules: &Rules) -> Option<Fitness> {
+    /// Its checks have taken it out, or brought it back.
+    pub(super) fn set_down(&self, is_down: bool, now: u64) {
         let mut health = self.health();
-        if !passed {
-            self.is_plain.store(false, Relaxed);
-        }
-        health.on_check(passed, now, rules)
+        self.is_plain.store(false, Relaxed);
+        health.set_down(is_down, now);
+    }
+
+    /// Takes one of its places, where one is free.
+    pub(super) fn try_enter(&self) -> bool {
+        let most = self.settings.places.map_or(usize::MAX, |places| places as usize);
+        let enter = |in_use: usize| (in_use < most).then(|| in_use + 1);
+        self.in_use.fetch_update(Relaxed, Relaxed, enter).is_ok()
     }
 
     /// Whether it has a free place.
     pub(super) fn has_place(&self) -> bool {
-        self.settings.places.is_none_or(|most| self.in_use.load(Relaxed) < most)
+        self.settings.places.is_none_or(|most| self.in_use.load(Relaxed) < most as usize)
     }
 
-    /// The address to go to: of several, each in its turn.
-    pub(super) fn address(&self) -> Option<Address> {
-        let addresses = self.addresses();
-        let turn = if addresses.len() > 1 { self.turn.fetch_add(1, Relaxed) } else { 0 };
-        addresses.get(turn % addresses.len().max(1)).cloned()
+    /// The address to go to: of several, each in its turn, and those first that have not failed lately.
+    /// `None`: it has none, or all are among those tried.
+    pub(super) fn address(&self, now: u64, is_tried: impl Fn(&Address) -> bool) -> Option<Address> {
+        let addresses = self.addresses()?;
+        if let [only] = &addresses[..] {
+            return (!is_tried(only)).then(|| only.clone());
+        }
+        let turn = self.turn.fetch_add(1, Relaxed) % addresses.len().max(1);
+        let (later, sooner) = addresses.split_at_checked(turn)?;
+        let mut avoided = self.avoided();
+        avoided.retain(|(_, until)| now < *until);
+        let open = sooner.iter().chain(later).filter(|address| !is_tried(address));
+        // Equals stay in their order.
+        open.min_by_key(|address| avoided.iter().any(|(bad, _)| bad == *address)).cloned()
     }
 
-    /// Every address that it has now.
-    pub fn addresses(&self) -> Arc<[Address]> {
-        self.addresses.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// One of its addresses has failed. Whether there is another that has not, which speaks for the member.
+    pub(super) fn avoid(&self, address: &Address, now: u64, time: Duration) -> bool {
+        let Some(addresses) = self.addresses().filter(|addresses| addresses.len() > 1) else { return false };
+        let mut avoided = self.avoided();
+        avoided.retain(|(known, until)| known != address && now < *until && addresses.contains(known));
+        let until = now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        avoided.push((address.clone(), until));
+        avoided.len() < addresses.len()
     }
 
-    /// What a look-up of its name gave. Kept connections to other addresses are closed.
-    pub fn set_addresses(&self, addresses: Vec<Address>) {
-        self.kept().retain(|(address, _)| addresses.contains(address));
-        *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = addresses.into();
+    /// What a look-up of its name gave; nothing where it failed.
+    pub(super) fn set_addresses(&self, addresses: Vec<Address>) {
+        *self.addresses.write().unwrap_or_else(PoisonError::into_inner) = Addresses::Known(addresses.into());
     }
 
-    /// An open connection to this address that nobody uses.
-    pub(super) fn take_connection(&self, address: &Address) -> Option<OwnedFd> {
-        let mut kept = self.kept();
-        let index = kept.iter().rposition(|(known, _)| known == address)?;
-        Some(kept.swap_remove(index).1)
-    }
-
-    /// Keeps a connection for the next request, up to `most`.
-    pub(super) fn keep_connection(&self, address: Address, connection: OwnedFd, most: usize) {
-        let mut kept = self.kept();
-        if kept.len() < most && self.addresses().contains(&address) {
-            kept.push((address, connection));
+    fn addresses(&self) -> Option<Arc<[Address]>> {
+        match &*self.addresses.read().unwrap_or_else(PoisonError::into_inner) {
+            Addresses::Awaited => None,
+            Addresses::Known(addresses) => Some(addresses.clone()),
         }
     }
 
-    fn has_no_address(&self) -> bool {
-        self.addresses.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    fn avoided(&self) -> MutexGuard<'_, Vec<(Address, u64)>> {
+        self.avoided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address_count(&self) -> Option<usize> {
+        match &*self.addresses.read().unwrap_or_else(PoisonError::into_inner) {
+            Addresses::Awaited => None,
+            Addresses::Known(addresses) => Some(addresses.len()),
+        }
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<(Address, OwnedFd)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

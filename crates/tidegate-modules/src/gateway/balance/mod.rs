@@ -3,76 +3,37 @@
 //! A [`Group`] is shared by the workers of a process. The rules are in `policy`, `health` and `budget`, which
 //! have no clock, no lock and no socket; here they meet what is shared. Where members have places, one queue
 //! stands before the whole group: who waits is given the first place that comes free, wherever that is.
+//! `groups` holds those of the process, `wish` is what of a request decides where it goes.
 
 pub mod budget;
+pub mod groups;
 pub mod health;
 mod member;
 pub mod policy;
+pub mod report;
+mod wish;
 
 use super::places::{Place, PlaceLimits, Places, Refused};
 use budget::Budget;
 use health::{Fitness, Outcome, Rules};
-pub use member::{Member, MemberSettings};
+use member::Member;
 use policy::{Candidate, Turns};
-use serde::Serialize;
+use report::{GroupReport, MemberReport, MemberState};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tidegate_config::settings::upstream::{Balance, Eject, Upstream};
+use tidegate_core::log;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
-
-/// How a member is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// Each in its turn, by weight.
-    RoundRobin,
-    /// The one with the fewest requests for its weight.
-    LeastConnections,
-    /// The less loaded of two drawn at random.
-    TwoChoices,
-    /// The same key goes to the same member.
-    Hash,
-}
-
-/// What is written of a group.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupSettings {
-    /// Its name.
-    pub name: String,
-    /// In the order of the file.
-    pub members: Vec<MemberSettings>,
-    /// How a member is chosen.
-    pub policy: Policy,
-    /// When a member is put aside and comes back.
-    pub rules: Rules,
-    /// Requests that wait when all places are taken.
-    pub queue_length: usize,
-    /// How long one may wait.
-    pub queue_age: Duration,
-    /// Members that a request may be tried on after the first.
-    pub retries: u32,
-    /// Retries, in percent of requests.
-    pub retry_budget: u32,
-    /// Connections kept to each member.
-    pub kept_connections: usize,
-}
-
-/// What of a request decides where it goes.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Wish<'a> {
-    /// The key of [`Policy::Hash`].
-    pub key: &'a [u8],
-    /// The tag of a member, from the client's cookie.
-    pub sticky: Option<u64>,
-    /// Whether it could be tried elsewhere: only such a request tries a member that was ill.
-    pub may_repeat: bool,
-}
+pub(super) use wish::{Sticky, Wish};
 
 /// A group and its members.
 pub struct Group {
-    settings: GroupSettings,
+    settings: Upstream,
+    rules: Rules,
     members: Vec<Arc<Member>>,
     places: Arc<Places>,
     turns: Mutex<Turns>,
@@ -80,105 +41,104 @@ pub struct Group {
     budget: Mutex<Budget>,
     random: RandomState,
     drawn: AtomicU64,
+    /// When a member that was put aside may be tried, and its places count again.
+    next_return: AtomicU64,
     ejections: AtomicU64,
     retries: AtomicU64,
 }
 
-/// The members that a request has been tried on.
-#[derive(Debug, Clone, Default)]
-pub struct Tried(Vec<usize>);
-
-impl Tried {
-    /// How many.
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-}
+/// Where a request has been tried.
+#[derive(Debug, Default)]
+pub(super) struct Tried(Vec<(usize, Address)>);
 
 impl Group {
-    /// A group of which all members are believed to be well.
-    pub fn new(settings: GroupSettings) -> Arc<Group> {
-        let members: Vec<_> = settings.members.iter().cloned().map(Member::new).collect();
+    /// A group of which all members are believed to be well. `before` is what the group has been until now:
+    /// what it knows of members that stay holds on.
+    pub fn new(settings: Upstream, before: Option<&Group>) -> Arc<Group> {
+        let members: Vec<Arc<Member>> = settings.members.iter().cloned().map(Member::new).collect();
+        for member in &members {
+            let known = before.into_iter().flat_map(|before| &before.members);
+            if let Some(known) = known.into_iter().find(|known| known.name() == member.name()) {
+                member.inherit(known);
+            }
+        }
         let limits = PlaceLimits {
-            places: places_of(&members, |_| true),
-            queue_length: settings.queue_length,
-            queue_age: Some(settings.queue_age),
+            places: 0,
+            queue_length: settings.queue.length as usize,
+            queue_age: Some(settings.queue.age),
         };
-        Arc::new(Group {
+        let group = Arc::new(Group {
+            rules: rules(&settings),
             members,
             places: Places::new(limits),
             turns: Mutex::default(),
             turn: AtomicUsize::new(0),
-            budget: Mutex::new(Budget::new(settings.retry_budget)),
+            budget: Mutex::new(Budget::new(settings.retry.budget)),
             random: RandomState::new(),
             drawn: AtomicU64::new(0),
+            next_return: AtomicU64::new(u64::MAX),
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             settings,
-        })
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.settings.name
+        });
+        group.fit_places(monotonic_ns());
+        group
     }
 
     /// What is written of it.
-    pub fn settings(&self) -> &GroupSettings {
+    pub fn settings(&self) -> &Upstream {
         &self.settings
     }
 
-    /// Its members, in the order of the file.
-    pub fn members(&self) -> &[Arc<Member>] {
-        &self.members
-    }
-
     /// By this a cookie names a member: a hash of its name, so that it tells nobody an address.
-    pub fn tag(&self, member: usize) -> u64 {
+    fn tag(&self, member: &Member) -> u64 {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        hasher.hash_one((self.name(), self.members[member].name()))
+        hasher.hash_one((&self.settings.name, member.name()))
     }
 
-    /// Waits for a place and chooses a member that was not tried yet.
+    /// Waits for a place and chooses a member; where it was tried already, another one.
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or no member can be asked.
-    pub async fn take(self: &Arc<Self>, wish: Wish<'_>, tried: &Tried) -> Result<Lease, Refused> {
+    pub(super) async fn take(self: &Arc<Self>, wish: Wish, tried: &Tried) -> Result<Lease, Refused> {
+        let now = monotonic_ns();
         if tried.0.is_empty() {
-            self.budget().on_request();
+            self.budget().on_request(now);
         }
-        let place = self.places.take().await?;
-        let (index, address) = self.choose(wish, tried, monotonic_ns())?;
-        let member = self.members[index].clone();
-        member.in_use.fetch_add(1, Relaxed);
+        if now >= self.next_return.load(Relaxed) {
+            self.fit_places(now);
+        }
+        let (place, now) = match self.places.try_take() {
+            Some(place) => (place, now),
+            None => (self.places.take().await?, monotonic_ns()),
+        };
+        let (member, index, address) = self.choose(wish, tried, now)?;
         member.requests.fetch_add(1, Relaxed);
         Ok(Lease { group: self.clone(), member, index, address, is_reported: false, _place: place })
     }
 
-    /// Whether a request that has failed may be tried on another member; where it may, that is taken from
-    /// the budget. The caller knows whether it is safe to repeat.
-    pub fn may_retry(&self, tried: &Tried) -> bool {
-        let most = (self.settings.retries as usize + 1).min(self.members.len());
-        if tried.count() >= most || !self.budget().try_retry() {
-            return false;
+    /// Whether a request that has failed may be tried on another member. `is_sent`: the member may have it in
+    /// hand, so that another try is more load, and is taken from the budget. The caller knows whether it is
+    /// safe to repeat.
+    pub(super) fn may_retry(&self, tried: &Tried, is_sent: bool) -> bool {
+        let may = tried.0.len() <= self.settings.retry.times as usize && (!is_sent || self.budget().try_retry());
+        if may {
+            self.retries.fetch_add(1, Relaxed);
         }
-        self.retries.fetch_add(1, Relaxed);
-        true
+        may
     }
 
-    /// Takes note of an active check of a member. `Some` says which way its state has changed.
-    pub fn on_check(&self, member: usize, passed: bool) -> Option<Fitness> {
-        let changed = self.members[member].on_check(passed, monotonic_ns(), &self.settings.rules);
-        if changed.is_some() {
-            self.fit_places();
-        }
-        changed
+    /// The checks have taken a member out, or brought it back.
+    fn set_down(&self, member: &Member, is_down: bool) {
+        let now = monotonic_ns();
+        member.set_down(is_down, now);
+        self.fit_places(now);
     }
 
     /// What a look-up of a member's name gave.
-    pub fn set_addresses(&self, member: usize, addresses: Vec<Address>) {
-        self.members[member].set_addresses(addresses);
-        self.fit_places();
+    fn set_addresses(&self, member: &Member, addresses: &[SocketAddr]) {
+        member.set_addresses(addresses.iter().copied().map(Address::Tcp).collect());
+        self.fit_places(monotonic_ns());
     }
 
     /// Everything counted so far.
@@ -186,11 +146,12 @@ impl Group {
         let now = monotonic_ns();
         let row = |member: &Arc<Member>| MemberReport {
             name: member.name().to_owned(),
-            state: match member.fitness(now, &self.settings.rules).0 {
-                Fitness::Up => "up",
-                Fitness::Trial => "trial",
-                Fitness::Ejected { .. } => "ejected",
-                Fitness::Down => "down",
+            state: match member.fitness(now, &self.rules).0 {
+                _ if member.is_awaited() => MemberState::Awaited,
+                Fitness::Up => MemberState::Up,
+                Fitness::Trial => MemberState::Trial,
+                Fitness::Ejected { .. } => MemberState::Ejected,
+                Fitness::Down => MemberState::Down,
             },
             is_backup: member.settings.is_backup,
             in_use: member.in_use.load(Relaxed),
@@ -198,53 +159,72 @@ impl Group {
             failures: member.failures.load(Relaxed),
         };
         GroupReport {
-            name: self.name().to_owned(),
+            name: self.settings.name.clone(),
             members: self.members.iter().map(row).collect(),
             ejections: self.ejections.load(Relaxed),
             retries: self.retries.load(Relaxed),
+            demand: self.places.demand(),
         }
     }
 
-    /// The queue before the group.
-    pub fn places(&self) -> &Arc<Places> {
-        &self.places
+    /// Chooses a member and takes one of its places.
+    fn choose(&self, wish: Wish, tried: &Tried, now: u64) -> Result<(Arc<Member>, usize, Address), Refused> {
+        // Another worker may take the place that was seen free; then it is seen no more.
+        for _ in 0..self.members.len() {
+            let (index, address) = self.look(wish, tried, now)?;
+            let Some(member) = self.members.get(index) else { break };
+            if member.try_enter() {
+                return Ok((member.clone(), index, address));
+            }
+            if !member.has_place() && !self.members.iter().any(|member| member.has_place()) {
+                break;
+            }
+        }
+        // What is free belongs to members that cannot be asked. This happens to who tries again, and while a
+        // member is on its way out: one more is better than none.
+        let (index, address) = self.look(wish, tried, now)?;
+        let Some(member) = self.members.get(index) else { return Err(self.down(now)) };
+        member.in_use.fetch_add(1, Relaxed);
+        Ok((member.clone(), index, address))
     }
 
-    fn choose(&self, wish: Wish<'_>, tried: &Tried, now: u64) -> Result<(usize, Address), Refused> {
+    fn look(&self, wish: Wish, tried: &Tried, now: u64) -> Result<(usize, Address), Refused> {
         let index = match &self.members[..] {
-            // The usual case: nothing to weigh.
-            [_only] if tried.0.is_empty() => self.only(now)?,
-            _ => self.choose_of_many(wish, tried, now)?,
+            // The usual case: nothing to weigh. Not even an ejection would help, so only its checks keep
+            // requests away.
+            [only] if only.fitness(now, &self.rules).0 != Fitness::Down => 0,
+            [_] => return Err(self.down(now)),
+            _ => self.look_at_many(wish, tried, now)?,
         };
-        match self.members[index].address() {
+        match self.members.get(index).and_then(|member| self.address(index, member, tried, now)) {
             Some(address) => Ok((index, address)),
-            None => Err(Refused::Down { retry_after: NO_ADDRESS_RETRY }),
+            None => Err(self.down(now)),
         }
     }
 
-    /// The one member there is: not even an ejection would help, so only its checks keep requests away.
-    fn only(&self, now: u64) -> Result<usize, Refused> {
-        match self.members[0].fitness(now, &self.settings.rules).0 {
-            Fitness::Down => Err(self.down(now)),
-            _ => Ok(0),
-        }
+    fn address(&self, index: usize, member: &Member, tried: &Tried, now: u64) -> Option<Address> {
+        member.address(now, |address| {
+            tried.0.iter().any(|(known, tried)| *known == index && tried == address)
+        })
     }
 
-    fn choose_of_many(&self, wish: Wish<'_>, tried: &Tried, now: u64) -> Result<usize, Refused> {
-        let rules = &self.settings.rules;
+    fn look_at_many(&self, wish: Wish, tried: &Tried, now: u64) -> Result<usize, Refused> {
         let mut fit: Vec<Candidate<'_>> = Vec::with_capacity(self.members.len());
         let mut backups: Vec<Candidate<'_>> = Vec::new();
         let mut trial = None;
         for (index, member) in self.members.iter().enumerate() {
-            if tried.0.contains(&index) {
+            let was_tried = tried.0.iter().any(|(known, _)| *known == index);
+            if member.is_awaited() || (was_tried && self.address(index, member, tried, now).is_none()) {
                 continue;
             }
-            let (fitness, share) = member.fitness(now, rules);
+            let (fitness, share) = member.fitness(now, &self.rules);
             match fitness {
                 Fitness::Up => {}
                 Fitness::Trial => {
-                    trial = trial.or(Some(index));
-                    continue;
+                    trial = trial.or(Some(index).filter(|_| !member.settings.is_backup));
+                    if !member.settings.is_backup {
+                        continue;
+                    }
                 }
                 Fitness::Ejected { .. } | Fitness::Down => continue,
             }
@@ -258,65 +238,94 @@ impl Group {
         }
         if let Some(index) = trial
             && (wish.may_repeat || (fit.is_empty() && backups.is_empty()))
+            && let Some(member) = self.members.get(index)
         {
-            self.members[index].begin_trial(now);
+            member.begin_trial(now);
             return Ok(index);
         }
         let mut candidates = if fit.is_empty() { backups } else { fit };
-        if candidates.is_empty() {
-            return Err(self.down(now));
+        let has_place = |candidate: &Candidate<'_>| {
+            self.members.get(candidate.member).is_some_and(|member| member.has_place())
+        };
+        if candidates.iter().any(has_place) {
+            candidates.retain(has_place);
         }
-        // Places of the group are places of its members: who has none is passed over, unless a member has
-        // gone meanwhile and what is left is full.
-        if candidates.iter().any(|candidate| self.members[candidate.member].has_place()) {
-            candidates.retain(|candidate| self.members[candidate.member].has_place());
-        }
-        if let Some(tag) = wish.sticky
-            && let Some(known) = candidates.iter().find(|candidate| self.tag(candidate.member) == tag)
+        let is_wanted = |candidate: &&Candidate<'_>| {
+            let member = self.members.get(candidate.member);
+            member.is_some_and(|member| Some(self.tag(member)) == wish.tag)
+        };
+        if wish.tag.is_some()
+            && let Some(known) = candidates.iter().find(is_wanted)
         {
             return Ok(known.member);
         }
-        let chosen = match self.settings.policy {
-            Policy::RoundRobin => self.turns.lock().unwrap_or_else(PoisonError::into_inner).next(&candidates),
-            Policy::LeastConnections => policy::least_loaded(&candidates, self.turn.fetch_add(1, Relaxed)),
-            Policy::TwoChoices => policy::of_two(&candidates, self.draw()),
-            Policy::Hash => policy::by_hash(&candidates, wish.key),
+        let chosen = match self.settings.balance {
+            Balance::RoundRobin => self.turns.lock().unwrap_or_else(PoisonError::into_inner).next(&candidates),
+            Balance::LeastConnections => policy::least_loaded(&candidates, self.turn.fetch_add(1, Relaxed)),
+            Balance::TwoChoices => policy::of_two(&candidates, self.draw()),
+            Balance::Hash(_) => policy::by_hash(&candidates, wish.key),
         };
-        Ok(chosen.expect("invariant: there are candidates"))
+        chosen.ok_or_else(|| self.down(now))
     }
 
     /// None can be asked: when the first of them may be again.
     fn down(&self, now: u64) -> Refused {
-        let until = |member: &Arc<Member>| match member.fitness(now, &self.settings.rules).0 {
+        let until = |member: &Arc<Member>| match member.fitness(now, &self.rules).0 {
             Fitness::Ejected { until } => Some(until),
             _ => None,
         };
         let soonest = self.members.iter().filter_map(until).min();
         let retry_after = soonest.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-        Refused::Down { retry_after: retry_after.unwrap_or(NO_ADDRESS_RETRY) }
+        Refused::Down { retry_after: retry_after.unwrap_or(NO_MEMBER_RETRY) }
     }
 
     /// Whether the others could do without this member.
     fn has_others(&self, index: usize, now: u64) -> bool {
-        let is_up = |member: &Arc<Member>| member.fitness(now, &self.settings.rules).0 == Fitness::Up;
+        let is_up = |member: &Member| {
+            !member.is_awaited() && member.fitness(now, &self.rules).0 == Fitness::Up
+        };
         self.members.iter().enumerate().any(|(other, member)| other != index && is_up(member))
     }
 
-    fn on_outcome(&self, index: usize, outcome: Outcome) {
+    fn on_outcome(&self, index: usize, member: &Member, address: &Address, outcome: Outcome) {
         let now = monotonic_ns();
+        if outcome == Outcome::Failed && member.avoid(address, now, self.rules.eject) {
+            return; // of several addresses one has failed
+        }
         let may_eject = outcome == Outcome::Failed && self.has_others(index, now);
         let random = (self.draw() >> 11) as f64 / (1u64 << 53) as f64;
-        if self.members[index].on_outcome(outcome, now, may_eject, random, &self.settings.rules) {
-            self.ejections.fetch_add(1, Relaxed);
+        let Some(fitness) = member.on_outcome(outcome, now, may_eject, random, &self.rules) else { return };
+        let (name, group) = (member.name(), &self.settings.name);
+        match fitness {
+            Fitness::Ejected { until } => {
+                self.ejections.fetch_add(1, Relaxed);
+                let time = Duration::from_nanos(until.saturating_sub(now)).as_secs_f32();
+                log::warn(format_args!("{name} of upstream {group} fails, and gets no requests for {time:.1} s"));
+            }
+            Fitness::Up => log::info(format_args!("{name} of upstream {group} answers again")),
+            Fitness::Trial | Fitness::Down => {}
         }
+        self.fit_places(now);
     }
 
-    /// As many places as those have that checks have not taken out. Ejected ones keep theirs: they are away
-    /// for a moment, and a place that is given is used on another member.
-    fn fit_places(&self) {
-        let now = monotonic_ns();
-        let is_there = |member: &Member| member.fitness(now, &self.settings.rules).0 != Fitness::Down;
-        self.places.set_places(places_of(&self.members, is_there).max(1));
+    /// As many places as those have that can be asked. While nobody is there but some whose names are still
+    /// being looked up, requests wait; where nobody is there at all they are let through, to be refused.
+    fn fit_places(&self, now: u64) {
+        let mut sum = 0_usize;
+        let (mut is_anybody_awaited, mut next_return) = (false, u64::MAX);
+        for member in &self.members {
+            match member.fitness(now, &self.rules).0 {
+                _ if member.is_awaited() => is_anybody_awaited = true,
+                Fitness::Up | Fitness::Trial => {
+                    let places = member.settings.places.map_or(usize::MAX, |places| places as usize);
+                    sum = sum.saturating_add(places);
+                }
+                Fitness::Ejected { until } => next_return = next_return.min(until.max(now + 1)),
+                Fitness::Down => {}
+            }
+        }
+        self.next_return.store(next_return, Relaxed);
+        self.places.set_places(if is_anybody_awaited { sum } else { sum.max(1) });
     }
 
     fn draw(&self) -> u64 {
@@ -328,16 +337,16 @@ impl Group {
     }
 }
 
-/// What a client is told when nothing says when a member may be back.
-const NO_ADDRESS_RETRY: Duration = Duration::from_secs(5);
-
-fn places_of(members: &[Arc<Member>], counts: impl Fn(&Member) -> bool) -> usize {
-    let places = members.iter().filter(|member| counts(member)).map(|member| member.settings.places);
-    places.fold(0, |sum: usize, places| sum.saturating_add(places.unwrap_or(usize::MAX)))
+fn rules(settings: &Upstream) -> Rules {
+    let Eject { failures, time, most } = settings.eject;
+    Rules { failures, eject: time, eject_most: most, slow_start: settings.slow_start, ..Rules::default() }
 }
 
+/// What a client is told when nothing says when a member may be back.
+const NO_MEMBER_RETRY: Duration = Duration::from_secs(5);
+
 /// A member for one request, and a place on it. Free again when it is dropped.
-pub struct Lease {
+pub(super) struct Lease {
     group: Arc<Group>,
     member: Arc<Member>,
     index: usize,
@@ -349,40 +358,28 @@ pub struct Lease {
 
 impl Lease {
     /// Where to connect.
-    pub fn address(&self) -> &Address {
+    pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
     /// The tag that a sticky cookie carries for this member.
-    pub fn tag(&self) -> u64 {
-        self.group.tag(self.index)
-    }
-
-    /// An open connection to the address that nobody uses, not registered with any poller. The peer may
-    /// have closed it since.
-    pub fn connection(&self) -> Option<OwnedFd> {
-        self.member.take_connection(&self.address)
-    }
-
-    /// Gives back a connection on which the member expects another request.
-    pub fn keep(&self, connection: OwnedFd) {
-        let most = self.group.settings.kept_connections;
-        self.member.keep_connection(self.address.clone(), connection, most);
+    pub(super) fn tag(&self) -> u64 {
+        self.group.tag(&self.member)
     }
 
     /// The member has answered.
-    pub fn answered(&mut self) {
+    pub(super) fn answered(&mut self) {
         if !std::mem::replace(&mut self.is_reported, true) {
-            self.group.on_outcome(self.index, Outcome::Answered);
+            self.group.on_outcome(self.index, &self.member, &self.address, Outcome::Answered);
         }
     }
 
     /// The member could not be reached, has not answered in time, or what came is no answer. The request
     /// has then been tried on it.
-    pub fn failed(&mut self, tried: &mut Tried) {
-        tried.0.push(self.index);
+    pub(super) fn failed(&mut self, tried: &mut Tried) {
+        tried.0.push((self.index, self.address.clone()));
         if !std::mem::replace(&mut self.is_reported, true) {
-            self.group.on_outcome(self.index, Outcome::Failed);
+            self.group.on_outcome(self.index, &self.member, &self.address, Outcome::Failed);
         }
     }
 }
@@ -391,36 +388,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.member.in_use.fetch_sub(1, Relaxed);
     }
-}
-
-/// What has happened in a group.
-#[derive(Debug, Clone, Serialize)]
-pub struct GroupReport {
-    /// Its name.
-    pub name: String,
-    /// One row for each.
-    pub members: Vec<MemberReport>,
-    /// Members put aside.
-    pub ejections: u64,
-    /// Requests tried on a further member.
-    pub retries: u64,
-}
-
-/// What has happened on a member.
-#[derive(Debug, Clone, Serialize)]
-pub struct MemberReport {
-    /// As written.
-    pub name: String,
-    /// `up`, `trial`, `ejected` or `down`.
-    pub state: &'static str,
-    /// Whether it is asked only when none of the others can be.
-    pub is_backup: bool,
-    /// Requests under way.
-    pub in_use: usize,
-    /// Requests given to it.
-    pub requests: u64,
-    /// Of them, those that failed.
-    pub failures: u64,
 }
 
 #[cfg(test)]

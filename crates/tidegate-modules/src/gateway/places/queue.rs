@@ -266,6 +266,10 @@ impl Queue {
             in_use: self.in_use,
             peak_in_use: std::mem::replace(&mut self.counted.peak_in_use, self.in_use),
             requests: self.counted.granted,
+            refused_full: self.counted.refused_full,
+            refused_too_old: self.counted.refused_too_old,
+            refused_down: self.counted.refused_down,
+            abandoned: self.counted.abandoned,
         }
     }
 }
@@ -453,6 +457,7 @@ mod tests {
             in_use: 1,
             peak_in_use: 1,
             requests: 2,
+            ..Demand::default()
         };
         assert_eq!(demand, expected);
         assert_eq!(queue.demand(60).longest_wait, Duration::ZERO);

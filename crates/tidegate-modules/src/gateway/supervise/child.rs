@@ -4,6 +4,7 @@
 //! whoever holds this, after the group has been killed: until then its number belongs to nobody else.
 
 use super::launch::{Launch, find_group, find_user};
+use super::machine::KILLED;
 use super::php::{self, Found};
 use super::sockets::{Folder, Listening, free_port};
 use crate::gateway::board::PoolAddress;
@@ -170,14 +171,15 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                 (vec![program.into()], pass(&mut stdin)?)
             }
             Found::Fpm(program) => {
-                let socket = own_path(".sock")?;
+                let socket = folder.path(&pool.name, *slot, &format!("-{number}.sock"));
                 let settings = folder.path(&pool.name, *slot, ".conf");
-                let is_root = rustix::process::geteuid().is_root() && processes.user.is_none();
-                let fallback = is_root.then(|| {
-                    let names = ["www-data", "http", "nobody"];
-                    names.into_iter().find(|name| find_user(name).is_ok()).unwrap_or("root")
+                let user = rustix::process::geteuid().is_root().then(|| {
+                    (launch.user, launch.group) = (None, None);
+                    let usual = ["www-data", "http", "nobody"];
+                    let usual = || usual.into_iter().find(|name| find_user(name).is_ok());
+                    processes.user.as_deref().or_else(usual).unwrap_or("nobody")
                 });
-                php::write_fpm_settings(&settings, &socket, processes, fallback).map_err(text)?;
+                php::write_fpm_settings(&settings, &socket, processes, user).map_err(text)?;
                 let argv = vec![
                     program.into(),
                     "--nodaemonize".into(),
@@ -234,6 +236,7 @@ impl Child {
         self.read(&mut |_| ());
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with status {code}"),
+            (None, Some(9)) => KILLED.to_owned(),
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "ended".into(),
         };

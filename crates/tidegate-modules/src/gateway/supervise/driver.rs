@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidegate_config::settings::pool::Pool;
@@ -29,20 +29,21 @@ pub struct Ends {
     pub publish: Box<dyn Fn(PoolUpdate) + Send>,
     /// Asks the workers what they want. Where this is `None`, [`Supervisor::report`] brings it.
     pub demands: Option<Box<dyn Fn() -> Vec<PoolDemand> + Send>>,
+    /// The user and group that connect to pools, where they are not this process's: sockets are theirs.
+    pub clients: Option<(u32, u32)>,
 }
 
 enum Message {
     Adopt(Vec<Arc<Pool>>),
     Report(Vec<PoolDemand>),
     Status(Sender<Vec<PoolStatus>>),
-    Wake,
 }
 
 /// A handle to the thread that runs the pools. Dropping it ends all their processes and waits for that.
 pub struct Supervisor {
-    sender: Option<Sender<Message>>,
+    sender: Mutex<Option<Sender<Message>>>,
     event: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Wakes the supervisor from any thread: somebody waits before a pool.
@@ -78,7 +79,7 @@ impl Supervisor {
             asked: Duration::ZERO,
         };
         let thread = std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || driver.run())?;
-        Ok(Supervisor { sender: Some(sender), event, thread: Some(thread) })
+        Ok(Supervisor { sender: Mutex::new(Some(sender)), event, thread: Mutex::new(Some(thread)) })
     }
 
     /// Takes up the pools of a revision of the settings: those that say the same are left alone.
@@ -104,20 +105,29 @@ impl Supervisor {
     }
 
     fn send(&self, message: Message) {
-        if let Some(sender) = &self.sender {
+        if let Some(sender) = &*lock(&self.sender) {
             let _ = sender.send(message);
             self.waker().wake();
         }
     }
+
+    /// Ends all processes and waits until they have ended. Nothing can be asked of it after that.
+    pub fn end(&self) {
+        *lock(&self.sender) = None;
+        self.waker().wake();
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        self.sender = None;
-        self.waker().wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
@@ -165,7 +175,6 @@ impl Driver {
                     let status = self.pools.values().map(|pool| pool.status(now)).collect();
                     let _ = answer.send(status);
                 }
-                Ok(Message::Wake) => {}
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
@@ -174,7 +183,7 @@ impl Driver {
 
     fn adopt(&mut self, pools: Vec<Arc<Pool>>) {
         if self.folder.is_none() && !pools.is_empty() {
-            match Folder::make() {
+            match Folder::make(self.ends.clients) {
                 Ok(folder) => self.folder = Some(folder),
                 Err(problem) => {
                     log::error(format_args!("{problem}; no pool can be run"));
@@ -193,6 +202,11 @@ impl Driver {
             }
         }
         for pool in pools {
+            if let Some(index) = self.leaving.iter().position(|leaving| leaving.pool.name == pool.name) {
+                let mut running = self.leaving.swap_remove(index);
+                running.resume(pool.clone(), &hands);
+                self.pools.insert(pool.name.clone(), running);
+            }
             match self.pools.get_mut(&pool.name) {
                 Some(running) => running.redefine(pool, &hands),
                 None => {

@@ -47,6 +47,8 @@ pub struct Launch {
     pub io_idle: Option<bool>,
     /// The listening socket that came as standard input goes on as descriptor 3, with `LISTEN_FDS`.
     pub listens_on_three: bool,
+    /// Leads a session of its own, so that a terminal that closes does not end it.
+    pub has_session: bool,
     /// Ends with the thread that has started it, so that nothing is left behind by a server that was killed.
     pub dies_with_parent: bool,
 }
@@ -112,6 +114,9 @@ impl Launch {
         }
         if let Some(mask) = self.umask {
             umask(Mode::from_raw_mode(mask));
+        }
+        if self.has_session {
+            rustix::process::setsid().map_err(|e| what("the session")(&e))?;
         }
         let user = self.user.as_deref().map(find_user).transpose()?;
         let group = self.group.as_deref().map(find_group).transpose()?;

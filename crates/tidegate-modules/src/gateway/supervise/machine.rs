@@ -14,6 +14,8 @@ use crate::gateway::places::Demand;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// How a process has ended that got SIGKILL: somebody's order, or the kernel's want of memory.
+pub(super) const KILLED: &str = "was ended by signal 9";
 /// A process that lives so long has proved that its program works.
 const PROOF: Duration = Duration::from_secs(1);
 /// How long a process may take until it takes requests.
@@ -122,6 +124,8 @@ pub(super) struct Machine {
     processes: BTreeMap<Slot, Process>,
     /// How many current processes there should be.
     target: usize,
+    /// A process of the newest definition has proved itself.
+    works: bool,
     /// Ended early, one after the other.
     failures: u32,
     /// No start before this, after failures.
@@ -148,6 +152,7 @@ impl Machine {
             target: rules.min,
             rules,
             processes: BTreeMap::new(),
+            works: false,
             failures: 0,
             next_start: now,
             start_due: None,
@@ -167,6 +172,7 @@ impl Machine {
     pub(super) fn replace(&mut self, rules: Rules, now: Duration, out: &mut Vec<Action>) {
         self.target = self.target.clamp(rules.min, rules.max.max(rules.min));
         self.rules = rules;
+        self.works = false;
         self.failures = 0;
         self.next_start = now;
         for process in self.processes.values_mut() {
@@ -189,6 +195,13 @@ impl Machine {
         for slot in self.slots(|process| !matches!(process.stage, Stage::Stopping { .. })) {
             self.terminate(slot, now, out);
         }
+        self.is_changed = true;
+        self.advance(now, out);
+    }
+
+    /// It is wanted again.
+    pub(super) fn resume(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.is_stopping = false;
         self.is_changed = true;
         self.advance(now, out);
     }
@@ -217,7 +230,10 @@ impl Machine {
             self.restarts += 1;
             self.last_failure = Some(how.to_owned());
             let age = now.saturating_sub(process.started);
-            if process.is_proved || age >= PROOF {
+            // Killed from outside, while others of its kind serve, says nothing about the program.
+            let is_no_fault =
+                how.starts_with(KILLED) && self.count(|other| other.is_current() && other.is_serving()) > 0;
+            if process.is_proved || age >= PROOF || is_no_fault {
                 out.push(Action::Say(format!(
                     "a process {how} after {} s; another is started",
                     age.as_secs()
@@ -353,6 +369,7 @@ impl Machine {
             let Some(process) = self.processes.get_mut(&slot) else { continue };
             if !process.is_proved && now.saturating_sub(process.started) >= PROOF {
                 process.is_proved = true;
+                self.works |= !process.is_worn;
                 self.failures = 0;
             }
             match process.stage {
@@ -420,9 +437,11 @@ impl Machine {
     }
 
     fn drain_surplus(&mut self, now: Duration, out: &mut Vec<Action>) {
-        // Worn ones first, as soon as enough others serve.
+        // Worn ones first, as soon as enough others serve: others that work, where the definition is new.
         loop {
-            let serving = self.count(|process| process.is_serving());
+            let works = self.works;
+            let serving =
+                self.count(|process| process.is_serving() && (works || process.is_worn || process.is_proved));
             let worn = self.slots(|process| process.is_worn && process.is_serving());
             let oldest = worn.into_iter().min_by_key(|slot| self.processes[slot].started);
             let Some(slot) = oldest.filter(|_| serving > self.target) else { break };

@@ -13,7 +13,7 @@ mod machine;
 mod pace;
 mod php;
 mod running;
-mod sockets;
+pub mod sockets;
 pub mod status;
 
 pub use driver::{Ends, Supervisor, Waker};

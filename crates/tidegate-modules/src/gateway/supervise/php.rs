@@ -61,18 +61,23 @@ pub(super) fn write_fpm_settings(
     at: &Path,
     socket: &Path,
     processes: &Processes,
-    fallback_user: Option<&str>,
+    user: Option<&str>,
 ) -> io::Result<()> {
-    std::fs::write(at, fpm_settings(socket, processes, fallback_user))
+    std::fs::write(at, fpm_settings(socket, processes, user))
 }
 
-fn fpm_settings(socket: &Path, processes: &Processes, fallback_user: Option<&str>) -> String {
-    let mut out = String::from("[global]\nerror_log = /proc/self/fd/2\ndaemonize = no\n\n[pool]\n");
+fn fpm_settings(socket: &Path, processes: &Processes, user: Option<&str>) -> String {
+    let mut out = String::from(
+        "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\ndaemonize = no\n\n[pool]\n",
+    );
     let _ = writeln!(out, "listen = {}", socket.display());
     let _ = writeln!(out, "listen.backlog = 1024");
-    if let Some(user) = fallback_user {
-        // Only root is asked for one.
+    if let Some(user) = user {
+        // Only a parent that is root is asked for one: it stays root, and its children do not.
         let _ = writeln!(out, "user = {user}");
+        if let Some(group) = &processes.group {
+            let _ = writeln!(out, "group = {group}");
+        }
     }
     let max = processes.max.max(1);
     let _ = writeln!(out, "pm.max_children = {max}");

@@ -3,7 +3,7 @@
 use super::child::{self, Child, Start};
 use super::hook::Watch;
 use super::machine::{Action, Machine, Rules, Slot, Usage};
-use super::sockets::{Folder, Listening};
+use super::sockets::{BACKLOG, Folder, Listening};
 use super::status::{PoolStatus, ProcessStatus};
 use crate::gateway::board::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
 use std::collections::BTreeMap;
@@ -111,6 +111,12 @@ impl Running {
         self.with_machine(hands, |machine, now, actions| machine.stop_now(now, actions));
     }
 
+    /// It is wanted again before it has ended.
+    pub(super) fn resume(&mut self, pool: Arc<Pool>, hands: &Hands<'_>) {
+        self.with_machine(hands, |machine, now, actions| machine.resume(now, actions));
+        self.redefine(pool, hands);
+    }
+
     /// Whether nothing of it runs any more, having been told to end.
     pub(super) fn has_ended(&self) -> bool {
         self.machine.as_ref().is_none_or(Machine::has_ended)
@@ -120,7 +126,10 @@ impl Running {
     pub(super) fn advance(&mut self, hands: &Hands<'_>) {
         self.with_machine(hands, |machine, now, actions| machine.advance(now, actions));
         for slot in self.unready() {
-            if self.children.get(&slot).is_some_and(Child::answers) {
+            if let Some(child) = self.children.get(&slot).filter(|child| child.answers()) {
+                if let PoolAddress::Unix(path) = child.way.address() {
+                    hands.folder.give(path);
+                }
                 self.with_machine(hands, |machine, now, actions| machine.ready(slot, now, actions));
             }
         }
@@ -281,6 +290,7 @@ impl Running {
             restarts: 0,
             last_failure: None,
             retry_after: None,
+            demand: self.last.as_ref().map(|last| last.demand).unwrap_or_default(),
         };
         let Some(machine) = &self.machine else { return status };
         status.phase = machine.phase();
@@ -318,7 +328,9 @@ fn slot_socket(
             std::collections::btree_map::Entry::Occupied(open) => Ok(open.get().clone()),
             std::collections::btree_map::Entry::Vacant(free) => {
                 let path = folder.path(&pool.name, slot, ".sock");
-                Ok(free.insert(Arc::new(Listening::open(PoolAddress::Unix(path))?)).clone())
+                let open = Listening::open(PoolAddress::Unix(path.clone()), BACKLOG)?;
+                folder.give(&path);
+                Ok(free.insert(Arc::new(open)).clone())
             }
         };
     };
@@ -326,7 +338,7 @@ fn slot_socket(
     match shared {
         Some(open) if open.address == address => Ok(open.clone()),
         _ => {
-            let open = Arc::new(Listening::open(address.clone()).map_err(|error| {
+            let open = Arc::new(Listening::open(address.clone(), BACKLOG).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             })?);
             Ok(shared.insert(open).clone())

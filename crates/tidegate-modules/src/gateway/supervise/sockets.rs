@@ -15,18 +15,25 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Connections that wait at most: more than ever should, since requests wait before the pool.
-const BACKLOG: i32 = 1024;
+pub const BACKLOG: i32 = 1024;
 
 /// A socket that processes accept connections on.
 #[derive(Debug)]
-pub(super) struct Listening {
-    pub(super) fd: OwnedFd,
-    pub(super) address: PoolAddress,
+pub struct Listening {
+    /// The socket; blocking.
+    pub fd: OwnedFd,
+    /// Where it listens.
+    pub address: PoolAddress,
+    /// The file of a unix socket: somebody else may have put another in its place since.
+    file: Option<(u64, u64)>,
 }
 
 impl Listening {
     /// Binds and listens. A unix socket that is there already is replaced.
-    pub(super) fn open(address: PoolAddress) -> io::Result<Listening> {
+    ///
+    /// # Errors
+    /// The address is taken, or not ours to take.
+    pub fn open(address: PoolAddress, backlog: i32) -> io::Result<Listening> {
         let flags = SocketFlags::CLOEXEC;
         let (fd, address) = match address {
             PoolAddress::Tcp(socket) => {
@@ -45,17 +52,26 @@ impl Listening {
                 (fd, PoolAddress::Unix(path))
             }
         };
-        listen(&fd, BACKLOG)?;
-        Ok(Listening { fd, address })
+        listen(&fd, backlog)?;
+        let file = file_of(&address);
+        Ok(Listening { fd, address, file })
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let PoolAddress::Unix(path) = &self.address {
+        if let PoolAddress::Unix(path) = &self.address
+            && file_of(&self.address) == self.file
+        {
             remove_socket(path);
         }
     }
+}
+
+fn file_of(address: &PoolAddress) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let PoolAddress::Unix(path) = address else { return None };
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Removes a socket, and nothing else that might lie there.
@@ -73,18 +89,23 @@ pub(super) fn free_port() -> io::Result<SocketAddr> {
 
 /// The folder for the sockets of this process; removed with its contents at the end.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf, Option<(u32, u32)>);
 
 impl Folder {
-    /// Makes it, for this user alone.
-    pub(super) fn make() -> io::Result<Folder> {
+    /// Makes it, for this user alone, and for `clients` where those are others.
+    pub(super) fn make(clients: Option<(u32, u32)>) -> io::Result<Folder> {
         let base = base_folder();
         let mut problem = io::Error::other("no name is free");
         for attempt in 0..100 {
             let path = base.join(format!("tidegate-{}-{attempt}", getpid().as_raw_nonzero()));
             // Fails if anything is there, so nobody can have prepared it for us.
             match mkdir(&path, Mode::RWXU) {
-                Ok(()) => return Ok(Folder(path)),
+                Ok(()) => {
+                    if clients.is_some() {
+                        rustix::fs::chmod(&path, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
+                    }
+                    return Ok(Folder(path, clients));
+                }
                 Err(error) => problem = error.into(),
             }
             if problem.kind() != io::ErrorKind::AlreadyExists {
@@ -102,6 +123,14 @@ impl Folder {
         self.0.join(format!("{pool}-{slot}{suffix}"))
     }
 
+    /// Gives a socket to those who connect.
+    pub(super) fn give(&self, socket: &Path) {
+        if let Some((user, group)) = self.1 {
+            // Where this fails nobody gets in, which the workers say.
+            let _ = std::os::unix::fs::chown(socket, Some(user), Some(group));
+        }
+    }
+
     /// A folder in it that belongs to the user that a pool runs as, who makes sockets there itself.
     pub(super) fn for_user(&self, pool: &str, owner: Option<(u32, u32)>) -> io::Result<PathBuf> {
         let path = self.0.join(format!("{pool}.own"));
@@ -112,8 +141,8 @@ impl Folder {
         if let Some((user, group)) = owner {
             std::os::unix::fs::chown(&path, Some(user), Some(group))?;
             // The way there is open to it as well; names in between cannot be listed.
-            let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
-            rustix::fs::chmod(&self.0, mode)?;
+            rustix::fs::chmod(&self.0, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
+            rustix::fs::chmod(&path, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
         }
         Ok(path)
     }
@@ -141,17 +170,18 @@ mod tests {
 
     #[test]
     fn sockets_are_made_anew_and_removed_with_their_folder() {
-        let folder = Folder::make().expect("a folder can be made");
+        let folder = Folder::make(None).expect("a folder can be made");
         let path = folder.path("app", 0, ".sock");
-        let first = Listening::open(PoolAddress::Unix(path.clone())).expect("can be bound");
-        let second = Listening::open(PoolAddress::Unix(path.clone())).expect("replaces the first");
+        let first = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("can be bound");
+        let second = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("replaces the first");
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(first);
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
         assert!(!path.exists());
-        drop(first);
         // A file of somebody's is left alone.
         std::fs::write(&path, "precious").expect("can be written");
-        assert!(Listening::open(PoolAddress::Unix(path.clone())).is_err());
+        assert!(Listening::open(PoolAddress::Unix(path.clone()), 9).is_err());
         assert!(path.exists());
         let base = folder.0.clone();
         drop(folder);
@@ -161,7 +191,7 @@ mod tests {
     #[test]
     fn tcp_sockets_take_connections_before_anybody_accepts() {
         let address = free_port().expect("one is free");
-        let listening = Listening::open(PoolAddress::Tcp(address)).expect("can be bound");
+        let listening = Listening::open(PoolAddress::Tcp(address), 9).expect("can be bound");
         assert!(TcpStream::connect(address).is_ok());
         drop(listening);
         assert!(TcpStream::connect(address).is_err());

@@ -1,6 +1,7 @@
 //! How pools stand, for the operator.
 
 use crate::gateway::board::{PoolAddress, PoolPhase};
+use crate::gateway::places::Demand;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct PoolStatus {
     pub last_failure: Option<String>,
     /// While it is down: when it may be up again.
     pub retry_after: Option<Duration>,
+    /// What the workers have told of it last.
+    pub demand: Demand,
 }
 
 /// A process of a pool.

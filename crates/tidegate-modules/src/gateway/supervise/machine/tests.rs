@@ -1,1 +1,481 @@
+//! The machine on a virtual clock, with processes that are a line in a table.
 
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rules(min: usize, max: usize) -> Rules {
+    Rules {
+        min,
+        max,
+        places: 1,
+        idle: 60 * SECOND,
+        grow_after: Duration::from_millis(100),
+        requests: None,
+        stop_timeout: 10 * SECOND,
+        is_shared: false,
+    }
+}
+
+/// What a started process does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Program {
+    /// Serves, and ends when told to.
+    Good,
+    /// Ends right after its start.
+    Crashes,
+    /// Serves, and ends only when killed.
+    Stubborn,
+}
+
+/// Machine, clock and processes.
+struct World {
+    machine: Machine,
+    now: Duration,
+    program: Program,
+    alive: BTreeMap<Slot, Program>,
+    /// Requests under way and taken, for each process.
+    usage: BTreeMap<Slot, (usize, u64)>,
+    starts: Vec<(Duration, Slot)>,
+    killed: Vec<Slot>,
+    said: Vec<String>,
+    /// What the workers have been told last: the number, who serves.
+    told: (u64, Vec<Slot>),
+    taken: u64,
+}
+
+impl World {
+    fn new(rules: Rules, program: Program) -> World {
+        let mut world = World {
+            machine: Machine::new(rules, 7, Duration::ZERO),
+            now: Duration::ZERO,
+            program,
+            alive: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            starts: Vec::new(),
+            killed: Vec::new(),
+            said: Vec::new(),
+            told: (0, Vec::new()),
+            taken: 0,
+        };
+        world.run(|machine, now, out| machine.advance(now, out));
+        world
+    }
+
+    fn run(&mut self, f: impl FnOnce(&mut Machine, Duration, &mut Vec<Action>)) {
+        let mut actions = Vec::new();
+        f(&mut self.machine, self.now, &mut actions);
+        let mut actions = std::collections::VecDeque::from(actions);
+        let mut rounds = 0;
+        while let Some(action) = actions.pop_front() {
+            rounds += 1;
+            assert!(rounds < 1000, "the machine goes round in circles");
+            let mut more = Vec::new();
+            match action {
+                Action::Start(slot) => {
+                    assert!(!self.alive.contains_key(&slot), "slot {slot} is taken");
+                    self.starts.push((self.now, slot));
+                    self.usage.insert(slot, (0, 0));
+                    self.alive.insert(slot, self.program);
+                    self.machine.ready(slot, self.now, &mut more);
+                    if self.program == Program::Crashes {
+                        self.alive.remove(&slot);
+                        self.machine.exited(slot, "ended with status 3", self.now, &mut more);
+                    }
+                }
+                Action::Terminate(slot) => {
+                    if self.alive.get(&slot) == Some(&Program::Good) {
+                        self.alive.remove(&slot);
+                        self.machine.exited(slot, "ended with status 0", self.now, &mut more);
+                    }
+                }
+                Action::Kill(slot) => {
+                    self.alive.remove(&slot).expect("only the living are killed");
+                    self.killed.push(slot);
+                    self.machine.exited(slot, "was ended by signal 9", self.now, &mut more);
+                }
+                Action::Publish => self.told = (self.machine.sequence(), self.machine.serving().collect()),
+                Action::Say(what) => self.said.push(what),
+            }
+            actions.extend(more);
+        }
+    }
+
+    /// Lets time pass, and all that is due happen.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        let mut rounds = 0;
+        while let Some(due) = self.machine.next().filter(|due| *due <= end) {
+            rounds += 1;
+            assert!(rounds < 10_000, "the machine waits for what has passed");
+            self.now = self.now.max(due);
+            self.run(|machine, now, out| machine.advance(now, out));
+        }
+        self.now = end;
+        self.run(|machine, now, out| machine.advance(now, out));
+    }
+
+    /// The workers report, knowing all that they were told.
+    fn report(&mut self, waiting: usize, oldest_wait: Duration) {
+        let in_use = self.usage.values().map(|(in_use, _)| in_use).sum();
+        let demand = Demand {
+            waiting,
+            oldest_wait,
+            longest_wait: Duration::ZERO,
+            in_use,
+            peak_in_use: in_use,
+            requests: self.taken,
+            ..Demand::default()
+        };
+        let usage: Vec<Usage> = self
+            .usage
+            .iter()
+            .filter(|(slot, _)| self.alive.contains_key(slot))
+            .map(|(slot, (in_use, requests))| Usage {
+                slot: *slot,
+                in_use: *in_use,
+                requests: *requests,
+                hung: 0,
+            })
+            .collect();
+        let sequence = self.told.0;
+        self.run(|machine, now, out| machine.demand(sequence, &demand, &usage, now, out));
+    }
+
+    /// All who serve are busy, and so many wait.
+    fn pressed(&mut self, waiting: usize) {
+        for slot in self.told.1.clone() {
+            self.usage.insert(slot, (1, 1));
+        }
+        self.report(waiting, SECOND);
+    }
+
+    fn quiet(&mut self) {
+        for (in_use, _) in self.usage.values_mut() {
+            *in_use = 0;
+        }
+        self.report(0, Duration::ZERO);
+    }
+
+    fn kill(&mut self, slot: Slot) {
+        self.alive.remove(&slot).expect("it lives");
+        self.run(|machine, now, out| machine.exited(slot, "was ended by signal 9", now, out));
+    }
+
+    fn serving(&self) -> usize {
+        self.told.1.len()
+    }
+}
+
+#[test]
+fn starts_the_least_number_and_serves() {
+    let world = World::new(rules(2, 8), Program::Good);
+    assert_eq!((world.alive.len(), world.serving()), (2, 2));
+    assert_eq!(world.machine.phase(), PoolPhase::Up);
+    // However many the settings want at once: the bucket is as large.
+    assert_eq!(World::new(rules(40, 64), Program::Good).serving(), 40);
+}
+
+#[test]
+fn starts_nothing_until_somebody_asks_where_none_is_wanted() {
+    let mut world = World::new(rules(0, 8), Program::Good);
+    assert_eq!((world.alive.len(), world.machine.phase()), (0, PoolPhase::Idle));
+    assert_eq!(world.machine.retry_after(world.now), None);
+    world.report(1, Duration::ZERO);
+    assert_eq!((world.serving(), world.machine.phase()), (1, PoolPhase::Up));
+    for _ in 0..70 {
+        world.pass(SECOND);
+        world.quiet();
+    }
+    assert_eq!((world.alive.len(), world.machine.phase()), (0, PoolPhase::Idle));
+    assert_eq!(world.machine.restarts(), 0);
+}
+
+#[test]
+fn grows_while_requests_wait_too_long_and_not_before() {
+    let mut world = World::new(rules(1, 6), Program::Good);
+    world.usage.insert(0, (1, 1));
+    world.report(5, Duration::from_millis(99));
+    assert_eq!(world.serving(), 1);
+    let mut sizes = Vec::new();
+    for _ in 0..4 {
+        world.pressed(9);
+        sizes.push(world.serving());
+        world.pass(SECOND);
+    }
+    assert_eq!(sizes, [3, 6, 6, 6], "at most twice as many and one, and never more than the most");
+}
+
+#[test]
+fn a_storm_of_starts_is_spread() {
+    let mut world = World::new(rules(1, 100), Program::Good);
+    for _ in 0..40 {
+        world.pressed(200);
+        world.pass(Duration::from_millis(50));
+    }
+    // 8 at once, then 8 a second.
+    assert!(world.serving() <= 8 + 16 + 1, "{}", world.serving());
+    assert!(world.serving() >= 20, "{}", world.serving());
+}
+
+#[test]
+fn shrinks_after_idleness_one_by_one_and_only_down_to_the_least() {
+    let mut world = World::new(rules(1, 4), Program::Good);
+    for _ in 0..4 {
+        world.pressed(9);
+        world.pass(SECOND);
+    }
+    assert_eq!(world.serving(), 4);
+    let mut last = 4;
+    for second in 0..100 {
+        world.pass(SECOND);
+        world.quiet();
+        assert!(world.serving() == last || world.serving() + 1 == last);
+        last = world.serving();
+        assert!(second >= 59 || last == 4, "{second}");
+    }
+    assert_eq!((world.serving(), world.alive.len(), world.machine.restarts()), (1, 1, 0));
+}
+
+#[test]
+fn a_killed_process_is_replaced_at_once() {
+    let mut world = World::new(rules(3, 3), Program::Good);
+    for round in 0..20 {
+        world.pass(Duration::from_millis(1500));
+        let starts = world.starts.len();
+        world.kill(round % 3);
+        assert_eq!((world.serving(), world.starts.len()), (3, starts + 1));
+        assert_eq!(world.machine.phase(), PoolPhase::Up);
+    }
+    assert_eq!(world.machine.restarts(), 20);
+}
+
+#[test]
+fn a_crash_loop_is_slowed_down_and_told() {
+    let mut world = World::new(rules(4, 8), Program::Crashes);
+    assert_eq!(world.machine.phase(), PoolPhase::Failing);
+    let retry_after = world.machine.retry_after(world.now).expect("it is down");
+    assert!(retry_after >= SECOND, "{retry_after:?}");
+    world.pass(300 * SECOND);
+    let starts: Vec<Duration> = world.starts.iter().map(|(at, _)| *at).collect();
+    assert!(starts.len() < 30, "{} starts in five minutes", starts.len());
+    let pauses: Vec<Duration> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.iter().rev().take(5).all(|pause| *pause >= 15 * SECOND), "{pauses:?}");
+    assert!(pauses.iter().all(|pause| *pause <= 30 * SECOND), "{pauses:?}");
+    assert_eq!(world.machine.last_failure(), Some("ended with status 3"));
+    // It is put right: one proves it, then the others follow.
+    world.program = Program::Good;
+    world.pass(31 * SECOND);
+    assert_eq!((world.serving(), world.machine.phase()), (4, PoolPhase::Up));
+    assert_eq!(world.machine.retry_after(world.now), None);
+}
+
+#[test]
+fn after_failures_nobody_is_sent_to_a_process_before_it_has_lived_a_while() {
+    let mut world = World::new(rules(1, 1), Program::Crashes);
+    world.program = Program::Good;
+    let due = world.machine.next().expect("it tries again");
+    world.pass(due - world.now);
+    assert_eq!((world.alive.len(), world.serving(), world.machine.phase()), (1, 0, PoolPhase::Failing));
+    world.pass(PROOF);
+    assert_eq!((world.serving(), world.machine.phase()), (1, PoolPhase::Up));
+}
+
+#[test]
+fn a_process_is_retired_after_its_requests_when_another_serves() {
+    let mut world = World::new(Rules { requests: Some(100), ..rules(2, 2) }, Program::Good);
+    world.pass(5 * SECOND);
+    world.usage.insert(0, (1, 100));
+    world.report(0, Duration::ZERO);
+    // The third serves, the first gets nothing more and ends what it has.
+    assert_eq!((world.alive.len(), world.told.1.clone()), (3, vec![1, 2]));
+    world.pass(SECOND);
+    world.report(0, Duration::ZERO);
+    assert_eq!(world.alive.len(), 3);
+    world.usage.insert(0, (0, 100));
+    world.report(0, Duration::ZERO);
+    assert_eq!((world.alive.len(), world.serving(), world.machine.restarts()), (2, 2, 0));
+}
+
+#[test]
+fn a_report_from_before_the_update_drains_nobody() {
+    let mut world = World::new(Rules { requests: Some(100), ..rules(1, 1) }, Program::Good);
+    world.pass(5 * SECOND);
+    world.usage.insert(0, (0, 100));
+    let before = world.told.0;
+    world.report(0, Duration::ZERO);
+    assert_eq!((world.alive.len(), world.told.1.clone()), (2, vec![1]));
+    // A worker that has not heard yet may still take the old one a request.
+    let demand = Demand::default();
+    world.run(|machine, now, out| machine.demand(before, &demand, &[], now, out));
+    assert_eq!(world.alive.len(), 2);
+    let told = world.told.0;
+    world.run(|machine, now, out| machine.demand(told, &demand, &[], now, out));
+    assert_eq!(world.alive.len(), 1);
+}
+
+#[test]
+fn a_changed_definition_replaces_one_by_one() {
+    let mut world = World::new(rules(3, 3), Program::Good);
+    world.pass(5 * SECOND);
+    let old: Vec<Slot> = world.alive.keys().copied().collect();
+    for slot in &old {
+        world.usage.insert(*slot, (1, 5));
+    }
+    world.run(|machine, now, out| machine.replace(rules(3, 3), now, out));
+    for _ in 0..100 {
+        assert!(world.serving() >= 3, "{} serve", world.serving());
+        assert!(world.serving() <= 4 && world.alive.len() <= 6);
+        // Those that drain end a request in each round.
+        for slot in &old {
+            if !world.told.1.contains(slot) {
+                world.usage.insert(*slot, (0, 5));
+            }
+        }
+        world.report(0, Duration::ZERO);
+        world.pass(Duration::from_millis(100));
+    }
+    assert_eq!((world.serving(), world.alive.len(), world.machine.restarts()), (3, 3, 0));
+    let starts: Vec<Slot> = world.starts.iter().map(|(_, slot)| *slot).collect();
+    assert_eq!(starts.len(), 6);
+}
+
+#[test]
+fn a_definition_that_does_not_work_leaves_the_old_processes_serving() {
+    let mut world = World::new(rules(2, 4), Program::Good);
+    world.pass(5 * SECOND);
+    world.program = Program::Crashes;
+    world.run(|machine, now, out| machine.replace(rules(2, 4), now, out));
+    world.pass(120 * SECOND);
+    assert_eq!((world.serving(), world.machine.phase()), (2, PoolPhase::Up));
+    assert_eq!(world.machine.retry_after(world.now), None);
+    assert!(world.starts.len() < 20, "{}", world.starts.len());
+    world.program = Program::Good;
+    world.pass(40 * SECOND);
+    for _ in 0..10 {
+        world.quiet();
+        world.pass(SECOND);
+    }
+    assert_eq!((world.serving(), world.alive.len()), (2, 2));
+}
+
+#[test]
+fn a_hung_process_is_told_and_then_killed() {
+    let mut world = World::new(rules(2, 2), Program::Stubborn);
+    world.pass(5 * SECOND);
+    let usage = [Usage { slot: 1, in_use: 0, requests: 9, hung: 1 }];
+    let sequence = world.told.0;
+    world.run(|machine, now, out| machine.demand(sequence, &Demand::default(), &usage, now, out));
+    // Another serves in its place long before it has gone.
+    assert_eq!((world.told.1.clone(), world.alive.len()), (vec![0, 2], 3));
+    world.pass(9 * SECOND);
+    assert!(world.killed.is_empty());
+    world.pass(2 * SECOND);
+    assert_eq!((world.killed.clone(), world.alive.len()), (vec![1], 2));
+}
+
+#[test]
+fn requests_that_never_end_hold_up_the_end_only_so_long() {
+    let mut world = World::new(rules(1, 1), Program::Stubborn);
+    world.pass(5 * SECOND);
+    world.usage.insert(0, (1, 1));
+    world.report(0, Duration::ZERO);
+    world.run(|machine, now, out| machine.stop(now, out));
+    assert_eq!((world.serving(), world.machine.phase()), (0, PoolPhase::Stopping));
+    world.pass(59 * SECOND);
+    assert!(!world.machine.has_ended());
+    world.pass(12 * SECOND);
+    assert_eq!(world.killed, [0]);
+    assert!(world.machine.has_ended());
+}
+
+#[test]
+fn a_stop_is_heard_at_once_by_those_without_requests() {
+    let mut world = World::new(rules(3, 3), Program::Good);
+    world.run(|machine, now, out| machine.stop(now, out));
+    world.quiet();
+    assert!(world.machine.has_ended() && world.alive.is_empty());
+    let mut world = World::new(rules(3, 3), Program::Good);
+    world.usage.insert(0, (1, 1));
+    world.run(|machine, now, out| machine.stop_now(now, out));
+    assert!(world.machine.has_ended() && world.alive.is_empty());
+}
+
+#[test]
+fn who_never_says_that_it_serves_is_given_up() {
+    let mut machine = Machine::new(rules(1, 1), 7, Duration::ZERO);
+    let mut actions = Vec::new();
+    machine.advance(Duration::ZERO, &mut actions);
+    assert!(actions.contains(&Action::Start(0)));
+    assert_eq!(machine.unready().collect::<Vec<_>>(), [0]);
+    actions.clear();
+    machine.advance(START_PATIENCE, &mut actions);
+    assert!(actions.contains(&Action::Terminate(0)), "{actions:?}");
+    assert!(actions.contains(&Action::Start(1)), "{actions:?}");
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Pass(u64),
+        Pressed(usize),
+        Quiet,
+        Kill(usize),
+        Turn(Program),
+        Replace(usize, usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let program = prop_oneof![Just(Program::Good), Just(Program::Crashes), Just(Program::Stubborn)];
+        let step = prop_oneof![
+            (1..5000u64).prop_map(Step::Pass),
+            (0..50usize).prop_map(Step::Pressed),
+            Just(Step::Quiet),
+            any::<usize>().prop_map(Step::Kill),
+            program.prop_map(Step::Turn),
+            (0..4usize, 1..8usize).prop_map(|(min, more)| Step::Replace(min, min + more)),
+        ];
+        proptest::collection::vec(step, 0..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn whatever_happens_the_bounds_hold_and_it_recovers(steps in steps()) {
+            let (mut min, mut max) = (1, 4);
+            let mut world = World::new(rules(min, max), Program::Good);
+            for step in steps {
+                match step {
+                    Step::Pass(time) => world.pass(Duration::from_millis(time)),
+                    Step::Pressed(waiting) => world.pressed(waiting),
+                    Step::Quiet => world.quiet(),
+                    Step::Kill(which) if !world.alive.is_empty() => {
+                        let slot = *world.alive.keys().nth(which % world.alive.len()).expect("in range");
+                        world.kill(slot);
+                    }
+                    Step::Kill(_) => {}
+                    Step::Turn(program) => world.program = program,
+                    Step::Replace(least, most) => {
+                        (min, max) = (least, most);
+                        world.run(|machine, now, out| machine.replace(rules(min, max), now, out));
+                    }
+                }
+                // While it is replaced one more than the most of either definition may serve.
+                prop_assert!(world.serving() <= 13);
+                prop_assert!(world.told.1.iter().all(|slot| world.alive.contains_key(slot)));
+            }
+            world.program = Program::Good;
+            for _ in 0..40 {
+                world.quiet();
+                world.pass(5 * SECOND);
+            }
+            world.pass(75 * SECOND);
+            world.quiet();
+            prop_assert_eq!(world.serving(), min);
+            prop_assert_eq!(world.alive.len(), min);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! One connection of the generator: its socket, what is in flight on it, and the reading and writing of it.
+//!
+//! A state machine that the worker drives by readiness. It decides nothing: which request comes next and what
+//! an answer counts as is the worker's. An idle one holds no buffer.
+
+use crate::check::BodyCheck;
+use crate::request::Prepared;
+use crate::response::ResponseReader;
+use rustix::net::{RecvFlags, recv};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use tidegate_io::socket::{Received, Stream};
+
+/// The bytes of a connection. Plain TCP and unix sockets today; TLS takes its place here, behind the same
+/// four calls.
+pub(crate) struct Channel(Stream);
+
+impl Channel {
+    pub fn new(stream: Stream) -> Self {
+        Channel(stream)
+    }
+
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        self.0.recv(buffer)
+    }
+
+    /// Receives without copying: the kernel drops the bytes and says how many (`MSG_TRUNC`, `tcp(7)`). For
+    /// bodies that nobody looks at.
+    pub fn discard(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let room = buffer.len();
+        match recv(&self.0, buffer, RecvFlags::TRUNC) {
+            Ok((_, 0)) => Ok(Received::End),
+            Ok((_, count)) => Ok(Received::Bytes { count, drained: count < room }),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Received::WouldBlock),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[inline]
+    pub fn send(&self, data: &[u8]) -> io::Result<usize> {
+        self.0.send(data, false)
+    }
+
+    fn send_all(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send_all(pieces, false)
+    }
+
+    pub fn connect_result(&self) -> io::Result<()> {
+        self.0.connect_result()
+    }
+
+    pub fn reset_on_close(&self) {
+        self.0.reset_on_close();
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A request on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exchange {
+    /// When it was meant to start, monotonic nanoseconds.
+    pub intended: u64,
+    /// When its first byte was sent.
+    pub sent: u64,
+    /// Its number in the mix.
+    pub request: u32,
+}
+
+/// A connection of limited rate may be ahead by what it earns in this time: about the tick of its timer, so
+/// that waiting for the tick costs it nothing.
+const BURST: u128 = 125_000_000;
+
+/// How many bytes may be moved by now, for a connection of limited rate.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    rate: u64,
+    since: u64,
+    moved: u64,
+}
+
+impl Budget {
+    pub fn new(rate: u64, now: u64) -> Self {
+        Budget { rate, since: now, moved: 0 }
+    }
+
+    /// What may be moved at `now`.
+    pub fn left(&self, now: u64) -> usize {
+        let elapsed = u128::from(now.saturating_sub(self.since));
+        let earned = u128::from(self.rate).saturating_mul(elapsed + BURST) / 1_000_000_000;
+        usize::try_from(earned.saturating_sub(u128::from(self.moved))).unwrap_or(usize::MAX)
+    }
+
+    pub fn spend(&mut self, count: usize) {
+        self.moved = self.moved.saturating_add(count as u64);
+    }
+
+    /// Starts anew: what was not used while nothing was to be moved is gone.
+    pub fn restart(&mut self, now: u64) {
+        *self = Budget::new(self.rate, now);
+    }
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    pub channel: Channel,
+    /// Which server of the mix.
+    pub server: u32,
+    /// When the connect began.
+    pub opened: u64,
+    pub is_connected: bool,
+    /// The server has finished sending; read to the end before it is believed.
+    pub is_finished: bool,
+    /// Bytes may be there that no event will tell of again.
+    pub is_readable: bool,
+    /// In order of sending; the front is the one whose answer comes next.
+    pub in_flight: VecDeque<Exchange>,
+    /// How many at the back of `in_flight` are not sent to the end.
+    pub unsent: usize,
+    /// Bytes sent of the first of those.
+    pub offset: usize,
+    pub reader: ResponseReader,
+    pub check: Option<Box<BodyCheck>>,
+    pub first_byte: u64,
+    /// When the exchange counts as timed out.
+    pub deadline: u64,
+    pub read_budget: Option<Box<Budget>>,
+    pub write_budget: Option<Box<Budget>>,
+}
+
+impl Connection {
+    pub fn new(channel: Channel, server: u32, now: u64) -> Self {
+        Connection {
+            channel,
+            server,
+            opened: now,
+            is_connected: false,
+            is_finished: false,
+            is_readable: false,
+            in_flight: VecDeque::new(),
+            unsent: 0,
+            offset: 0,
+            reader: ResponseReader::default(),
+            check: None,
+            first_byte: 0,
+            deadline: u64::MAX,
+            read_budget: None,
+            write_budget: None,
+        }
+    }
+
+    /// Puts a request at the back.
+    #[inline]
+    pub fn push(&mut self, exchange: Exchange) {
+        self.in_flight.push_back(exchange);
+        self.unsent += 1;
+    }
+
+    /// Sends what is unsent, as far as socket and budget go. Returns how many bytes went.
+    #[inline]
+    pub fn flush(&mut self, prepared: &[Prepared], now: u64) -> io::Result<usize> {
+        if self.unsent == 1 && self.write_budget.is_none() {
+            let Some(exchange) = self.in_flight.back() else { return Ok(0) };
+            let bytes = prepared.get(exchange.request as usize).map_or(&[][..], |request| &request.bytes);
+            let rest = bytes.get(self.offset..).unwrap_or_default();
+            let sent = self.channel.send(rest)?;
+            self.offset += sent;
+            if sent == rest.len() {
+                self.unsent = 0;
+                self.offset = 0;
+            }
+            return Ok(sent);
+        }
+        self.flush_several(prepared, now)
+    }
+
+    fn flush_several(&mut self, prepared: &[Prepared], now: u64) -> io::Result<usize> {
+        let mut total = 0;
+        while self.unsent > 0 {
+            let mut room = self.write_budget.as_ref().map_or(usize::MAX, |budget| budget.left(now));
+            let first = self.in_flight.len().saturating_sub(self.unsent);
+            let mut pieces = [IoSlice::new(&[]); 64];
+            let mut offset = self.offset;
+            let mut length = 0;
+            for (piece, exchange) in pieces.iter_mut().zip(self.in_flight.range(first..)) {
+                let bytes = prepared.get(exchange.request as usize).map_or(&[][..], |request| &request.bytes);
+                let rest = bytes.get(offset..).unwrap_or_default();
+                let rest = rest.get(..room).unwrap_or(rest);
+                *piece = IoSlice::new(rest);
+                length += rest.len();
+                room -= rest.len();
+                offset = 0;
+            }
+            if length == 0 {
+                break; // the budget is spent
+            }
+            let sent = self.channel.send_all(&pieces)?;
+            total += sent;
+            if let Some(budget) = &mut self.write_budget {
+                budget.spend(sent);
+            }
+            self.take_sent(prepared, sent);
+            if sent < length {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Moves on by `sent` bytes over the unsent requests.
+    fn take_sent(&mut self, prepared: &[Prepared], mut sent: usize) {
+        while self.unsent > 0 {
+            let first = self.in_flight.len().saturating_sub(self.unsent);
+            let Some(exchange) = self.in_flight.get(first) else { return };
+            let length = prepared.get(exchange.request as usize).map_or(0, |request| request.bytes.len());
+            let rest = length - self.offset;
+            if sent < rest {
+                self.offset += sent;
+                return;
+            }
+            sent -= rest;
+            self.offset = 0;
+            self.unsent -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_grows_with_time_and_not_with_patience() {
+        let mut budget = Budget::new(1_000, 0);
+        assert_eq!(budget.left(500_000_000), 625);
+        budget.spend(525);
+        assert_eq!(budget.left(500_000_000), 100);
+        budget.spend(200);
+        assert_eq!(budget.left(500_000_000), 0);
+        assert_eq!(budget.left(1_000_000_000), 400);
+        budget.restart(9_000_000_000);
+        assert_eq!(budget.left(9_000_000_000), 125);
+        assert_eq!(Budget::new(u64::MAX, 0).left(u64::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn requests_go_out_in_order_and_whole() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let request =
+            |text: &str| Prepared { bytes: text.as_bytes().into(), server: 0, method: "GET".into() };
+        let prepared = [request("first;"), request("second;")];
+        let mut connection = Connection::new(Channel::new(Stream::new(ours.into())), 0, 0);
+        for request in [0, 1, 0] {
+            connection.push(Exchange { intended: 0, sent: 0, request });
+        }
+        // 8 bytes per second: a slow writer.
+        connection.write_budget = Some(Box::new(Budget::new(8, 0)));
+        let mut sent = Vec::new();
+        for second in 0..4 {
+            sent.push(connection.flush(&prepared, second * 1_000_000_000).unwrap());
+        }
+        assert_eq!(sent, [1, 8, 8, 2]);
+        assert_eq!((connection.unsent, connection.offset), (0, 0));
+        drop(connection);
+        assert_eq!(io::read_to_string(theirs).unwrap(), "first;second;first;");
+    }
+}

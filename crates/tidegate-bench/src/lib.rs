@@ -1,0 +1,37 @@
+//! The load generator: puts load on an HTTP server, measures what comes of it and says whether the figures
+//! can be trusted.
+//!
+//! `tidegate bench` is the command over it. It stands on `tidegate-io` and `tidegate-wire` and uses nothing of
+//! the server. The parts, from the wire up: [`target`], [`urls`] and [`request`] say what is asked,
+//! [`schedule`] when, [`plan`] all of it; `connection` and `worker` ask it, one thread per worker, each with
+//! its own reactor; [`record`] holds what was measured, [`run`] joins the workers and [`processes`] the
+//! processes, [`verdict`] judges, [`report`] shows.
+
+pub mod check;
+mod clock;
+pub mod compare;
+mod connection;
+pub mod host;
+pub mod live;
+pub mod peak;
+pub mod plan;
+pub mod preflight;
+pub mod processes;
+pub mod quantity;
+mod random;
+pub mod record;
+pub mod report;
+pub mod request;
+mod response;
+pub mod run;
+pub mod schedule;
+pub mod statistics;
+pub mod sweep;
+pub mod target;
+#[cfg(test)]
+mod truth;
+pub mod urls;
+pub mod verdict;
+mod worker;
+
+pub use clock::monotonic_ns;

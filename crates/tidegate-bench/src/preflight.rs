@@ -1,0 +1,104 @@
+//! Before a run: does the target answer at all, and has this process what the run needs? One clear sentence
+//! now is worth more than a minute of refused connects.
+
+use crate::plan::Plan;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use thiserror::Error;
+use tidegate_io::connect::Address;
+
+/// Why a run is not begun.
+#[derive(Debug, Error)]
+pub enum PreflightError {
+    /// The target is at fault.
+    #[error("{authority} ({address}) {reason}")]
+    Unreachable {
+        /// As the URL names it.
+        authority: String,
+        /// Of the resolver.
+        address: String,
+        /// What the system said, as a sentence's end.
+        reason: String,
+    },
+}
+
+/// Descriptors that a process needs beside its connections.
+const SPARE_DESCRIPTORS: u64 = 128;
+
+/// Connections from one address that its ports surely suffice for.
+const PER_SOURCE: u32 = 20_000;
+
+/// Opens and closes one connection to each server.
+///
+/// # Errors
+/// [`PreflightError::Unreachable`] for the first that cannot be reached.
+pub fn reach(plan: &Plan) -> Result<(), PreflightError> {
+    for (address, authority) in plan.mix.first_addresses() {
+        let wait = Duration::from_secs(5).min(plan.timeout);
+        let result = match address {
+            Address::Tcp(address) => TcpStream::connect_timeout(address, wait).map(drop),
+            Address::Unix(path) => UnixStream::connect(path).map(drop),
+        };
+        result.map_err(|error| PreflightError::Unreachable {
+            authority: authority.to_owned(),
+            address: address.to_string(),
+            reason: reason(&error),
+        })?;
+    }
+    Ok(())
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refuses connections: nothing listens there".to_owned(),
+        io::ErrorKind::TimedOut => "does not answer a connect".to_owned(),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => format!("cannot be reached: {error}"),
+    }
+}
+
+/// Raises the limit on descriptors to what this process may have, and says what that is.
+pub fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // An unlimited maximum is more than anybody needs; a failure leaves what was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many processes so many connections take, where each may hold `descriptors`.
+pub fn processes_for(connections: u32, descriptors: u64) -> u32 {
+    let each = descriptors.saturating_sub(SPARE_DESCRIPTORS).max(1);
+    u32::try_from(u64::from(connections).div_ceil(each)).unwrap_or(u32::MAX).max(1)
+}
+
+/// Local addresses for so many connections, where the loopback interface offers them for nothing: one for
+/// every 20,000. Empty where one address does.
+pub fn loopback_sources(connections: u32) -> Vec<IpAddr> {
+    let count = connections.div_ceil(PER_SOURCE);
+    if count < 2 {
+        return Vec::new();
+    }
+    (1..=count.min(250)).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last as u8))).collect()
+}
+
+/// Threads for so many connections: as many as processors, but none with nearly nothing to do.
+pub fn threads_for(connections: u32) -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    processors.min(connections.div_ceil(8)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_connections_take_several_processes_and_addresses() {
+        assert_eq!([1, 19_872, 19_873, 60_000].map(|count| processes_for(count, 20_000)), [1, 1, 2, 4]);
+        assert_eq!(loopback_sources(20_000), Vec::<IpAddr>::new());
+        assert_eq!(loopback_sources(30_000).len(), 2);
+        assert_eq!(processes_for(u32::MAX, 0), u32::MAX);
+    }
+}

@@ -1,0 +1,406 @@
+//! The report as one HTML page that needs nothing else: verdict on top, figures, charts. Looks the same in ten
+//! years, from a file, without a network.
+
+use super::chart::{Chart, Series, percent_at};
+use super::{PERCENTILES, Report};
+use crate::host::Host;
+use crate::quantity::{show_bytes, show_duration};
+use crate::record::Times;
+use crate::run::Interval;
+use crate::sweep::Step;
+use crate::verdict::{Judgement, Verdict};
+use std::fmt::Write;
+
+const STYLE: &str = "\
+:root{color-scheme:light}\
+body{font:15px/1.5 system-ui,sans-serif;color:#1d2329;background:#f4f5f7;margin:0;padding:24px}\
+main{max-width:800px;margin:0 auto}\
+h1{font-size:20px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px}\
+.sub{color:#59636e;margin:0 0 16px;overflow-wrap:anywhere}\
+.verdict{border-radius:8px;padding:14px 18px;margin:0 0 16px;color:#fff}\
+.verdict b{font-size:20px}.verdict ul{margin:6px 0 0;padding-left:20px}\
+.PASS{background:#1f7a45}.FAIL{background:#b0243c}.INVALID{background:#8a5a00}\
+.note{background:#fff;border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
+.card{background:#fff;border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
+table{border-collapse:collapse;width:100%}\
+td,th{padding:3px 10px 3px 0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
+td:first-child,th:first-child{text-align:left}th{color:#59636e;font-weight:600}\
+tr+tr td{border-top:1px solid #eceef1}svg{max-width:100%;height:auto;display:block}";
+
+/// The page of one run.
+pub fn page(report: &Report) -> String {
+    let mut body = top(&report.subject, &report.load, &report.judgement);
+    body.push_str("<div class=card><table>");
+    for (name, value) in figures(report) {
+        let _ = write!(body, "<tr><td>{}<td>{}", escape(&name), escape(&value));
+    }
+    body.push_str("</table></div>");
+    let host = report.host.as_ref();
+    let charts = [
+        Some(latency_over_time(report)),
+        Some(latency_over_load(report)),
+        Some(percentile_curve(&[("response", &report.totals.response), ("service", &report.totals.service)])),
+        Some(errors_over_time(report)),
+        host.map(processors),
+        host.map(pressure),
+    ];
+    push_charts(&mut body, charts.into_iter().flatten());
+    body.push_str(
+        "<h2>Response time</h2><div class=card><table><tr><th>share answered within<th>response<th>service",
+    );
+    for rank in PERCENTILES.into_iter().chain([100.0]) {
+        let _ = write!(
+            body,
+            "<tr><td>{rank} %<td>{}<td>{}",
+            show_duration(report.totals.response.percentile(rank)),
+            show_duration(report.totals.service.percentile(rank))
+        );
+    }
+    body.push_str("</table></div>");
+    document(&report.subject, &body)
+}
+
+/// The page of a sweep.
+pub fn sweep_page(subject: &str, load: &str, steps: &[Step], judgement: &Judgement) -> String {
+    let mut body = top(subject, load, judgement);
+    push_charts(&mut body, [rate_chart(steps), response_chart(steps), error_chart(steps)].into_iter());
+    body.push_str(
+        "<h2>Runs</h2><div class=card><table><tr><th>demanded<th>sent/s<th>answers/s<th>p50<th>p99<th>longest\
+         <th>failed<th>verdict",
+    );
+    for step in steps {
+        let response = &step.report.totals.response;
+        let _ = write!(
+            body,
+            "<tr><td>{:.0}<td>{:.1}<td>{:.1}<td>{}<td>{}<td>{}<td>{}<td>{}",
+            step.demanded,
+            step.sent(),
+            step.answers().1,
+            show_duration(response.percentile(50.0)),
+            show_duration(response.percentile(99.0)),
+            show_duration(response.max()),
+            step.report.totals.counts.failed(),
+            step.report.judgement.verdict
+        );
+    }
+    body.push_str("</table></div>");
+    document(subject, &body)
+}
+
+/// Demanded and achieved rates of a sweep, as autobench draws them.
+pub fn rate_chart(steps: &[Step]) -> Chart {
+    let line = |name: &str, of: &dyn Fn(&Step) -> f64| Series {
+        name: name.to_owned(),
+        points: steps.iter().map(|step| (step.demanded, of(step))).collect(),
+    };
+    Chart {
+        title: "Answers per second over demanded rate".into(),
+        x: "demanded requests per second".into(),
+        y: "per second".into(),
+        series: vec![
+            line("answers, mean", &|step| step.answers().1),
+            line("answers, lowest", &|step| step.answers().0),
+            line("sent", &Step::sent),
+            line("demanded", &|step| step.demanded),
+        ],
+        is_scatter: false,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 1.0,
+    }
+}
+
+fn response_chart(steps: &[Step]) -> Chart {
+    let line = |name: &str, rank: f64| Series {
+        name: name.to_owned(),
+        points: steps.iter().map(|step| (step.demanded, ms(&step.report.totals.response, rank))).collect(),
+    };
+    Chart {
+        title: "Response time over load".into(),
+        x: "demanded requests per second".into(),
+        y: "ms".into(),
+        series: vec![line("p50", 50.0), line("p99", 99.0), line("longest", 100.0)],
+        is_scatter: false,
+        is_logarithmic: true,
+        is_percentile: false,
+        at_least: 0.0,
+    }
+}
+
+fn error_chart(steps: &[Step]) -> Chart {
+    let points =
+        steps.iter().map(|step| (step.demanded, 100.0 - step.report.totals.counts.availability())).collect();
+    Chart {
+        title: "Errors over load".into(),
+        x: "demanded requests per second".into(),
+        y: "% of requests".into(),
+        series: vec![Series { name: "errors".into(), points }],
+        is_scatter: false,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 1.0,
+    }
+}
+
+// ---------------------------------------------------------------- charts of one run
+
+fn over_time(report: &Report, of: impl Fn(&Interval) -> f64) -> Vec<(f64, f64)> {
+    let length = report.outcome.interval as f64 / 1e9;
+    report
+        .outcome
+        .intervals
+        .iter()
+        .filter(|interval| is_whole(report, interval))
+        .map(|interval| (f64::from(interval.number) * length, of(interval)))
+        .collect()
+}
+
+/// The last interval is cut short: it would show nothing but that.
+fn is_whole(report: &Report, interval: &Interval) -> bool {
+    interval.length * 2 > report.outcome.interval
+}
+
+fn times_of(interval: &Interval) -> Times {
+    let mut times = Times::default();
+    times.add(&interval.response);
+    times
+}
+
+fn ms(times: &Times, rank: f64) -> f64 {
+    times.percentile(rank).as_secs_f64() * 1e3
+}
+
+fn latency_over_time(report: &Report) -> Chart {
+    let line = |name: &str, rank: f64| Series {
+        name: name.to_owned(),
+        points: over_time(report, |interval| ms(&times_of(interval), rank)),
+    };
+    Chart {
+        title: "Response time over time".into(),
+        x: "seconds".into(),
+        y: "ms".into(),
+        series: vec![line("p50", 50.0), line("p99", 99.0), line("longest", 100.0)],
+        is_scatter: false,
+        is_logarithmic: true,
+        is_percentile: false,
+        at_least: 0.0,
+    }
+}
+
+/// Each interval is a point of its own rate: how the response time rose with the load that there was.
+fn latency_over_load(report: &Report) -> Chart {
+    let points: Vec<(f64, f64, f64)> = report
+        .outcome
+        .intervals
+        .iter()
+        .filter(|interval| interval.counts.answered > 0 && is_whole(report, interval))
+        .map(|interval| {
+            let times = times_of(interval);
+            let rate = interval.counts.answered as f64 / (interval.length.max(1) as f64 / 1e9);
+            (rate, ms(&times, 50.0), ms(&times, 99.0))
+        })
+        .collect();
+    let p50 = points.iter().map(|point| (point.0, point.1)).collect();
+    let p99 = points.iter().map(|point| (point.0, point.2)).collect();
+    Chart {
+        title: "Response time over load".into(),
+        x: "answers per second of an interval".into(),
+        y: "ms".into(),
+        series: vec![Series { name: "p50".into(), points: p50 }, Series { name: "p99".into(), points: p99 }],
+        is_scatter: true,
+        is_logarithmic: true,
+        is_percentile: false,
+        at_least: 0.0,
+    }
+}
+
+fn percentile_curve(lines: &[(&str, &Times)]) -> Chart {
+    let series = lines.iter().map(|(name, times)| {
+        let most = (times.count().max(10) as f64).log10().min(5.0);
+        let steps = 200;
+        let points = (0..=steps)
+            .map(|step| most * f64::from(step) / f64::from(steps))
+            .map(|position| (position, ms(times, percent_at(position))))
+            .collect();
+        Series { name: (*name).to_owned(), points }
+    });
+    Chart {
+        title: "Percentiles".into(),
+        x: "share of requests".into(),
+        y: "ms".into(),
+        series: series.collect(),
+        is_scatter: false,
+        is_logarithmic: true,
+        is_percentile: true,
+        at_least: 0.0,
+    }
+}
+
+fn errors_over_time(report: &Report) -> Chart {
+    let per_second = |count: u64, interval: &Interval| count as f64 / (interval.length.max(1) as f64 / 1e9);
+    Chart {
+        title: "Answers and failures over time".into(),
+        x: "seconds".into(),
+        y: "per second".into(),
+        series: vec![
+            Series {
+                name: "answers".into(),
+                points: over_time(report, |interval| per_second(interval.counts.answered, interval)),
+            },
+            Series {
+                name: "failures".into(),
+                points: over_time(report, |interval| per_second(interval.counts.failed(), interval)),
+            },
+        ],
+        is_scatter: false,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 1.0,
+    }
+}
+
+fn processors(host: &Host) -> Chart {
+    let count = host.samples.iter().map(|sample| sample.processors.len()).max().unwrap_or(0);
+    let mean = |of: &[f64]| if of.is_empty() { 0.0 } else { of.iter().sum::<f64>() / of.len() as f64 };
+    let mut series = vec![Series {
+        name: format!("all {count} processors"),
+        points: host.samples.iter().map(|sample| (sample.at, mean(&sample.processors) * 100.0)).collect(),
+    }];
+    // Beyond a few, single lines tell nothing; the busiest does.
+    series.push(Series {
+        name: "the busiest".into(),
+        points: host
+            .samples
+            .iter()
+            .map(|sample| (sample.at, sample.processors.iter().copied().fold(0.0, f64::max) * 100.0))
+            .collect(),
+    });
+    let server: Vec<(f64, f64)> = host
+        .samples
+        .iter()
+        .filter_map(|sample| Some((sample.at, sample.server_cpu? * 100.0 / count.max(1) as f64)))
+        .collect();
+    if !server.is_empty() {
+        series.push(Series { name: "the server".into(), points: server });
+    }
+    Chart {
+        title: "Processors of this host".into(),
+        x: "seconds".into(),
+        y: "% busy".into(),
+        series,
+        is_scatter: false,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 100.0,
+    }
+}
+
+fn pressure(host: &Host) -> Chart {
+    type Of = fn(&crate::host::Sample) -> Option<f64>;
+    let lines: [(&str, Of); 4] = [
+        ("processor wait, %", |sample| sample.cpu_pressure.map(|share| share * 100.0)),
+        ("disk wait, %", |sample| sample.io_pressure.map(|share| share * 100.0)),
+        ("memory wait, %", |sample| sample.memory_pressure.map(|share| share * 100.0)),
+        ("run queue, tasks", |sample| Some(sample.run_queue as f64)),
+    ];
+    let series = lines.iter().map(|(name, of)| Series {
+        name: (*name).to_owned(),
+        points: host.samples.iter().filter_map(|sample| Some((sample.at, of(sample)?))).collect(),
+    });
+    Chart {
+        title: "Pressure and run queue of this host".into(),
+        x: "seconds".into(),
+        y: "% of the time, tasks".into(),
+        series: series.collect(),
+        is_scatter: false,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 10.0,
+    }
+}
+
+// ---------------------------------------------------------------- the page
+
+fn figures(report: &Report) -> Vec<(String, String)> {
+    let counts = &report.totals.counts;
+    let mut rows = vec![
+        ("Requests per second".to_owned(), format!("{:.2}", report.rate())),
+        ("Availability".to_owned(), format!("{:.3} %", counts.availability())),
+        ("Complete requests".to_owned(), counts.answered.to_string()),
+        ("Failed requests".to_owned(), counts.failed().to_string()),
+        ("Elapsed time".to_owned(), format!("{:.3} s", report.outcome.seconds())),
+        ("Received".to_owned(), show_bytes(counts.bytes as f64)),
+        ("Concurrency".to_owned(), format!("{:.2}", report.concurrency())),
+        ("Connections opened".to_owned(), counts.connects.to_string()),
+    ];
+    for (failure, count) in &counts.failures {
+        rows.push((format!("  {}", failure.sentence()), count.to_string()));
+    }
+    if report.is_open_loop {
+        rows.push((
+            "Generator behind its schedule, p99".to_owned(),
+            show_duration(report.totals.lateness.percentile(99.0)),
+        ));
+    }
+    rows.push((
+        "Generator's busiest thread".to_owned(),
+        format!("{:.0} % of a processor", report.outcome.busiest_worker() * 100.0),
+    ));
+    if let Some(host) = &report.host {
+        rows.push(("Segments sent again".to_owned(), host.retransmits().to_string()));
+        rows.push(("Listen queue drops".to_owned(), host.listen_drops().to_string()));
+        if let Some(cpu) = host.server_cpu() {
+            rows.push(("Processors used by the server".to_owned(), format!("{cpu:.2}")));
+        }
+        if let Some(bytes) = host.server_resident() {
+            rows.push(("Resident memory of the server".to_owned(), show_bytes(bytes as f64)));
+        }
+    }
+    rows
+}
+
+fn top(subject: &str, load: &str, judgement: &Judgement) -> String {
+    let explanation = match judgement.verdict {
+        Verdict::Pass => "The measurement can be trusted and every target was met.",
+        Verdict::Fail => "The measurement can be trusted; a target was missed.",
+        Verdict::Invalid => "The measurement cannot be trusted.",
+    };
+    let mut out = format!(
+        "<h1>tidegate bench</h1><p class=sub>{}<br>{}</p><div class=\"verdict {}\"><b>{}</b> {explanation}",
+        escape(subject),
+        escape(load),
+        judgement.verdict,
+        judgement.verdict,
+    );
+    if !judgement.reasons.is_empty() {
+        out.push_str("<ul>");
+        for reason in &judgement.reasons {
+            let _ = write!(out, "<li>{}.", escape(reason));
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("</div>");
+    for note in &judgement.notes {
+        let _ = write!(out, "<p class=note>{}.</p>", escape(note));
+    }
+    out
+}
+
+fn push_charts(body: &mut String, charts: impl Iterator<Item = Chart>) {
+    for svg in charts.filter_map(|chart| chart.svg()) {
+        let _ = write!(body, "<div class=card>{svg}</div>");
+    }
+}
+
+fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html><html lang=en><meta charset=utf-8>\
+         <meta name=viewport content=\"width=device-width,initial-scale=1\">\
+         <title>{} - tidegate bench</title><style>{STYLE}</style><main>{body}</main></html>\n",
+        escape(title)
+    )
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

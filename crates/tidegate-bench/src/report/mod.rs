@@ -1,0 +1,109 @@
+//! What a run gave, shown: on a terminal, as JSON, CSV, an HDR log and an HTML page.
+//!
+//! Every form derives from one [`Report`], so that no two of them disagree.
+
+mod chart;
+mod files;
+mod html;
+mod json;
+mod terminal;
+
+pub use files::{csv, hdr_log};
+pub use html::{page, rate_chart, sweep_page};
+pub use json::json;
+pub use terminal::{screen, table};
+
+use crate::host::Host;
+use crate::plan::{Load, Plan};
+use crate::run::{Outcome, Totals};
+use crate::schedule::Arrivals;
+use crate::verdict::{Judgement, Target, judge};
+
+/// The percentiles that every form names.
+pub const PERCENTILES: [f64; 9] = [50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 99.0, 99.9, 99.99];
+
+/// A run with all that is concluded from it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// What was asked: the URL, or the list of them.
+    pub subject: String,
+    /// How, in one line.
+    pub load: String,
+    /// The records.
+    pub outcome: Outcome,
+    /// Their sums.
+    pub totals: Totals,
+    /// What they prove.
+    pub judgement: Judgement,
+    /// Whether arrivals were on a schedule.
+    pub is_open_loop: bool,
+    /// The demanded rate of a schedule.
+    pub demanded: Option<f64>,
+    /// The demanded bit rate.
+    pub min_bitrate: Option<f64>,
+    /// The machine during the run.
+    pub host: Option<Host>,
+}
+
+impl Report {
+    /// Concludes.
+    pub fn new(subject: &str, plan: &Plan, outcome: Outcome, targets: &[Target]) -> Report {
+        let totals = outcome.totals();
+        let judgement = judge(plan, &outcome, &totals, targets);
+        let demanded = if let Load::Open { rate, .. } = plan.load { Some(rate) } else { None };
+        Report {
+            subject: subject.to_owned(),
+            load: describe(plan, &outcome),
+            judgement,
+            totals,
+            outcome,
+            is_open_loop: demanded.is_some(),
+            demanded,
+            min_bitrate: plan.min_bitrate,
+            host: None,
+        }
+    }
+
+    /// Requests per second that ended well or not, from the first to the last answer.
+    pub fn rate(&self) -> f64 {
+        let seconds = self.outcome.seconds();
+        if seconds > 0.0 { self.totals.counts.answered as f64 / seconds } else { 0.0 }
+    }
+
+    /// Requests under way on average (Little's law).
+    pub fn concurrency(&self) -> f64 {
+        let seconds = self.outcome.seconds();
+        if seconds > 0.0 { self.totals.counts.response_sum as f64 / 1e9 / seconds } else { 0.0 }
+    }
+
+    /// The most connections that were open at the end of an interval.
+    pub fn most_open(&self) -> u32 {
+        self.outcome.intervals.iter().map(|interval| interval.open).max().unwrap_or(0)
+    }
+}
+
+fn describe(plan: &Plan, outcome: &Outcome) -> String {
+    let mut parts = Vec::new();
+    parts.push(match plan.load {
+        Load::Closed if plan.is_idle => "idle".to_owned(),
+        Load::Closed => "closed loop".to_owned(),
+        Load::Open { rate, arrivals } => {
+            let kind = if arrivals == Arrivals::Poisson { "Poisson" } else { "constant" };
+            format!("open loop, {rate} requests/s, {kind} arrivals")
+        }
+    });
+    parts.push(format!("{} connections", plan.connections));
+    parts.push(if plan.keep_alive {
+        "kept alive".to_owned()
+    } else {
+        "closed after each request".to_owned()
+    });
+    if plan.pipeline > 1 {
+        parts.push(format!("{} requests in the pipeline", plan.pipeline));
+    }
+    parts.push(format!("{} threads", outcome.threads));
+    if outcome.processes > 1 {
+        parts.push(format!("{} processes", outcome.processes));
+    }
+    parts.join(", ")
+}

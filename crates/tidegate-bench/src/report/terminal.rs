@@ -1,0 +1,202 @@
+//! The report for a terminal: one screen that users of ab and of siege both recognise.
+
+use super::Report;
+use crate::host::Host;
+use crate::quantity::{show_bytes, show_duration};
+use crate::record::Times;
+use std::fmt::Write;
+
+/// The screen.
+pub fn screen(report: &Report) -> String {
+    let counts = &report.totals.counts;
+    let seconds = report.outcome.seconds();
+    let per_second = |value: u64| if seconds > 0.0 { value as f64 / seconds } else { 0.0 };
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(out, "{name:<24}{value}");
+    };
+    line("Target", report.subject.clone());
+    line("Load", report.load.clone());
+    line("Elapsed time", format!("{seconds:.3} s"));
+    line("Complete requests", format!("{}", counts.answered));
+    line("Failed requests", failures(report));
+    line("Availability", format!("{:.2} %", counts.availability()));
+    let demanded = report.demanded.map_or_else(String::new, |rate| format!(" (demanded {rate:.2})"));
+    line("Requests per second", format!("{:.2}{demanded}", report.rate()));
+    line(
+        "Transfer",
+        format!(
+            "{}/s, {} received, {} of bodies, {} sent",
+            show_bytes(per_second(counts.bytes)),
+            show_bytes(counts.bytes as f64),
+            show_bytes(counts.body_bytes as f64),
+            show_bytes(counts.bytes_sent as f64)
+        ),
+    );
+    line("Statuses", statuses(report));
+    line("Concurrency", format!("{:.2} requests on average", report.concurrency()));
+    line("Connections", format!("{} opened, {} open at most", counts.connects, report.most_open()));
+    line(
+        "Longest, shortest",
+        format!(
+            "{}, {}",
+            show_duration(report.totals.response.max()),
+            show_duration(report.totals.response.min())
+        ),
+    );
+    if let Some(bitrate) = report.min_bitrate {
+        let share = 100.0 * counts.conforming as f64 / counts.answered.max(1) as f64;
+        line("Conforming", format!("{} ({share:.2} %) at {bitrate} bit/s or more", counts.conforming));
+    }
+    if report.totals.speed.count() > 0 {
+        let speed = |percent| show_bytes(report.totals.speed.number_at(percent) as f64);
+        line(
+            "Speed of a reader",
+            format!("{}/s min, {}/s median, {}/s max", speed(0.0), speed(50.0), speed(100.0)),
+        );
+    }
+    if let Some((crc, count)) = report.outcome.digests.iter().next() {
+        let others = report.outcome.digests.len() - 1;
+        let more = if others == 0 { "all alike".to_owned() } else { format!("and {others} other checksums") };
+        line("CRC-32 of bodies", format!("{crc:08x} in {count}, {more}"));
+    }
+    line("Generator", generator(report));
+    if let Some(host) = &report.host {
+        line("This host", show_host(host));
+    }
+    out.push('\n');
+    out.push_str(&connection_times(report));
+    out.push('\n');
+    out.push_str(&percentiles(report));
+    out.push('\n');
+    out.push_str(&verdict(report));
+    out
+}
+
+/// Columns of equal width, the first to the left, the others to the right.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut text = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ =
+                if column == 0 { write!(text, "{cell:<width$}") } else { write!(text, "  {cell:>width$}") };
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn failures(report: &Report) -> String {
+    let counts = &report.totals.counts;
+    if counts.failed() == 0 {
+        return "0".to_owned();
+    }
+    let kinds: Vec<String> =
+        counts.failures.iter().map(|(failure, count)| format!("{count} {}", failure.sentence())).collect();
+    format!("{} ({})", counts.failed(), kinds.join(", "))
+}
+
+fn statuses(report: &Report) -> String {
+    let parts: Vec<String> =
+        report.totals.counts.statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
+fn generator(report: &Report) -> String {
+    let cpu = report.outcome.cpu();
+    let each = cpu * 1e6 / report.totals.counts.answered.max(1) as f64;
+    let mut text = format!(
+        "{:.0} % of a processor in the busiest thread, {each:.2} µs per request",
+        report.outcome.busiest_worker() * 100.0
+    );
+    if report.is_open_loop {
+        let _ = write!(
+            text,
+            ", late by {} at p99, {} at most",
+            show_duration(report.totals.lateness.percentile(99.0)),
+            show_duration(report.totals.lateness.max())
+        );
+    }
+    text
+}
+
+fn show_host(host: &Host) -> String {
+    let mut parts = vec![format!("processors {:.0} % busy", host.busy() * 100.0)];
+    if let Some(cpu) = host.server_cpu() {
+        parts.push(format!("{cpu:.2} of them by the server"));
+    }
+    if let Some(bytes) = host.server_resident() {
+        parts.push(format!("which held {}", show_bytes(bytes as f64)));
+    }
+    parts.push(format!("run queue {}", host.run_queue()));
+    parts.push(format!("{} segments sent again", host.retransmits()));
+    parts.push(format!("{} listen drops", host.listen_drops()));
+    parts.join(", ")
+}
+
+fn connection_times(report: &Report) -> String {
+    let mut rows = vec![["Times", "min", "mean", "+/-sd", "median", "max"].map(str::to_owned).to_vec()];
+    let mut row = |name: &str, times: &Times| {
+        let show = |time| show_duration(time);
+        rows.push(vec![
+            name.to_owned(),
+            show(times.min()),
+            show(times.mean()),
+            show(times.deviation()),
+            show(times.percentile(50.0)),
+            show(times.max()),
+        ]);
+    };
+    row("  Connect", &report.totals.connect);
+    row("  Waiting (first byte)", &report.totals.wait);
+    row("  Service (sent to end)", &report.totals.service);
+    row("  Total (meant to end)", &report.totals.response);
+    table(&rows)
+}
+
+fn percentiles(report: &Report) -> String {
+    let mut out = "Share of the requests answered within\n".to_owned();
+    for percent in super::PERCENTILES {
+        let time = show_duration(report.totals.response.percentile(percent));
+        let _ = writeln!(out, "  {:>6}  {time}", format!("{percent}%"));
+    }
+    let _ =
+        writeln!(out, "  {:>6}  {} (longest request)", "100%", show_duration(report.totals.response.max()));
+    out
+}
+
+fn verdict(report: &Report) -> String {
+    let mut out = String::new();
+    for note in &report.judgement.notes {
+        let _ = writeln!(out, "Note: {note}.");
+    }
+    let _ = write!(out, "Verdict: {}", report.judgement.verdict);
+    match report.judgement.reasons.as_slice() {
+        [] => out.push('\n'),
+        reasons => {
+            out.push('\n');
+            for reason in reasons {
+                let _ = writeln!(out, "  {reason}.");
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [vec!["a".to_owned(), "1".into()], vec!["bcd".to_owned(), "200".into()]];
+        assert_eq!(table(&rows), "a      1\nbcd  200\n");
+    }
+}

@@ -1,0 +1,230 @@
+//! Requests as bytes, built once before the run, and the order in which they are sent.
+
+use crate::random::Random;
+use crate::target::{TargetError, Url};
+use thiserror::Error;
+use tidegate_io::connect::Address;
+use tidegate_wire::h1::{
+    ConnectionField, RequestFraming, RequestParts, UnsafeField, UnsafeRequest, append_field, encode_request,
+};
+
+/// One request as the user described it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// GET unless said otherwise.
+    pub method: String,
+    /// Where and what.
+    pub url: Url,
+    /// Field names and values beside those that are always sent.
+    pub fields: Vec<(String, String)>,
+    /// What follows the head.
+    pub body: Vec<u8>,
+    /// How often it comes among the others.
+    pub weight: u32,
+}
+
+impl Description {
+    /// GET.
+    pub fn get(url: Url) -> Self {
+        Description { method: "GET".to_owned(), url, fields: Vec::new(), body: Vec::new(), weight: 1 }
+    }
+}
+
+/// Why requests could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RequestError {
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The request line or `Host`.
+    #[error("{url}: {fault}")]
+    Request {
+        /// Of the request.
+        url: String,
+        /// What is wrong.
+        fault: UnsafeRequest,
+    },
+    /// A field line.
+    #[error("field `{name}`: {fault}")]
+    Field {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        fault: UnsafeField,
+    },
+    /// Nothing to send.
+    #[error("there is no URL to ask for")]
+    Nothing,
+    /// Weights that add up to more than a million.
+    #[error("the weights add up to {0}; make them smaller, 1000000 is the most")]
+    Weights(u64),
+}
+
+/// A request, ready to send.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    /// Head and body.
+    pub bytes: Box<[u8]>,
+    /// Where the addresses of its server are.
+    pub server: u32,
+    /// What the response parser must know.
+    pub method: Box<str>,
+}
+
+/// A server of the list.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    /// Of the resolver; connections take them in turn.
+    pub addresses: Vec<Address>,
+    pub authority: String,
+}
+
+/// All requests of a run and their order.
+#[derive(Debug, Clone)]
+pub struct Mix {
+    pub(crate) prepared: Vec<Prepared>,
+    pub(crate) servers: Vec<Server>,
+    /// Numbers of requests, each as often as its weight says. Workers go round it, each from another place.
+    pub(crate) deck: Vec<u32>,
+}
+
+impl Mix {
+    /// Builds the bytes and resolves the hosts. `seed`: shuffles the order; without one it is that of the
+    /// list. `keep_alive`: else each request carries `Connection: close`.
+    ///
+    /// # Errors
+    /// A host that cannot be resolved, or bytes that would not be one request.
+    pub fn build(list: &[Description], keep_alive: bool, seed: Option<u64>) -> Result<Mix, RequestError> {
+        let total: u64 = list.iter().map(|description| u64::from(description.weight)).sum();
+        if list.is_empty() || total == 0 {
+            return Err(RequestError::Nothing);
+        }
+        if total > 1_000_000 {
+            return Err(RequestError::Weights(total));
+        }
+        let mut mix = Mix { prepared: Vec::with_capacity(list.len()), servers: Vec::new(), deck: Vec::new() };
+        let mut known: Vec<(String, u16, Option<std::path::PathBuf>)> = Vec::new();
+        for (number, description) in list.iter().enumerate() {
+            let url = &description.url;
+            let key = (url.host.clone(), url.port, url.socket.clone());
+            let server = match known.iter().position(|other| *other == key) {
+                Some(server) => server,
+                None => {
+                    let addresses = url.resolve()?;
+                    mix.servers.push(Server { addresses, authority: url.authority.clone() });
+                    known.push(key);
+                    known.len() - 1
+                }
+            };
+            mix.prepared.push(Prepared {
+                bytes: encode(description, keep_alive)?.into(),
+                server: server as u32,
+                method: description.method.as_str().into(),
+            });
+            mix.deck.extend(std::iter::repeat_n(number as u32, description.weight as usize));
+        }
+        if let Some(seed) = seed {
+            Random::new(seed, u64::from(u32::MAX)).shuffle(&mut mix.deck);
+        }
+        Ok(mix)
+    }
+
+    /// The first addresses of all servers, to try before a run.
+    pub fn first_addresses(&self) -> impl Iterator<Item = (&Address, &str)> {
+        self.servers.iter().filter_map(|server| Some((server.addresses.first()?, server.authority.as_str())))
+    }
+
+    /// Whether all servers are on the loopback interface.
+    pub fn is_loopback(&self) -> bool {
+        self.servers.iter().flat_map(|server| &server.addresses).all(
+            |address| matches!(address, Address::Tcp(address) if address.is_ipv4() && address.ip().is_loopback()),
+        )
+    }
+}
+
+fn encode(description: &Description, keep_alive: bool) -> Result<Vec<u8>, RequestError> {
+    let Description { method, url, fields, body, .. } = description;
+    let mut lines = Vec::new();
+    let mut host = url.authority.as_str();
+    let is_named = |wanted: &str| fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    for (name, value) in fields {
+        if name.eq_ignore_ascii_case("host") {
+            host = value;
+            continue;
+        }
+        append_field(&mut lines, name, value.as_bytes())
+            .map_err(|fault| RequestError::Field { name: name.clone(), fault })?;
+    }
+    if !is_named("user-agent") {
+        lines.extend_from_slice(
+            concat!("User-Agent: tidegate-bench/", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes(),
+        );
+    }
+    if !is_named("accept") {
+        lines.extend_from_slice(b"Accept: */*\r\n");
+    }
+    let expects_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH");
+    let framing = if body.is_empty() && !expects_body {
+        RequestFraming::None
+    } else {
+        RequestFraming::Length(body.len() as u64)
+    };
+    let parts = RequestParts {
+        method,
+        target: &url.request_target,
+        host,
+        field_lines: &lines,
+        framing,
+        connection: if keep_alive { ConnectionField::None } else { ConnectionField::Close },
+    };
+    let mut bytes = Vec::new();
+    encode_request(&mut bytes, &parts)
+        .map_err(|fault| RequestError::Request { url: url.to_string(), fault })?;
+    bytes.extend_from_slice(body);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn description(path: &str, weight: u32) -> Description {
+        let url = Url::parse(&format!("http://127.0.0.1:8080{path}")).unwrap();
+        Description { weight, ..Description::get(url) }
+    }
+
+    #[test]
+    fn a_request_is_built_once_and_whole() {
+        let mut post = description("/form", 1);
+        post.method = "POST".to_owned();
+        post.body = b"a=b".to_vec();
+        post.fields = vec![("Host".into(), "other".into()), ("X-A".into(), "1".into())];
+        let mix = Mix::build(&[post], false, None).unwrap();
+        let text = String::from_utf8(mix.prepared[0].bytes.to_vec()).unwrap();
+        assert!(text.starts_with("POST /form HTTP/1.1\r\nHost: other\r\nX-A: 1\r\n"), "{text}");
+        assert!(text.contains("Content-Length: 3\r\n") && text.contains("Connection: close\r\n"), "{text}");
+        assert!(text.ends_with("\r\n\r\na=b"), "{text}");
+    }
+
+    #[test]
+    fn the_deck_holds_each_as_often_as_its_weight_says() {
+        let list = [description("/a", 1), description("/b", 3), description("/c", 0)];
+        let mix = Mix::build(&list, true, Some(3)).unwrap();
+        let count = |wanted| mix.deck.iter().filter(|number| **number == wanted).count();
+        assert_eq!([count(0), count(1), count(2)], [1, 3, 0]);
+        assert_eq!(mix.servers.len(), 1);
+        assert_eq!(Mix::build(&list, true, None).unwrap().deck, [0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn what_would_not_be_one_request_is_refused() {
+        let mut bad = description("/", 1);
+        bad.fields = vec![("X-A".into(), "1\r\nX-B: 2".into())];
+        assert!(matches!(Mix::build(&[bad], true, None), Err(RequestError::Field { .. })));
+        assert!(matches!(Mix::build(&[], true, None), Err(RequestError::Nothing)));
+        assert!(matches!(
+            Mix::build(&[description("/", 2_000_000)], true, None),
+            Err(RequestError::Weights(_))
+        ));
+    }
+}

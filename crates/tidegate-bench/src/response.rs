@@ -1,0 +1,325 @@
+//! Responses as the generator reads them: where each one ends, what its head says, nothing copied.
+//!
+//! Sans-io; the connection feeds it what came. An idle reader holds no buffer: bytes are kept only while a head
+//! is cut in two. Heads go through the parser of `tidegate-wire`, so that what a strict client would refuse is
+//! an error here too.
+
+use tidegate_wire::h1::{
+    BodyDecoder, BodyError, BodyLength, FieldSpace, HeadLimits, HeadScanner, ResponseError, ResponseKind,
+    parse_response,
+};
+
+/// Heads of up to 64 KiB: a generator should not be stricter than browsers.
+const LIMITS: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
+
+/// Why a response is no good. The server is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResponseFault {
+    Head(ResponseError),
+    Body(BodyError),
+    /// 101, of which nobody asked.
+    Switched,
+    /// The connection ended in the middle of a head or before one.
+    NoResponse,
+}
+
+impl From<ResponseError> for ResponseFault {
+    fn from(fault: ResponseError) -> Self {
+        ResponseFault::Head(fault)
+    }
+}
+
+impl From<BodyError> for ResponseFault {
+    fn from(fault: BodyError) -> Self {
+        ResponseFault::Body(fault)
+    }
+}
+
+/// What one call found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fed<'i> {
+    /// Bytes of the input used up.
+    pub consumed: usize,
+    /// Bytes of the body among them.
+    pub data: &'i [u8],
+    /// Whether the response has ended.
+    pub is_complete: bool,
+}
+
+/// Reads the responses of one connection, one after the other.
+#[derive(Default)]
+pub(crate) struct ResponseReader {
+    state: State,
+    scanner: HeadScanner,
+    held: Vec<u8>,
+    decoder: Option<Box<BodyDecoder>>,
+    /// Of the head read last.
+    pub status: u16,
+    pub keep_alive: bool,
+    /// Of the response under way, without framing.
+    pub body_bytes: u64,
+    /// What `Content-Length` announced.
+    pub announced: Option<u64>,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Head,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+impl ResponseReader {
+    /// Whether nothing of the next response has come.
+    pub fn is_between(&self) -> bool {
+        self.state == State::Head && self.held.is_empty()
+    }
+
+    /// Whether a head was read and its body is still to end.
+    pub fn is_in_body(&self) -> bool {
+        self.state != State::Head
+    }
+
+    /// Bytes still to come, where that was announced.
+    pub fn remaining(&self) -> Option<u64> {
+        if let State::Length(remaining) = self.state { Some(remaining) } else { None }
+    }
+
+    /// Takes the next bytes, to the end of the head, of a piece of body or of the response. Call it again
+    /// with what it left.
+    #[inline]
+    pub fn feed<'i>(&mut self, input: &'i [u8], method: &str) -> Result<Fed<'i>, ResponseFault> {
+        match self.state {
+            State::Head => self.feed_head(input, method),
+            State::Length(remaining) => Ok(self.take_length(input, 0, remaining)),
+            State::UntilClose => {
+                self.body_bytes += input.len() as u64;
+                Ok(Fed { consumed: input.len(), data: input, is_complete: false })
+            }
+            State::Chunked => {
+                let Some(decoder) = &mut self.decoder else { return Err(ResponseFault::NoResponse) };
+                let decoded = decoder.decode(input)?;
+                let is_complete = decoder.is_complete();
+                self.body_bytes += decoded.data.len() as u64;
+                if is_complete {
+                    self.state = State::Head;
+                }
+                Ok(Fed { consumed: decoded.consumed, data: decoded.data, is_complete })
+            }
+        }
+    }
+
+    /// The server has closed. `Ok(true)`: that completes a response.
+    pub fn close(&mut self) -> Result<bool, ResponseFault> {
+        match self.state {
+            State::UntilClose => {
+                self.state = State::Head;
+                Ok(true)
+            }
+            State::Head if self.held.is_empty() => Ok(false),
+            State::Head => Err(ResponseFault::NoResponse),
+            State::Length(_) | State::Chunked => Err(ResponseFault::Body(BodyError::Truncated)),
+        }
+    }
+
+    /// Takes body bytes that were discarded unseen.
+    pub fn skip(&mut self, count: u64) -> bool {
+        if let State::Length(remaining) = self.state {
+            self.body_bytes += count;
+            let left = remaining.saturating_sub(count);
+            self.state = if left == 0 { State::Head } else { State::Length(left) };
+            return left == 0;
+        }
+        false
+    }
+
+    #[inline]
+    fn feed_head<'i>(&mut self, input: &'i [u8], method: &str) -> Result<Fed<'i>, ResponseFault> {
+        if !self.held.is_empty() {
+            return self.feed_held(input, method);
+        }
+        match head(input, method)? {
+            Some(head) => Ok(self.begin(input, head)),
+            None => {
+                self.scanner = HeadScanner::new();
+                self.scanner.needs_parse(input, &LIMITS);
+                self.held.extend_from_slice(input);
+                Ok(Fed { consumed: input.len(), data: &[], is_complete: false })
+            }
+        }
+    }
+
+    #[cold]
+    fn feed_held<'i>(&mut self, input: &'i [u8], method: &str) -> Result<Fed<'i>, ResponseFault> {
+        let before = self.held.len();
+        self.held.extend_from_slice(input);
+        if !self.scanner.needs_parse(&self.held, &LIMITS) {
+            return Ok(Fed { consumed: input.len(), data: &[], is_complete: false });
+        }
+        let Some(mut head) = head(&self.held, method)? else {
+            return Ok(Fed { consumed: input.len(), data: &[], is_complete: false });
+        };
+        // A head that ended in what was held would have been read then.
+        head.len = head.len.saturating_sub(before);
+        self.held = Vec::new();
+        Ok(self.begin(input, head))
+    }
+
+    #[inline]
+    fn begin<'i>(&mut self, input: &'i [u8], head: Head) -> Fed<'i> {
+        if head.is_interim {
+            return Fed { consumed: head.len, data: &[], is_complete: false };
+        }
+        self.status = head.status;
+        self.keep_alive = head.keep_alive;
+        self.body_bytes = 0;
+        self.announced = None;
+        match head.body {
+            BodyLength::Empty => {
+                self.announced = Some(0);
+                Fed { consumed: head.len, data: &[], is_complete: true }
+            }
+            BodyLength::Length(length) => {
+                self.announced = Some(length);
+                self.take_length(input, head.len, length)
+            }
+            BodyLength::Chunked => {
+                let decoder = BodyDecoder::new(head.body, LIMITS);
+                match &mut self.decoder {
+                    Some(place) => **place = decoder,
+                    place => *place = Some(Box::new(decoder)),
+                }
+                self.state = State::Chunked;
+                Fed { consumed: head.len, data: &[], is_complete: false }
+            }
+            BodyLength::UntilClose => {
+                self.state = State::UntilClose;
+                Fed { consumed: head.len, data: &[], is_complete: false }
+            }
+        }
+    }
+
+    #[inline]
+    fn take_length<'i>(&mut self, input: &'i [u8], from: usize, remaining: u64) -> Fed<'i> {
+        let rest = input.get(from..).unwrap_or_default();
+        let take = usize::try_from(remaining).unwrap_or(usize::MAX).min(rest.len());
+        let left = remaining - take as u64;
+        self.body_bytes += take as u64;
+        self.state = if left == 0 { State::Head } else { State::Length(left) };
+        Fed { consumed: from + take, data: rest.get(..take).unwrap_or_default(), is_complete: left == 0 }
+    }
+}
+
+struct Head {
+    len: usize,
+    status: u16,
+    keep_alive: bool,
+    is_interim: bool,
+    body: BodyLength,
+}
+
+#[inline]
+fn head(bytes: &[u8], method: &str) -> Result<Option<Head>, ResponseFault> {
+    let mut space = FieldSpace::new();
+    let Some(head) = parse_response(bytes, &LIMITS, &mut space, method)? else { return Ok(None) };
+    if matches!(head.kind, ResponseKind::Switching | ResponseKind::Tunnel) {
+        return Err(ResponseFault::Switched);
+    }
+    Ok(Some(Head {
+        len: head.len,
+        status: head.status,
+        keep_alive: head.keep_alive,
+        is_interim: head.kind == ResponseKind::Interim,
+        body: head.body,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Status, body and whether the connection stays, of each response, and how it ended.
+    type Seen = (Vec<(u16, Vec<u8>, bool)>, Result<bool, ResponseFault>);
+
+    fn read(pieces: &[&[u8]]) -> Seen {
+        let mut reader = ResponseReader::default();
+        let (mut all, mut body) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            let mut input = *piece;
+            while !input.is_empty() {
+                let fed = match reader.feed(input, "GET") {
+                    Ok(fed) => fed,
+                    Err(fault) => return (all, Err(fault)),
+                };
+                body.extend_from_slice(fed.data);
+                if fed.is_complete {
+                    all.push((reader.status, std::mem::take(&mut body), reader.keep_alive));
+                }
+                assert!(fed.consumed > 0);
+                input = &input[fed.consumed..];
+            }
+        }
+        let end = reader.close();
+        if end == Ok(true) {
+            all.push((reader.status, body, reader.keep_alive));
+        }
+        (all, end)
+    }
+
+    const STREAM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi\
+        HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n\
+        3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end";
+
+    #[test]
+    fn responses_of_every_framing() {
+        let (all, end) = read(&[STREAM]);
+        assert_eq!(end, Ok(true));
+        assert_eq!(
+            all,
+            [
+                (200, b"hi".to_vec(), true),
+                (204, vec![], true),
+                (404, b"abcde".to_vec(), true),
+                (200, b"to the end".to_vec(), false),
+            ]
+        );
+    }
+
+    #[test]
+    fn faults() {
+        let table: [(&[u8], ResponseFault); 5] = [
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", ResponseFault::Body(BodyError::Truncated)),
+            (b"SSH-2.0", ResponseFault::Head(ResponseError::InvalidVersion)),
+            (b"HTTP/1.1 200 OK\r\nContent-Le", ResponseFault::NoResponse),
+            (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", ResponseFault::Switched),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz",
+                ResponseFault::Body(BodyError::InvalidChunkSize),
+            ),
+        ];
+        for (bytes, fault) in table {
+            assert_eq!(read(&[bytes]).1, Err(fault), "{}", bytes.escape_ascii());
+        }
+        assert_eq!(read(&[]), (vec![], Ok(false)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_reads_the_same(cuts in proptest::collection::vec(0..STREAM.len(), 0..12)) {
+            let mut cuts = cuts;
+            cuts.extend([0, STREAM.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &STREAM[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(&pieces), read(&[STREAM]));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", &bytes]);
+            let _ = read(&[&bytes]);
+        }
+    }
+}

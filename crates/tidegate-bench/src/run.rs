@@ -1,0 +1,406 @@
+//! Runs a plan: starts the workers, gathers what they record, tells an observer how it goes.
+
+use crate::clock::monotonic_ns;
+use crate::plan::{Load, Plan};
+use crate::record::{Counts, Sample, Times};
+use crate::worker::{self, Claims, Message, Shared};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Ends a run from outside, as an interrupt does. What was measured is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// What a signal handler sets.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+
+    /// Ends the run.
+    pub fn stop(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether it was to end.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// As planned.
+    Done,
+    /// Somebody interrupted it.
+    Interrupted,
+    /// The target had stopped to accept connections.
+    GaveUp,
+}
+
+/// One interval of a run, all workers together.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// Number from the start, the warm-up's included.
+    pub number: u32,
+    /// What ended in it, all sums.
+    pub counts: Counts,
+    /// Times, as pairs.
+    pub response: Vec<(u64, u64)>,
+    /// Times, as pairs.
+    pub service: Vec<(u64, u64)>,
+    /// Times, as pairs.
+    pub wait: Vec<(u64, u64)>,
+    /// Times, as pairs.
+    pub connect: Vec<(u64, u64)>,
+    /// Times, as pairs.
+    pub lateness: Vec<(u64, u64)>,
+    /// Bytes per second, as pairs.
+    pub speed: Vec<(u64, u64)>,
+    /// Connections open at its end.
+    pub open: u32,
+    /// Processor time of each worker in it, nanoseconds.
+    pub cpu: Vec<u64>,
+    /// Its length, nanoseconds.
+    pub length: u64,
+}
+
+/// What a run gave, before anything is concluded from it. Outcomes of several processes add up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Wall-clock seconds since 1970 of the start.
+    pub started: f64,
+    /// Intended length of an interval, nanoseconds.
+    pub interval: u64,
+    /// In order, without the warm-up.
+    pub intervals: Vec<Interval>,
+    /// Requests that the warm-up took.
+    pub warmup_requests: u64,
+    /// From the end of the warm-up to the last answer, nanoseconds.
+    pub elapsed: u64,
+    /// How it ended.
+    pub ending: Ending,
+    /// CRC-32 of bodies and how many had it, where that was asked for.
+    pub digests: BTreeMap<u32, u64>,
+    /// Faults of the generator itself; empty when it worked.
+    pub faults: Vec<String>,
+    /// Processes that generated the load.
+    pub processes: u32,
+    /// Workers in each.
+    pub threads: u32,
+}
+
+/// How a run goes, told after each interval.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// From the start of the run.
+    pub elapsed: Duration,
+    /// Requests that ended so far.
+    pub requests: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Requests per second in the last interval.
+    pub rate: f64,
+    /// Bytes per second in the last interval.
+    pub bytes_rate: f64,
+    /// Connections open.
+    pub open: u32,
+}
+
+/// Runs a plan from now to its end. `observe` is called after each interval.
+///
+/// # Errors
+/// No thread could be started. Everything else is in the [`Outcome`].
+pub fn run(plan: Plan, stop: &Stop, observe: impl FnMut(Progress)) -> io::Result<Outcome> {
+    let start = monotonic_ns().saturating_add(lead_time(&plan));
+    run_at(plan, start, stop, observe)
+}
+
+/// Time before the schedule begins: workers start, open loops open their connections.
+pub fn lead_time(plan: &Plan) -> u64 {
+    let connections = match plan.load {
+        Load::Open { .. } if plan.keep_alive => u64::from(plan.connections) * 50_000,
+        _ => 0,
+    };
+    5_000_000 + connections.min(5_000_000_000)
+}
+
+/// Runs a plan whose zero is at `start`, monotonic nanoseconds.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_at(plan: Plan, start: u64, stop: &Stop, observe: impl FnMut(Progress)) -> io::Result<Outcome> {
+    let shared = Shared {
+        claims: Claims::new(plan.requests, plan.threads, plan.connections),
+        plan,
+        start,
+        stop: AtomicBool::new(false),
+    };
+    let threads = shared.plan.threads;
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let (sender, receiver) = channel();
+    let mut gathering = Gathering::new(&shared.plan, started, observe);
+    thread::scope(|scope| -> io::Result<()> {
+        for number in 0..threads {
+            let sender = sender.clone();
+            let shared = &shared;
+            let spawned = thread::Builder::new()
+                .name(format!("bench-{number}"))
+                .spawn_scoped(scope, move || worker::run(shared, number, sender));
+            if let Err(error) = spawned {
+                shared.stop.store(true, Relaxed);
+                return Err(error);
+            }
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Ok(message) => gathering.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if stop.is_stopped() {
+                shared.stop.store(true, Relaxed);
+            }
+        }
+    })?;
+    Ok(gathering.finish(start, stop.is_stopped()))
+}
+
+/// The records of all workers, by interval.
+struct Gathering<O> {
+    outcome: Outcome,
+    by_number: BTreeMap<u32, Interval>,
+    threads: usize,
+    warmup_intervals: u32,
+    warmup: u64,
+    told: u32,
+    progress: Progress,
+    last_answer: u64,
+    observe: O,
+}
+
+impl<O: FnMut(Progress)> Gathering<O> {
+    fn new(plan: &Plan, started: f64, observe: O) -> Self {
+        let interval = plan.interval().as_nanos() as u64;
+        let warmup = plan.warmup.as_nanos() as u64;
+        Gathering {
+            outcome: Outcome {
+                started,
+                interval,
+                intervals: Vec::new(),
+                warmup_requests: 0,
+                elapsed: 0,
+                ending: Ending::Done,
+                digests: BTreeMap::new(),
+                faults: Vec::new(),
+                processes: 1,
+                threads: plan.threads,
+            },
+            by_number: BTreeMap::new(),
+            threads: plan.threads as usize,
+            warmup_intervals: warmup.div_ceil(interval) as u32,
+            warmup,
+            told: 0,
+            progress: Progress::default(),
+            last_answer: 0,
+            observe,
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Sample { worker, sample } => {
+                let number = sample.interval;
+                let threads = self.threads;
+                let place = self.by_number.entry(number).or_insert_with(|| Interval {
+                    number,
+                    cpu: vec![0; threads],
+                    ..Interval::default()
+                });
+                add(place, *sample, worker);
+                // All workers have told of an interval when they tell of the next but one.
+                while self.told + 1 < number {
+                    self.tell(self.told);
+                    self.told += 1;
+                }
+            }
+            Message::Digests(digests) => {
+                for (crc, count) in digests {
+                    *self.outcome.digests.entry(crc).or_default() += count;
+                }
+            }
+            Message::End { gave_up, last, fault } => {
+                self.last_answer = self.last_answer.max(last);
+                if gave_up {
+                    self.outcome.ending = Ending::GaveUp;
+                }
+                if let Some(fault) = fault {
+                    self.outcome.faults.push(format!("a worker of the generator ended: {fault}"));
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, number: u32) {
+        let Some(interval) = self.by_number.get(&number) else { return };
+        let seconds = interval.length.max(1) as f64 / 1e9;
+        self.progress.elapsed =
+            Duration::from_nanos(self.outcome.interval.saturating_mul(u64::from(number) + 1));
+        self.progress.requests += interval.counts.requests;
+        self.progress.failed += interval.counts.failed();
+        self.progress.rate = interval.counts.requests as f64 / seconds;
+        self.progress.bytes_rate = interval.counts.bytes as f64 / seconds;
+        self.progress.open = interval.open;
+        (self.observe)(self.progress);
+    }
+
+    fn finish(mut self, start: u64, is_stopped: bool) -> Outcome {
+        for (number, interval) in self.by_number {
+            if number < self.warmup_intervals {
+                self.outcome.warmup_requests += interval.counts.requests;
+            } else {
+                self.outcome.intervals.push(interval);
+            }
+        }
+        if is_stopped && self.outcome.ending == Ending::Done {
+            self.outcome.ending = Ending::Interrupted;
+        }
+        self.outcome.elapsed = self.last_answer.saturating_sub(start.saturating_add(self.warmup));
+        self.outcome
+    }
+}
+
+fn add(interval: &mut Interval, sample: Sample, worker: u32) {
+    interval.counts.add(&sample.counts);
+    for (into, pairs) in [
+        (&mut interval.response, sample.response),
+        (&mut interval.service, sample.service),
+        (&mut interval.wait, sample.wait),
+        (&mut interval.connect, sample.connect),
+        (&mut interval.lateness, sample.lateness),
+        (&mut interval.speed, sample.speed),
+    ] {
+        into.extend(pairs);
+    }
+    interval.open += sample.open;
+    if let Some(cpu) = interval.cpu.get_mut(worker as usize) {
+        *cpu += sample.cpu;
+    }
+    interval.length = interval.length.max(sample.length);
+}
+
+impl Interval {
+    fn merge(&mut self, other: Interval) {
+        self.counts.add(&other.counts);
+        self.response.extend(other.response);
+        self.service.extend(other.service);
+        self.wait.extend(other.wait);
+        self.connect.extend(other.connect);
+        self.lateness.extend(other.lateness);
+        self.speed.extend(other.speed);
+        self.open += other.open;
+        self.cpu.extend(other.cpu);
+        self.length = self.length.max(other.length);
+    }
+}
+
+/// The times of a whole run.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// Sums.
+    pub counts: Counts,
+    /// From the intended start to the last byte.
+    pub response: Times,
+    /// From the first byte sent to the last received.
+    pub service: Times,
+    /// From the first byte sent to the first received.
+    pub wait: Times,
+    /// Of connects.
+    pub connect: Times,
+    /// Of the generator, behind its schedule.
+    pub lateness: Times,
+    /// Bytes per second of each answer, not a time.
+    pub speed: Times,
+}
+
+impl Outcome {
+    /// Everything added up.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for interval in &self.intervals {
+            totals.counts.add(&interval.counts);
+            totals.response.add(&interval.response);
+            totals.service.add(&interval.service);
+            totals.wait.add(&interval.wait);
+            totals.connect.add(&interval.connect);
+            totals.lateness.add(&interval.lateness);
+            totals.speed.add(&interval.speed);
+        }
+        totals
+    }
+
+    /// Adds what another process did in the same run.
+    pub fn merge(&mut self, other: Outcome) {
+        let workers = (self.processes * self.threads) as usize;
+        let mut by_number: BTreeMap<u32, Interval> = std::mem::take(&mut self.intervals)
+            .into_iter()
+            .map(|interval| (interval.number, interval))
+            .collect();
+        for theirs in other.intervals {
+            let number = theirs.number;
+            let ours = by_number.entry(number).or_insert_with(|| Interval { number, ..Interval::default() });
+            ours.cpu.resize(workers, 0);
+            ours.merge(theirs);
+        }
+        self.intervals = by_number.into_values().collect();
+        self.started = self.started.min(other.started);
+        self.warmup_requests += other.warmup_requests;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        if self.ending == Ending::Done {
+            self.ending = other.ending;
+        }
+        for (crc, count) in other.digests {
+            *self.digests.entry(crc).or_default() += count;
+        }
+        self.faults.extend(other.faults);
+        self.processes += other.processes;
+    }
+
+    /// Takes the first intervals out, as the warm-up.
+    pub fn cut(&mut self, count: usize) {
+        let count = count.min(self.intervals.len().saturating_sub(1));
+        for interval in self.intervals.drain(..count) {
+            self.warmup_requests += interval.counts.requests;
+            self.elapsed = self.elapsed.saturating_sub(interval.length);
+        }
+    }
+
+    /// From the end of the warm-up to the last answer.
+    pub fn seconds(&self) -> f64 {
+        self.elapsed as f64 / 1e9
+    }
+
+    /// The highest share of a processor that one worker used over the run, 0 to 1.
+    pub fn busiest_worker(&self) -> f64 {
+        let length: u64 = self.intervals.iter().map(|interval| interval.length).sum();
+        let workers = self.intervals.iter().map(|interval| interval.cpu.len()).max().unwrap_or(0);
+        let of = |worker| {
+            self.intervals.iter().map(|interval| interval.cpu.get(worker).copied().unwrap_or(0)).sum::<u64>()
+        };
+        (0..workers).map(of).max().unwrap_or(0) as f64 / length.max(1) as f64
+    }
+
+    /// Processor time of all workers, seconds.
+    pub fn cpu(&self) -> f64 {
+        self.intervals.iter().flat_map(|interval| &interval.cpu).sum::<u64>() as f64 / 1e9
+    }
+}

@@ -1,0 +1,458 @@
+//! One thread of the generator: its own reactor, its share of connections, requests and arrivals.
+//!
+//! Workers share the plan, the number of requests left and a flag; each hands its records to the collector
+//! (`run.rs`) at the end of every interval. Per request there is one `send`, one `recv`, one clock read and no
+//! allocation; connections are registered once. Intended starts come from the schedule and a `timerfd`.
+
+mod drive;
+mod source;
+
+pub(crate) use source::Claims;
+
+use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
+use crate::connection::{Budget, Channel, Connection, Exchange};
+use crate::plan::{Load, Plan};
+use crate::random::Random;
+use crate::record::{Failure, Recorder, Sample};
+use crate::schedule::Schedule;
+use source::Source;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tidegate_io::connect::{Connecting, connect};
+use tidegate_io::wheel::TICK;
+use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
+
+/// Connects that may be under way at once, so that a listen queue of ordinary length holds them.
+const CONNECTING_AT_ONCE: u32 = 256;
+
+/// Bytes for one `recv`. Only what is copied into is resident: bodies that nobody reads are discarded.
+const BUFFER: usize = 256 << 10;
+
+/// What all workers of a run share.
+pub(crate) struct Shared {
+    pub plan: Plan,
+    /// Monotonic nanoseconds of the beginning: the zero of the schedule and of intervals.
+    pub start: u64,
+    pub claims: Claims,
+    /// Somebody wants the run to end now.
+    pub stop: AtomicBool,
+}
+
+/// What a worker tells the collector.
+pub(crate) enum Message {
+    /// The records of an interval.
+    Sample { worker: u32, sample: Box<Sample> },
+    /// CRC-32 of bodies, where all are to be compared.
+    Digests(Vec<(u32, u64)>),
+    /// It has ended.
+    End {
+        gave_up: bool,
+        /// Of the last answer; of the end where there was none.
+        last: u64,
+        fault: Option<io::Error>,
+    },
+}
+
+/// A thread's state.
+pub(crate) struct Worker<'s> {
+    shared: &'s Shared,
+    plan: &'s Plan,
+    number: u32,
+    collector: Sender<Message>,
+    poller: Poller,
+    registry: Registry,
+    ready: Vec<Ready>,
+    alarm: Alarm,
+    wheel: Wheel,
+    expired: Vec<u32>,
+    connections: Slab<Connection>,
+    connecting: u32,
+    /// Connections without work, the longest idle first (open loop).
+    idle: VecDeque<Key>,
+    /// When connections that ended or never began are to be opened (closed loop).
+    resting: VecDeque<u64>,
+    source: Source<'s>,
+    /// Connections that were interrupted while there was more to read.
+    more: Vec<Key>,
+    /// Exchanges begun and not ended.
+    outstanding: u64,
+    recorder: Recorder,
+    digests: Vec<(u32, u64)>,
+    buffer: Vec<u8>,
+    random: Random,
+    opened: u64,
+    interval: u64,
+    interval_number: u32,
+    interval_began: u64,
+    cpu: Duration,
+    last_answer: u64,
+    failures_in_a_row: u32,
+    has_connect_failure: bool,
+    has_given_up: bool,
+    has_answer: bool,
+    /// Monotonic nanoseconds at which no request starts any more.
+    end: u64,
+    /// When outstanding answers are no longer waited for.
+    cut: u64,
+    is_stopping: bool,
+}
+
+/// Runs one worker to its end.
+pub(crate) fn run(shared: &Shared, number: u32, collector: Sender<Message>) {
+    let report = collector.clone();
+    let end = match Worker::new(shared, number, collector) {
+        Ok(mut worker) => {
+            let fault = worker.run().err();
+            worker.finish();
+            let last = if worker.has_answer { worker.last_answer } else { monotonic_ns() };
+            Message::End { gave_up: worker.has_given_up, last, fault }
+        }
+        Err(error) => Message::End { gave_up: false, last: 0, fault: Some(error) },
+    };
+    // A collector that has gone away has lost interest.
+    let _ = report.send(end);
+}
+
+impl<'s> Worker<'s> {
+    fn new(shared: &'s Shared, number: u32, collector: Sender<Message>) -> io::Result<Self> {
+        let plan = &shared.plan;
+        let poller = Poller::new()?;
+        let registry = poller.registry()?;
+        let schedule = match plan.load {
+            Load::Closed => None,
+            Load::Open { rate, arrivals } => Some(Schedule::new(
+                arrivals,
+                rate,
+                plan.global_number(number),
+                plan.global_threads(),
+                plan.seed,
+            )),
+        };
+        let end = plan.time.map_or(u64::MAX, |time| shared.start.saturating_add(ns(time + plan.warmup)));
+        Ok(Worker {
+            shared,
+            plan,
+            number,
+            collector,
+            poller,
+            registry,
+            ready: Vec::with_capacity(512),
+            alarm: Alarm::new()?,
+            wheel: Wheel::default(),
+            expired: Vec::new(),
+            connections: Slab::default(),
+            connecting: 0,
+            idle: VecDeque::new(),
+            resting: VecDeque::new(),
+            source: Source::new(plan, &shared.claims, schedule, number, shared.start),
+            more: Vec::new(),
+            outstanding: 0,
+            recorder: Recorder::new(),
+            digests: Vec::new(),
+            buffer: vec![0; BUFFER],
+            random: Random::new(plan.seed, u64::from(plan.global_number(number)) + 1_000),
+            opened: u64::from(plan.global_number(number)),
+            interval: ns(plan.interval()),
+            interval_number: 0,
+            interval_began: shared.start,
+            cpu: Duration::ZERO,
+            last_answer: shared.start,
+            failures_in_a_row: 0,
+            has_connect_failure: false,
+            has_given_up: false,
+            has_answer: false,
+            end,
+            cut: u64::MAX,
+            is_stopping: false,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        // Any slab key will do for the alarm: its kind tells it apart.
+        let alarm = Slab::default().insert(());
+        self.registry.add_readable(self.alarm.as_fd(), Kind::Io, alarm)?;
+        self.begin();
+        loop {
+            let now = monotonic_ns();
+            self.turn(now)?;
+            if self.is_over(now) {
+                return Ok(());
+            }
+            let timeout = self.patience(now);
+            let mut ready = std::mem::take(&mut self.ready);
+            ready.clear();
+            let waited = self.poller.wait(Some(timeout), &mut ready);
+            for event in &ready {
+                if event.kind() == Kind::Connection {
+                    let now = self.on_event(event);
+                    if now >= self.source.next_start() {
+                        self.take_arrivals(now)?;
+                    }
+                }
+            }
+            self.ready = ready;
+            for key in std::mem::take(&mut self.more) {
+                self.read(key);
+            }
+            waited?;
+        }
+    }
+
+    /// Plans the opening of all connections.
+    fn begin(&mut self) {
+        self.cpu = thread_cpu();
+        let count = self.plan.connections_of(self.number);
+        let is_open = matches!(self.plan.load, Load::Open { .. });
+        // Open loops with kept connections have them ready when the schedule begins; without, each arrival
+        // opens its own.
+        if is_open && !self.plan.keep_alive {
+            return;
+        }
+        let first = if is_open { monotonic_ns() } else { self.shared.start };
+        let step = ns(self.plan.ramp) / u64::from(count.max(1));
+        self.resting.extend((0..u64::from(count)).map(|number| first.saturating_add(number * step)));
+    }
+
+    /// All that time brings.
+    fn turn(&mut self, now: u64) -> io::Result<()> {
+        // Arrivals that are due come before the end, else a late worker would lose its last ones.
+        self.take_arrivals(now)?;
+        if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.has_run_dry()) {
+            self.stop(now);
+        }
+        self.source.count_from(now);
+        self.open_rested(now);
+        let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
+        let mut expired = std::mem::take(&mut self.expired);
+        self.wheel.advance(tick, &mut expired);
+        for index in expired.drain(..) {
+            self.on_timer(index, now);
+        }
+        self.expired = expired;
+        while now >= self.interval_end() {
+            self.hand_over(self.interval_end());
+        }
+        self.give_up_if_hopeless(now);
+        Ok(())
+    }
+
+    /// Whether nothing is left to start.
+    fn has_run_dry(&self) -> bool {
+        let are_lanes_over = self.plan.is_once && self.resting.is_empty() && self.outstanding == 0;
+        are_lanes_over || self.source.is_exhausted()
+    }
+
+    fn interval_end(&self) -> u64 {
+        self.shared.start.saturating_add(self.interval * (u64::from(self.interval_number) + 1))
+    }
+
+    /// How long to wait for events at most.
+    fn patience(&mut self, now: u64) -> Duration {
+        if !self.more.is_empty() {
+            return Duration::ZERO;
+        }
+        let mut until = self.interval_end().min(if self.is_stopping { self.cut } else { self.end });
+        if self.connecting < CONNECTING_AT_ONCE {
+            until = until.min(self.resting.front().copied().unwrap_or(u64::MAX));
+        }
+        if let Some(ticks) = self.wheel.next() {
+            let tick = now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64 + u64::from(ticks);
+            until = until.min(self.shared.start.saturating_add(tick * TICK.as_nanos() as u64));
+        }
+        Duration::from_nanos(until.saturating_sub(now))
+    }
+
+    /// From here on nothing starts; what is outstanding may end.
+    fn stop(&mut self, now: u64) {
+        self.is_stopping = true;
+        self.source.stop();
+        // Who has sent all that was wanted waits for all of it: each request has its own timeout.
+        self.cut = self.end.max(now).saturating_add(ns(self.plan.drain));
+        if self.source.waiting() == 0 {
+            self.resting.clear();
+        }
+        for key in self.connections.keys().collect::<Vec<_>>() {
+            let is_free = self.connections.get(key).is_some_and(|connection| connection.in_flight.is_empty());
+            if is_free {
+                self.remove(key);
+            }
+        }
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        let is_cut = now >= self.cut || self.shared.stop.load(Relaxed);
+        self.is_stopping && (is_cut || (self.outstanding == 0 && self.source.waiting() == 0))
+    }
+
+    /// What is left at the end is counted, and the last interval handed over.
+    fn finish(&mut self) {
+        self.recorder.fail(Failure::Unsent, self.source.waiting());
+        self.recorder.fail(Failure::Unanswered, self.outstanding);
+        self.hand_over(monotonic_ns());
+        if !self.digests.is_empty() {
+            let _ = self.collector.send(Message::Digests(std::mem::take(&mut self.digests)));
+        }
+    }
+
+    fn hand_over(&mut self, at: u64) {
+        let cpu = thread_cpu();
+        let mut sample = self.recorder.take();
+        sample.interval = self.interval_number;
+        sample.open = self.connections.len() as u32 - self.connecting.min(self.connections.len() as u32);
+        sample.cpu = ns(cpu.saturating_sub(self.cpu));
+        sample.length = at.saturating_sub(self.interval_began);
+        self.cpu = cpu;
+        self.interval_began = at;
+        self.interval_number += 1;
+        let message = Message::Sample { worker: self.number, sample: Box::new(sample) };
+        if self.collector.send(message).is_err() {
+            self.shared.stop.store(true, Relaxed);
+        }
+    }
+
+    /// A target that died is left after a while, so that what was measured before is not drowned.
+    fn give_up_if_hopeless(&mut self, now: u64) {
+        let silence = now.saturating_sub(self.last_answer);
+        if !self.is_stopping && self.has_connect_failure && silence > ns(self.plan.give_up) {
+            self.has_given_up = true;
+            self.stop(now);
+            self.cut = now;
+        }
+    }
+
+    // ------------------------------------------------------------ opening and closing
+
+    /// Opens connections whose time has come.
+    fn open_rested(&mut self, now: u64) {
+        while self.connecting < CONNECTING_AT_ONCE && self.resting.front().is_some_and(|at| *at <= now) {
+            self.resting.pop_front();
+            if matches!(self.plan.load, Load::Open { .. }) {
+                if !self.is_stopping {
+                    self.open(None, now);
+                }
+            } else if let Some(exchange) = self.source.next(now) {
+                self.outstanding += 1;
+                self.open(Some(exchange), now);
+            }
+        }
+    }
+
+    /// Opens a connection, with the request that it is for.
+    fn open(&mut self, exchange: Option<Exchange>, now: u64) {
+        let mix = &self.plan.mix;
+        let request = exchange.map_or(0, |exchange| exchange.request);
+        let server_number = mix.prepared.get(request as usize).map_or(0, |request| request.server);
+        let Some(server) = mix.servers.get(server_number as usize) else { return };
+        let turn = self.opened;
+        self.opened += u64::from(self.plan.global_threads());
+        let pick = |count: usize| (turn % count.max(1) as u64) as usize;
+        let Some(address) = server.addresses.get(pick(server.addresses.len())) else { return };
+        let source = self.plan.sources.get(pick(self.plan.sources.len())).map(|ip| SocketAddr::new(*ip, 0));
+        let opened = connect(address, source).and_then(|(stream, connecting)| {
+            if let Some(size) = self.plan.receive_buffer {
+                rustix::net::sockopt::set_socket_recv_buffer_size(stream.as_fd(), size as usize)?;
+            }
+            Ok((stream, connecting))
+        });
+        let (stream, connecting) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.connect_failed(exchange, &error, now),
+        };
+        let mut connection = Connection::new(Channel::new(stream), server_number, now);
+        if let Some(pace) = self.plan.slow_readers.filter(|pace| self.random.unit() <= pace.share) {
+            connection.read_budget = Some(Box::new(Budget::new(pace.rate, now)));
+        }
+        if let Some(pace) = self.plan.slow_writers.filter(|pace| self.random.unit() <= pace.share) {
+            connection.write_budget = Some(Box::new(Budget::new(pace.rate, now)));
+        }
+        if let Some(exchange) = exchange {
+            connection.push(exchange);
+        }
+        connection.deadline = now.saturating_add(ns(self.plan.timeout));
+        let key = self.connections.insert(connection);
+        self.connecting += 1;
+        let Some(connection) = self.connections.get(key) else { return };
+        if let Err(error) = self.registry.add(connection.channel.as_fd(), Kind::Connection, key) {
+            self.connections.remove(key);
+            self.connecting -= 1;
+            return self.connect_failed(exchange, &error, now);
+        }
+        self.wheel.arm(key.index(), self.plan.timeout);
+        // On the loopback interface the connection is open by now, and the request can go at once.
+        if connecting == Connecting::Done || exchange.is_some() {
+            self.try_connected(key, connecting == Connecting::Done, now);
+        }
+    }
+
+    /// A connect failed; the request that it was for with it.
+    fn connect_failed(&mut self, exchange: Option<Exchange>, error: &io::Error, now: u64) {
+        self.has_connect_failure = true;
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        if exchange.is_some() {
+            self.outstanding -= 1;
+            self.recorder.fail(connect_failure(error), 1);
+        }
+        self.rest(now);
+    }
+
+    /// Plans to open a connection in place of one that ended.
+    fn rest(&mut self, now: u64) {
+        if self.plan.is_once
+            || self.is_stopping
+            || (matches!(self.plan.load, Load::Open { .. }) && !self.plan.keep_alive)
+        {
+            return;
+        }
+        // Nobody hammers a server that refuses everybody: once each connection has failed, they wait, longer
+        // each time and a second at most.
+        let rounds = self.failures_in_a_row / self.plan.connections_of(self.number).max(1);
+        let wait = if rounds == 0 { 0 } else { (10_000_000u64 << rounds.min(7)).min(1_000_000_000) };
+        self.resting.push_back(now.saturating_add(wait));
+    }
+
+    /// Takes a connection out, with whatever it was doing.
+    fn remove(&mut self, key: Key) -> Option<Connection> {
+        self.wheel.cancel(key.index());
+        let connection = self.connections.remove(key)?;
+        if !connection.is_connected {
+            self.connecting -= 1;
+        }
+        Some(connection)
+    }
+
+    /// Ends a connection and everything in flight on it, and plans its successor.
+    fn fail(&mut self, key: Key, failure: Failure, now: u64) {
+        let Some(connection) = self.remove(key) else { return };
+        connection.channel.reset_on_close();
+        let count = connection.in_flight.len() as u64;
+        self.outstanding -= count;
+        if !connection.is_connected {
+            self.has_connect_failure = true;
+        }
+        if count > 0 {
+            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        }
+        self.recorder.fail(failure, count);
+        drop(connection);
+        self.rest(now);
+        self.serve_waiting(now);
+    }
+}
+
+/// The kind of failure that the system's answer to a connect is.
+fn connect_failure(error: &io::Error) -> Failure {
+    use rustix::io::Errno;
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::CONNREFUSED) => Failure::Refused,
+        Some(Errno::TIMEDOUT) => Failure::ConnectTimeout,
+        Some(Errno::CONNRESET | Errno::PIPE) => Failure::Reset,
+        Some(Errno::MFILE | Errno::NFILE) => Failure::Descriptors,
+        Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Failure::Ports,
+        _ => Failure::Connect,
+    }
+}

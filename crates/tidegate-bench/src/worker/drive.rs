@@ -1,0 +1,475 @@
+//! What events, timers and arrivals do to connections.
+
+use super::{Worker, connect_failure};
+use crate::clock::{monotonic_ns, ns};
+use crate::connection::Exchange;
+use crate::plan::Load;
+use crate::record::{Failure, Stamps};
+use crate::response::ResponseFault;
+use std::io;
+use tidegate_io::socket::Received;
+use tidegate_io::wheel::TICK;
+use tidegate_io::{Key, Ready};
+
+/// Full buffers that one connection may read before others have their turn.
+const READS_IN_A_ROW: u32 = 32;
+
+/// What became of a connection that was read from.
+enum Outcome {
+    /// It waits for more.
+    Wait,
+    /// More may be there.
+    Again,
+    /// Its budget is spent; the wheel brings it back.
+    Pause,
+    /// It has room for another request.
+    Free,
+    /// The server closed it, or it may carry no more.
+    Ended,
+    Failed(Failure),
+}
+
+impl Worker<'_> {
+    /// An event of a connection. Returns the time.
+    pub(super) fn on_event(&mut self, event: &Ready) -> u64 {
+        let key = event.key();
+        let Some(connection) = self.connections.get_mut(key) else { return 0 };
+        connection.is_finished |= event.read_closed || event.dead;
+        if !connection.is_connected {
+            let now = monotonic_ns();
+            if event.writable || event.dead {
+                self.try_connected(key, true, now);
+            }
+            return now;
+        }
+        if connection.unsent > 0 && event.writable {
+            let now = monotonic_ns();
+            self.flush(key, now);
+        }
+        if event.readable || event.read_closed || event.dead { self.read(key) } else { 0 }
+    }
+
+    /// The connect has ended, or may have (`is_certain` says which).
+    pub(super) fn try_connected(&mut self, key: Key, is_certain: bool, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let result = if is_certain {
+            connection.channel.connect_result()
+        } else {
+            // Sending tells: nothing goes while the connect is under way.
+            match connection.flush(&self.plan.mix.prepared, now) {
+                Ok(0) => return,
+                Ok(sent) => {
+                    self.recorder.counts.bytes_sent += sent as u64;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
+        };
+        if let Err(error) = result {
+            return self.fail(key, connect_failure(&error), now);
+        }
+        connection.is_connected = true;
+        self.connecting -= 1;
+        let open = monotonic_ns();
+        self.recorder.connected(open.saturating_sub(connection.opened));
+        for exchange in &mut connection.in_flight {
+            exchange.sent = now;
+        }
+        if let Some(budget) = &mut connection.write_budget {
+            budget.restart(now);
+        }
+        if connection.in_flight.is_empty() || self.plan.pipeline > 1 {
+            self.give(key, now);
+        } else {
+            self.flush(key, now);
+        }
+    }
+
+    /// Sends what is unsent on a connection.
+    fn flush(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        match connection.flush(&self.plan.mix.prepared, now) {
+            Ok(sent) => {
+                self.recorder.counts.bytes_sent += sent as u64;
+                if sent > 0 {
+                    connection.deadline = now.saturating_add(ns(self.plan.timeout));
+                }
+                if connection.unsent > 0 && connection.write_budget.is_some() {
+                    self.wheel.arm(key.index(), TICK / 2);
+                }
+            }
+            // The server may have answered before it closed; the answer is worth more than the fault.
+            Err(_) if connection.is_finished => {}
+            Err(error) => self.fail(key, broken(&error), now),
+        }
+    }
+
+    /// Gives a connection its next requests, or the rest it has earned.
+    pub(super) fn give(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_idle_run = self.plan.is_idle && connection.reader.status != 0;
+        while connection.in_flight.len() < self.plan.pipeline as usize && !is_idle_run {
+            let Some(exchange) = self.source.next(now) else { break };
+            self.outstanding += 1;
+            let server =
+                self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
+            if server != connection.server {
+                // The next request is for another server: this connection makes room for one to it.
+                self.remove(key);
+                return self.open(Some(exchange), now);
+            }
+            connection.push(exchange);
+        }
+        if connection.unsent > 0 {
+            connection.deadline = now.saturating_add(ns(self.plan.timeout));
+            self.wheel.arm(key.index(), self.plan.timeout);
+            for budget in [&mut connection.read_budget, &mut connection.write_budget].into_iter().flatten() {
+                budget.restart(now);
+            }
+            return self.flush(key, now);
+        }
+        if !connection.in_flight.is_empty() {
+            return; // a pipeline that runs dry
+        }
+        connection.deadline = u64::MAX;
+        if matches!(self.plan.load, Load::Open { .. }) && !self.is_stopping {
+            self.wheel.cancel(key.index());
+            self.idle.push_back(key);
+        } else if is_idle_run && !self.is_stopping {
+            self.wheel.cancel(key.index());
+        } else {
+            self.remove(key);
+        }
+    }
+
+    /// Reads until there is nothing more, and acts on what came. Returns the time.
+    pub(super) fn read(&mut self, key: Key) -> u64 {
+        let mut now = 0;
+        for _ in 0..READS_IN_A_ROW {
+            match self.read_once(key, &mut now) {
+                Outcome::Wait => return now,
+                Outcome::Again => {}
+                Outcome::Free => {
+                    let drained = self.connections.get(key).is_none_or(|connection| !connection.is_readable);
+                    self.give(key, now);
+                    if drained {
+                        return now;
+                    }
+                }
+                Outcome::Pause => {
+                    self.wheel.arm(key.index(), TICK / 2);
+                    return now;
+                }
+                Outcome::Ended => {
+                    self.end(key, now);
+                    return now;
+                }
+                Outcome::Failed(failure) => {
+                    self.fail(key, failure, monotonic_ns());
+                    return now;
+                }
+            }
+        }
+        // The others have a turn first.
+        self.more.push(key);
+        now
+    }
+
+    /// One `recv` and what it means. `is_readable` of the connection says whether more may be there.
+    #[inline]
+    fn read_once(&mut self, key: Key, now: &mut u64) -> Outcome {
+        let plan = self.plan;
+        let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
+        let mut room = self.buffer.len();
+        if let Some(budget) = &connection.read_budget {
+            *now = monotonic_ns();
+            room = room.min(budget.left(*now));
+            if room == 0 {
+                connection.is_readable = true;
+                return Outcome::Pause;
+            }
+        }
+        let remaining = connection.reader.remaining().unwrap_or(0);
+        let is_discarded = remaining > 4_096 && !plan.expectation.reads_bodies();
+        let received = if is_discarded {
+            // Not past the body: the next head must be read.
+            let room = room.min(usize::try_from(remaining).unwrap_or(usize::MAX));
+            connection.channel.discard(self.buffer.get_mut(..room).unwrap_or_default())
+        } else {
+            connection.channel.recv(self.buffer.get_mut(..room).unwrap_or_default())
+        };
+        let count = match received {
+            Ok(Received::Bytes { count, drained }) => {
+                // The end of the stream is behind a short read too, where it was announced.
+                connection.is_readable = !drained || connection.is_finished;
+                count
+            }
+            Ok(Received::WouldBlock) => {
+                connection.is_readable = false;
+                return Outcome::Wait;
+            }
+            Ok(Received::End) => {
+                *now = monotonic_ns();
+                return self.closed(key, *now);
+            }
+            Err(error) => return Outcome::Failed(broken(&error)),
+        };
+        *now = monotonic_ns();
+        self.recorder.counts.bytes += count as u64;
+        if let Some(budget) = &mut connection.read_budget {
+            budget.spend(count);
+            // The time limit is one of silence, and this was none.
+            connection.deadline = now.saturating_add(ns(plan.timeout));
+        } else if connection.reader.is_in_body() {
+            connection.deadline = now.saturating_add(ns(plan.timeout));
+            self.wheel.arm(key.index(), plan.timeout);
+        }
+        if is_discarded {
+            self.recorder.counts.body_bytes += count as u64;
+            if connection.reader.skip(count as u64) {
+                return self.complete(key, *now);
+            }
+            return if connection.is_readable { Outcome::Again } else { Outcome::Wait };
+        }
+        self.take_bytes(key, count, *now)
+    }
+
+    /// Bytes that were copied: reads them as responses.
+    #[inline]
+    fn take_bytes(&mut self, key: Key, count: usize, now: u64) -> Outcome {
+        let plan = self.plan;
+        let mut from = 0;
+        let mut is_free = false;
+        while from < count {
+            let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
+            let Some(exchange) = connection.in_flight.front() else {
+                return Outcome::Failed(Failure::Malformed); // an answer to nothing
+            };
+            let method =
+                plan.mix.prepared.get(exchange.request as usize).map_or("GET", |request| &request.method);
+            if connection.reader.is_between() {
+                connection.first_byte = now;
+            }
+            let input = self.buffer.get(from..count).unwrap_or_default();
+            let fed = match connection.reader.feed(input, method) {
+                Ok(fed) => fed,
+                Err(_) => return Outcome::Failed(Failure::Malformed),
+            };
+            self.recorder.counts.body_bytes += fed.data.len() as u64;
+            if plan.expectation.reads_bodies() && !fed.data.is_empty() {
+                let check = connection.check.get_or_insert_with(|| Box::new(plan.expectation.begin()));
+                check.update(&plan.expectation, fed.data);
+            }
+            let (consumed, is_complete) = (fed.consumed, fed.is_complete);
+            from += consumed;
+            if is_complete {
+                match self.complete(key, now) {
+                    Outcome::Free => is_free = true,
+                    Outcome::Wait => {}
+                    outcome => return outcome,
+                }
+            }
+        }
+        if is_free {
+            return Outcome::Free;
+        }
+        let is_readable = self.connections.get(key).is_some_and(|connection| connection.is_readable);
+        if is_readable { Outcome::Again } else { Outcome::Wait }
+    }
+
+    /// The front exchange is answered in full: counts it.
+    #[inline]
+    fn complete(&mut self, key: Key, now: u64) -> Outcome {
+        let plan = self.plan;
+        let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
+        let Some(exchange) = connection.in_flight.pop_front() else { return Outcome::Wait };
+        self.outstanding -= 1;
+        self.last_answer = now;
+        self.has_answer = true;
+        let reader = &connection.reader;
+        let status = reader.status;
+        let stamps = Stamps {
+            intended: exchange.intended,
+            sent: exchange.sent,
+            first_byte: connection.first_byte,
+            last_byte: now,
+        };
+        self.recorder.answered(status, stamps);
+        let mut failure = None;
+        if !plan.expectation.allows_status(status) {
+            failure = Some(Failure::Status);
+        } else if plan.expectation.length.is_some_and(|length| length != reader.body_bytes) {
+            failure = Some(Failure::Check);
+        }
+        if plan.expectation.reads_bodies() {
+            let check = connection.check.take().map_or_else(|| plan.expectation.begin(), |check| *check);
+            let (is_right, crc) = check.finish(&plan.expectation);
+            if !is_right && failure.is_none() {
+                failure = Some(Failure::Check);
+            }
+            if let Some(crc) = crc.filter(|_| failure.is_none()) {
+                count_digest(&mut self.digests, crc);
+            }
+        }
+        if plan.min_bitrate.is_some() || connection.read_budget.is_some() {
+            let seconds = now.saturating_sub(exchange.sent).max(1) as f64 / 1e9;
+            let speed = reader.body_bytes as f64 / seconds;
+            self.recorder.speed(speed as u64);
+            let conforms = failure.is_none() && plan.min_bitrate.is_none_or(|bitrate| speed * 8.0 >= bitrate);
+            self.recorder.counts.conforming += u64::from(conforms);
+        }
+        match failure {
+            None => self.recorder.succeed(),
+            Some(failure) => self.recorder.fail(failure, 1),
+        }
+        self.failures_in_a_row = 0;
+        self.has_connect_failure = false;
+        let is_usable = reader.keep_alive && plan.keep_alive && !plan.is_once;
+        if connection.unsent > connection.in_flight.len() {
+            // Answered before it was sent to the end: what the rest would mean nobody knows.
+            connection.unsent = connection.in_flight.len();
+            connection.offset = 0;
+            return Outcome::Ended;
+        }
+        match (is_usable, connection.is_finished) {
+            (true, false) => Outcome::Free,
+            // The end of the stream was announced; answers to what is in flight may stand before it.
+            (true, true) if !connection.in_flight.is_empty() => Outcome::Wait,
+            _ => Outcome::Ended,
+        }
+    }
+
+    /// The server has closed its side.
+    fn closed(&mut self, key: Key, now: u64) -> Outcome {
+        let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
+        match connection.reader.close() {
+            Ok(true) => match self.complete(key, now) {
+                Outcome::Free => Outcome::Ended,
+                outcome => outcome,
+            },
+            Ok(false) if connection.in_flight.is_empty() && !self.plan.is_idle => Outcome::Ended,
+            Ok(false) => Outcome::Failed(Failure::Closed),
+            Err(ResponseFault::Body(_) | ResponseFault::NoResponse) => Outcome::Failed(Failure::Truncated),
+            Err(_) => Outcome::Failed(Failure::Malformed),
+        }
+    }
+
+    /// A connection has done its service. What it still carried is sent anew on another: the server said that
+    /// it would not answer it.
+    fn end(&mut self, key: Key, now: u64) {
+        let Some(mut connection) = self.remove(key) else { return };
+        if !connection.is_finished {
+            // The server has not closed yet. A reset keeps the port from waiting a minute on our side, which
+            // would end a long run for want of ports.
+            connection.channel.reset_on_close();
+        }
+        let returned = connection.in_flight.len() as u64;
+        self.outstanding -= returned;
+        while let Some(exchange) = connection.in_flight.pop_front() {
+            self.source.give_back(exchange);
+        }
+        drop(connection);
+        if matches!(self.plan.load, Load::Open { .. }) {
+            if self.plan.keep_alive {
+                self.rest(now);
+            }
+            self.serve_waiting(now);
+        } else if !self.plan.is_once {
+            self.resting.push_back(now);
+        }
+    }
+
+    /// A deadline on the wheel has passed.
+    pub(super) fn on_timer(&mut self, index: u32, now: u64) {
+        let Some(key) = self.connections.key_of(index) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if now >= connection.deadline {
+            let failure = if connection.is_connected { Failure::Timeout } else { Failure::ConnectTimeout };
+            return self.fail(key, failure, now);
+        }
+        if connection.deadline != u64::MAX {
+            self.wheel.arm(index, std::time::Duration::from_nanos(connection.deadline - now));
+        }
+        if !connection.is_connected {
+            return;
+        }
+        let is_readable = connection.is_readable;
+        if connection.unsent > 0 {
+            self.flush(key, now);
+        }
+        if is_readable {
+            self.read(key);
+        }
+    }
+
+    // ------------------------------------------------------------ arrivals
+
+    /// Takes the arrivals that are due and sets the alarm for the next.
+    pub(super) fn take_arrivals(&mut self, now: u64) -> io::Result<()> {
+        while let Some(intended) = self.source.arrive(now) {
+            self.recorder.late(now.saturating_sub(intended));
+            self.dispatch(intended, now);
+        }
+        let next = self.source.next_start();
+        if next != u64::MAX { self.alarm.set(next) } else { Ok(()) }
+    }
+
+    /// Finds a connection for an arrival: a free one, a new one, or a place in the queue.
+    fn dispatch(&mut self, intended: u64, now: u64) {
+        let exchange = Exchange { intended, sent: now, request: self.source.draw() };
+        let server =
+            self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
+        while let Some(key) = self.idle.pop_front() {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if !connection.in_flight.is_empty() {
+                continue;
+            }
+            if connection.server != server {
+                // Another server's turn: the connection makes room for one to this.
+                self.remove(key);
+                break;
+            }
+            self.outstanding += 1;
+            connection.push(exchange);
+            connection.deadline = now.saturating_add(ns(self.plan.timeout));
+            self.wheel.arm(key.index(), self.plan.timeout);
+            return self.flush(key, now);
+        }
+        if (self.connections.len() as u32) < self.plan.connections_of(self.number) {
+            self.outstanding += 1;
+            return self.open(Some(exchange), now);
+        }
+        self.recorder.counts.queued += 1;
+        self.source.wait(intended);
+    }
+
+    /// Arrivals wait and there is room for a connection: opens one for the first.
+    pub(super) fn serve_waiting(&mut self, now: u64) {
+        while matches!(self.plan.load, Load::Open { .. })
+            && self.source.waiting() > 0
+            && (self.connections.len() as u32) < self.plan.connections_of(self.number)
+        {
+            let Some(exchange) = self.source.next(now) else { return };
+            self.outstanding += 1;
+            self.open(Some(exchange), now);
+        }
+    }
+}
+
+/// The kind of failure that an error of `send` or `recv` is.
+fn broken(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Failure::Refused,
+        io::ErrorKind::TimedOut => Failure::Timeout,
+        _ => Failure::Reset,
+    }
+}
+
+/// Few different digests are expected, mostly one.
+fn count_digest(digests: &mut Vec<(u32, u64)>, crc: u32) {
+    if let Some((_, count)) = digests.iter_mut().find(|(known, _)| *known == crc) {
+        *count += 1;
+    } else if digests.len() < 1_000 {
+        digests.push((crc, 1));
+    }
+}

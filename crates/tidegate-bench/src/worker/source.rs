@@ -1,0 +1,193 @@
+//! Where a worker's requests come from: the number that is left, the schedule, and the queue of arrivals that
+//! wait for a connection.
+
+use crate::clock::ns;
+use crate::connection::Exchange;
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Requests that may still start, shared by the workers. They take several at a time.
+pub(crate) struct Claims {
+    left: Option<AtomicU64>,
+    chunk: u64,
+}
+
+impl Claims {
+    pub fn new(requests: Option<u64>, threads: u32, connections: u32) -> Self {
+        // Few at a time where there are few for each connection: none of them may be left without.
+        let chunk = (requests.unwrap_or(0) / (64 * u64::from(connections.max(threads)))).clamp(1, 64);
+        Claims { left: requests.map(AtomicU64::new), chunk }
+    }
+
+    fn take(&self) -> u64 {
+        let Some(left) = &self.left else { return u64::MAX };
+        let taken = left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(self.chunk)));
+        taken.unwrap_or(0).min(self.chunk)
+    }
+}
+
+/// The requests of one worker.
+pub(super) struct Source<'s> {
+    deck: &'s [u32],
+    at: usize,
+    claims: &'s Claims,
+    claimed: u64,
+    is_exhausted: bool,
+    schedule: Option<Schedule>,
+    start: u64,
+    /// Intended starts whose request has no connection yet. One word each.
+    waiting: VecDeque<u64>,
+    /// Requests that the server said it would not answer on their connection.
+    returned: VecDeque<Exchange>,
+    is_counting: bool,
+    counts_from: u64,
+    is_stopped: bool,
+    end: u64,
+}
+
+impl<'s> Source<'s> {
+    pub fn new(
+        plan: &'s Plan,
+        claims: &'s Claims,
+        schedule: Option<Schedule>,
+        worker: u32,
+        start: u64,
+    ) -> Self {
+        let deck = &plan.mix.deck;
+        let counts_from = start.saturating_add(ns(plan.warmup));
+        Source {
+            deck,
+            at: deck.len() * plan.global_number(worker) as usize / plan.global_threads().max(1) as usize,
+            claims,
+            claimed: 0,
+            is_exhausted: false,
+            schedule,
+            start,
+            waiting: VecDeque::new(),
+            returned: VecDeque::new(),
+            is_counting: plan.warmup.is_zero(),
+            counts_from,
+            is_stopped: false,
+            end: plan.time.map_or(u64::MAX, |time| counts_from.saturating_add(ns(time))),
+        }
+    }
+
+    /// The next request, if one may start at `now`.
+    #[inline]
+    pub fn next(&mut self, now: u64) -> Option<Exchange> {
+        if let Some(mut exchange) = self.returned.pop_front() {
+            exchange.sent = now;
+            return Some(exchange);
+        }
+        if self.schedule.is_some() {
+            let intended = self.waiting.pop_front()?;
+            return Some(Exchange { intended, sent: now, request: self.draw() });
+        }
+        if self.is_stopped || now >= self.end || !self.claim() {
+            return None;
+        }
+        Some(Exchange { intended: now, sent: now, request: self.draw() })
+    }
+
+    /// Gives back what was sent and will not be answered.
+    pub fn give_back(&mut self, exchange: Exchange) {
+        self.returned.push_back(exchange);
+    }
+
+    /// The next intended start, absolute.
+    #[inline]
+    pub fn next_start(&self) -> u64 {
+        match &self.schedule {
+            Some(schedule) if !self.is_stopped => {
+                let at = self.start.saturating_add(schedule.next());
+                if at < self.end { at } else { u64::MAX }
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Takes one arrival that is due. `None`: none is, or no request is left.
+    pub fn arrive(&mut self, now: u64) -> Option<u64> {
+        let at = self.next_start();
+        if at > now || !self.claim() {
+            return None;
+        }
+        if let Some(schedule) = &mut self.schedule {
+            schedule.advance();
+        }
+        Some(at)
+    }
+
+    pub fn wait(&mut self, intended: u64) {
+        self.waiting.push_back(intended);
+    }
+
+    pub fn waiting(&self) -> u64 {
+        (self.waiting.len() + self.returned.len()) as u64
+    }
+
+    /// Whether requests are counted already; the warm-up's are not.
+    pub fn count_from(&mut self, now: u64) {
+        self.is_counting |= now >= self.counts_from;
+    }
+
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.is_exhausted && self.returned.is_empty()
+    }
+
+    #[inline]
+    fn claim(&mut self) -> bool {
+        if !self.is_counting {
+            return true;
+        }
+        if self.claimed == 0 {
+            self.claimed = self.claims.take();
+            if self.claimed == 0 {
+                self.is_exhausted = true;
+                return false;
+            }
+        }
+        if let Some(left) = &self.claims.left {
+            self.claimed -= 1;
+            self.is_exhausted = self.claimed == 0 && left.load(Relaxed) == 0;
+        }
+        true
+    }
+
+    #[inline]
+    pub fn draw(&mut self) -> u32 {
+        let request = self.deck.get(self.at).copied().unwrap_or(0);
+        self.at += 1;
+        if self.at >= self.deck.len() {
+            self.at = 0;
+        }
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_add_up_to_the_number() {
+        for requests in [0, 1, 7, 1_000, 4_096] {
+            let claims = Claims::new(Some(requests), 3, 64);
+            let mut taken = 0;
+            loop {
+                match claims.take() {
+                    0 => break,
+                    count => taken += count,
+                }
+            }
+            assert_eq!(taken, requests);
+        }
+        assert_eq!(Claims::new(None, 1, 1).take(), u64::MAX);
+    }
+}

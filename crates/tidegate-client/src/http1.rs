@@ -1,0 +1,99 @@
+//! Answers in HTTP/1: the head, once it is whole. Bodies are read with
+//! [`BodyDecoder`](tidegate_wire::h1::BodyDecoder).
+
+use tidegate_wire::h1::{
+    FieldSpace, HeadLimits, HeadScanner, ResponseError, ResponseHead, ResponseKind, parse_response,
+};
+
+/// Collects the bytes of an answer until its head is there.
+#[derive(Default)]
+pub struct HeadReader {
+    bytes: Vec<u8>,
+    scanner: HeadScanner,
+}
+
+impl HeadReader {
+    /// Takes bytes. `read` sees the final head once it is there, or the one that switches protocols; interim
+    /// heads go to `interim`. What lies behind the head is what [`HeadReader::take_rest`] returns.
+    ///
+    /// # Errors
+    /// The head is none; the connection must not be used again.
+    pub fn push<R>(
+        &mut self,
+        bytes: &[u8],
+        limits: &HeadLimits,
+        request_method: &str,
+        mut interim: impl FnMut(&ResponseHead<'_, '_>),
+        read: impl FnOnce(&ResponseHead<'_, '_>) -> R,
+    ) -> Result<Option<R>, ResponseError> {
+        self.bytes.extend_from_slice(bytes);
+        loop {
+            if !self.scanner.needs_parse(&self.bytes, limits) {
+                return Ok(None);
+            }
+            let mut space = FieldSpace::new();
+            let Some(head) = parse_response(&self.bytes, limits, &mut space, request_method)? else {
+                return Ok(None);
+            };
+            let len = head.len;
+            if head.kind != ResponseKind::Interim {
+                let result = read(&head);
+                drop(space);
+                self.bytes.drain(..len);
+                return Ok(Some(result));
+            }
+            interim(&head);
+            drop(space);
+            self.bytes.drain(..len);
+            self.scanner = HeadScanner::new();
+        }
+    }
+
+    /// Whether nothing of an answer has come.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What has come behind the head.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interim_heads_come_first() {
+        let bytes = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        for at in 0..bytes.len() {
+            let (mut reader, mut interim, mut status) = (HeadReader::default(), Vec::new(), None);
+            for piece in [&bytes[..at], &bytes[at..]] {
+                if status.is_some() {
+                    reader.bytes.extend_from_slice(piece);
+                    continue;
+                }
+                status = reader
+                    .push(
+                        piece,
+                        &HeadLimits::default(),
+                        "GET",
+                        |head| interim.push(head.status),
+                        |head| head.status,
+                    )
+                    .unwrap();
+            }
+            assert_eq!((interim, status), (vec![103, 100], Some(200)), "{at}");
+            assert_eq!(reader.take_rest(), b"ok");
+        }
+    }
+
+    #[test]
+    fn what_is_no_head_is_refused() {
+        let mut reader = HeadReader::default();
+        let refused = reader.push(b"220 ftp", &HeadLimits::default(), "GET", |_| {}, |_| ());
+        assert_eq!(refused, Err(ResponseError::InvalidVersion));
+    }
+}

@@ -1,0 +1,14 @@
+//! Outgoing connections on the reactor: what the gateway and the load generator share.
+//!
+//! A [`Pool`] holds the idle connections of one worker to one address; a [`Peer`] is what all workers of the
+//! process know of that address, so that connections kept by one never starve another. [`Connection`] sends
+//! and receives. `http1` reads answers. Nothing here knows a route or a setting.
+
+mod connection;
+pub mod http1;
+mod peer;
+mod pool;
+
+pub use connection::Connection;
+pub use peer::{Peer, Starving};
+pub use pool::{Pool, PoolLimits};

@@ -1,0 +1,214 @@
+//! Applications behind the server.
+
+use crate::directive::{
+    Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some, some_or,
+};
+
+const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
+const INSIDE: &[Context] = &[Context::Site, Context::Route];
+const ALL: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi, Context::Proxy];
+/// What may be a plain address, whose bounds nobody else knows.
+const PLAIN: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Proxy];
+const KEPT: &[Context] = &[Context::Fastcgi, Context::Proxy];
+const SCRIPTS: &[Context] = &[Context::Fastcgi, Context::Scgi];
+const VARIABLES: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi];
+const PROXY: &[Context] = &[Context::Proxy];
+const SECOND: u64 = 1000;
+const HOUR: u64 = 3600 * SECOND;
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+
+/// One value, one default.
+const fn bound(
+    name: &'static str,
+    contexts: &'static [Context],
+    argument: &'static [Argument],
+    default: &'static str,
+    doc: &'static str,
+    example: &'static str,
+) -> Directive {
+    let mut directive = Directive::new(name, contexts);
+    directive.arguments = argument;
+    directive.default = Some(default);
+    directive.doc = doc;
+    directive.example = example;
+    directive
+}
+
+#[rustfmt::skip]
+pub(super) const DIRECTIVES: &[Directive] = &[
+    Directive {
+        arguments: &[one("to", Kind::Destination)],
+        children: Children::Block(Context::Fastcgi),
+        doc: "Has requests answered by a FastCGI application: the name of a pool, or the address of one that runs \
+              already. Connections are kept and reused; none is kept that another worker or request is in need of. \
+              What the application writes to its standard error goes to the error log.",
+        example: "fastcgi \"unix:/run/php/php-fpm.sock\"",
+        ..Directive::new("fastcgi", INSIDE)
+    },
+    Directive {
+        arguments: &[one("to", Kind::Destination)],
+        children: Children::Block(Context::Scgi),
+        doc: "Has requests answered by an SCGI application: the name of a pool, or the address of one that runs \
+              already. In a route `\"/app/*\"` it is mounted at `/app`.",
+        example: "scgi \"127.0.0.1:4000\"",
+        ..Directive::new("scgi", INSIDE)
+    },
+    Directive {
+        arguments: &[Argument { name: "pool", kind: Kind::Token, count: Count::Optional, words: &[] }],
+        children: Children::Block(Context::Cgi),
+        doc: "Runs CGI scripts (RFC 3875): the first part of the path that is a file below `root` or `alias` is the \
+              script, what follows is `PATH_INFO`. They are started by small processes that a pool with `cgi-stubs` \
+              keeps ready; without a name that is the pool `cgi`, which need not be written.",
+        example: "cgi",
+        ..Directive::new("cgi", INSIDE)
+    },
+    Directive {
+        arguments: &[one("to", Kind::Url)],
+        children: Children::Block(Context::Proxy),
+        doc: "Passes requests on to an HTTP/1.1 server: an address, a unix socket (`\"http://unix:/run/app.sock\"`) or \
+              the name of a pool or group. Paths are passed on as the client sent them, behind the path of the \
+              address where it has one. WebSockets and other upgrades go through.",
+        example: "proxy \"http://127.0.0.1:3000\"",
+        ..Directive::new("proxy", INSIDE)
+    },
+    bound("connect-timeout", ALL, &[one("time", Kind::Duration { least: 1, most: HOUR })], "connect-timeout \"5s\"",
+        "How long connecting to the application may take. Then the answer is 504, or another member is asked.",
+        "connect-timeout \"1s\""),
+    bound("timeout", ALL, &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })], "timeout \"60s\"",
+        "How long the application may be silent: until the first byte of its answer, between two pieces of it, and \
+         in both directions of a WebSocket. Before the answer has begun the client gets 504.",
+        "timeout \"10m\""),
+    bound("keep", KEPT, &[one_or("connections", Kind::Number { least: 1, most: 65535 }, &["off"])], "keep 32",
+        "Idle connections to the application that each worker keeps. They are let go of early when the application \
+         needs them for others. `off` opens one for each request.",
+        "keep off"),
+    bound("keep-timeout", &[Context::Fastcgi], &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })],
+        "keep-timeout \"2s\"",
+        "How long an idle connection is kept. Most FastCGI applications serve one connection at a time: an idle one \
+         holds a process that other programs of this machine may be waiting for. Within this server nobody waits: \
+         what one worker keeps is let go of when another needs it.",
+        "keep-timeout \"10s\""),
+    bound("keep-timeout", PROXY, &[one("time", Kind::Duration { least: 1, most: 24 * HOUR })],
+        "keep-timeout \"30s\"",
+        "How long an idle connection is kept. Less than what the application itself keeps them for.",
+        "keep-timeout \"4s\""),
+    bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["unlimited"])],
+        "connections unlimited",
+        "Requests that the application gets at once, all workers together: the number of its processes where each \
+         takes one at a time. The others wait in a queue, in the order of their arrival. A pool knows its own.",
+        "connections 8"),
+    Directive {
+        properties: &[
+            Property {
+                name: "length",
+                kind: Kind::Number { least: 0, most: 1_000_000 },
+                default: Some("1024"),
+                doc: "Most requests that wait; further ones are answered 503 at once.",
+            },
+            Property {
+                name: "age",
+                kind: Kind::Duration { least: 1, most: HOUR },
+                default: Some("10s"),
+                doc: "How long one may wait; then it is answered 503.",
+            },
+        ],
+        default: Some("queue"),
+        doc: "The queue before `connections`.",
+        example: "queue length=128 age=\"2s\"",
+        ..Directive::new("queue", PLAIN)
+    },
+    bound("buffer", ALL, &[one("size", Kind::Size { least: 0, most: 1024 * MIB })], "buffer \"1MiB\"",
+        "How much of a response is taken off the application's hands when the client is slower. A response that fits \
+         frees the application at once; a larger one flows at the client's pace.",
+        "buffer \"256KiB\""),
+    bound("request-buffer", ALL, &[one("size", Kind::Size { least: 0, most: 16 * MIB })], "request-buffer \"64KiB\"",
+        "How much of a request body is collected before the application is bothered with it. What is larger is \
+         streamed to it as it comes.",
+        "request-buffer \"1MiB\""),
+    Directive {
+        arguments: &[one("root", Kind::File)],
+        properties: &[Property {
+            name: "prefix",
+            kind: Kind::SitePath,
+            default: None,
+            doc: "The path that stands for the folder in `X-Accel-Redirect`; without it only `X-Sendfile` is heeded.",
+        }],
+        repeats: true,
+        doc: "A folder whose files the application may have sent by naming one in `X-Sendfile` (its path in the file \
+              system) or in `X-Accel-Redirect` (a path below `prefix`). Without this both fields are dropped.",
+        example: "sendfile \".\" prefix=\"/protected/\"",
+        ..Directive::new("sendfile", ALL)
+    },
+    Directive {
+        arguments: &[some("suffixes", Kind::Suffix)],
+        default: Some("split \".php\""),
+        doc: "How scripts end. The path is split behind the first part that names one, what follows is `PATH_INFO`; \
+              the script must be a file below the root. Compared byte by byte.",
+        example: "split \".php\" \".phtml\"",
+        ..Directive::new("split", SCRIPTS)
+    },
+    Directive {
+        arguments: &[one("file", Kind::File)],
+        doc: "One script for all paths of the route, such as the front controller of a framework. The whole path is \
+              `PATH_INFO`.",
+        example: "script \"index.php\"",
+        ..Directive::new("script", SCRIPTS)
+    },
+    Directive {
+        arguments: &[one("prefix", Kind::SitePath)],
+        doc: "The application is no file: the path begins with `prefix`, which is `SCRIPT_NAME`, and what follows is \
+              `PATH_INFO`. For `scgi` in a route that ends in a star this is the default, with the part before it.",
+        example: "mount \"/app\"",
+        ..Directive::new("mount", SCRIPTS)
+    },
+    Directive {
+        arguments: &[one("name", Kind::Variable), one_or("value", Kind::Text { most: 8192 }, &["off"])],
+        repeats: true,
+        doc: "A variable for the application, in place of one of the same name; `off` without quotes leaves it out.",
+        example: "param \"APP_ENV\" \"production\"",
+        ..Directive::new("param", VARIABLES)
+    },
+    Directive {
+        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldValue, &["off"])],
+        repeats: true,
+        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away.",
+        example: "request-header \"X-Api-Key\" \"secret\"",
+        ..Directive::new("request-header", PROXY)
+    },
+    Directive {
+        arguments: &[one("host", Kind::Token)],
+        doc: "The host name for the application. Without it that is the one the client asked for.",
+        example: "host \"app.internal\"",
+        ..Directive::new("host", PROXY)
+    },
+    Directive {
+        arguments: &[one("prefix", Kind::SitePath)],
+        doc: "Cuts this off the front of the path.",
+        example: "strip-prefix \"/api\"",
+        ..Directive::new("strip-prefix", PROXY)
+    },
+    Directive {
+        arguments: &[some_or("networks", Kind::Network, &["off"])],
+        inheritance: Inheritance::Replaces,
+        default: Some("trusted-proxies off"),
+        doc: "Clients that are proxies of one's own: the `Forwarded`, `X-Forwarded-…` and identity fields that they \
+              send are passed on, with themselves added. Those of anybody else are dropped.",
+        example: "trusted-proxies \"10.0.0.0/8\" \"unix\"",
+        ..Directive::new("trusted-proxies", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[one("folder", Kind::File)],
+        properties: &[Property {
+            name: "size",
+            kind: Kind::Size { least: MIB, most: 64 * TIB },
+            default: Some("1GiB"),
+            doc: "Most bytes at once, all workers together; what does not fit is answered 507.",
+        }],
+        default: Some("spill \"/tmp\""),
+        doc: "The folder for request bodies that have to be complete before an application can have them: those of \
+              unknown length for `fastcgi`, `scgi` and `cgi`. The files have no name and are gone with the request.",
+        example: "spill \".\" size=\"256MiB\"",
+        ..Directive::new("spill", &[Context::Top])
+    },
+];

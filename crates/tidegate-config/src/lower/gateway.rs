@@ -1,0 +1,263 @@
+//! `fastcgi`, `scgi` and `proxy` as settings.
+
+use std::path::{Path, PathBuf};
+
+use super::inherit::Inherited;
+use super::written_or_default;
+use crate::check::{Checker, Item, duration, number};
+use crate::directive::Context;
+use crate::disk::{Disk, What};
+use crate::settings::gateway::{Application, Destination, Gateway, Proxy, Script, SendfileRoot, Spill};
+use crate::settings::{Action, PathPattern};
+use crate::suggest;
+use crate::value::Value;
+
+/// Lowers a `fastcgi`.
+pub(super) fn fastcgi(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    inherited: &Inherited,
+) -> Action {
+    let script = script(checker, item, Context::Fastcgi);
+    let application = application(checker, disk, item, Context::Fastcgi, inherited, script);
+    Action::Fastcgi(Box::new(application))
+}
+
+/// Lowers an `scgi`.
+pub(super) fn scgi(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    pattern: &PathPattern,
+    inherited: &Inherited,
+) -> Action {
+    let is_said = ["split", "script", "mount"].iter().any(|name| item.child(name).is_some());
+    let script = match pattern {
+        PathPattern::Prefix(prefix) if !is_said => Script::Mounted(prefix.trim_end_matches('/').to_owned()),
+        _ => script(checker, item, Context::Scgi),
+    };
+    Action::Scgi(Box::new(application(checker, disk, item, Context::Scgi, inherited, script)))
+}
+
+/// Lowers a `cgi`: scripts below a folder, started by the processes of a pool.
+pub(super) fn cgi(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    root: Option<PathBuf>,
+    strip_prefix: String,
+    inherited: &Inherited,
+) -> Action {
+    if root.is_none() {
+        let message = "there is no folder to find CGI scripts in";
+        let help = "add `root` to the site or the route, or `alias \"/usr/lib/cgi-bin\"` to the route";
+        checker.diagnostics.push(item.error(message).help(help));
+    }
+    let to = Destination::Named(item.texts().pop().unwrap_or_else(|| "cgi".to_owned()));
+    Action::Cgi(Box::new(Application {
+        gateway: gateway(checker, disk, item, Context::Cgi, inherited, to),
+        root: root.unwrap_or_default(),
+        script: Script::FirstFile { strip_prefix },
+        params: pairs(item, "param"),
+        serves_hidden: inherited.serves_hidden,
+    }))
+}
+
+/// Lowers a `proxy`.
+pub(super) fn proxy(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    inherited: &Inherited,
+) -> Action {
+    let (to, base) = match item.first() {
+        Some(Value::Url(to, base)) => (to.clone(), base.clone()),
+        _ => (Destination::Named(String::new()), String::new()),
+    };
+    let text = |name: &str| item.child(name).and_then(|item| item.texts().pop());
+    Action::Proxy(Box::new(Proxy {
+        gateway: gateway(checker, disk, item, Context::Proxy, inherited, to),
+        base,
+        host: text("host"),
+        strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
+        request_fields: pairs(item, "request-header"),
+    }))
+}
+
+/// Lowers `spill`.
+pub(super) fn spill(item: &Item) -> Spill {
+    Spill {
+        folder: match item.first() {
+            Some(Value::Path(folder)) => folder.clone(),
+            _ => PathBuf::from("/tmp"),
+        },
+        size: match item.property("size") {
+            Some(Value::Number(size)) => size,
+            _ => 0,
+        },
+    }
+}
+
+/// What a `spill` with mistakes in it becomes; the mistakes have been said.
+pub(super) fn spill_nowhere() -> Spill {
+    Spill { folder: PathBuf::from("/tmp"), size: 0 }
+}
+
+fn application(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    context: Context,
+    inherited: &Inherited,
+    script: Script,
+) -> Application {
+    let to = match item.first() {
+        Some(Value::Destination(to)) => to.clone(),
+        _ => Destination::Named(String::new()),
+    };
+    let root = inherited.root.clone();
+    if root.is_none() && matches!(script, Script::Suffixes(_)) {
+        let message = "this application has no folder to find its scripts in";
+        let help = "add `root` to the site or the route; or `script` for one script, or `mount` for none";
+        checker.diagnostics.push(item.error(message).help(help));
+    }
+    Application {
+        gateway: gateway(checker, disk, item, context, inherited, to),
+        root: root.unwrap_or_default(),
+        script,
+        params: pairs(item, "param"),
+        serves_hidden: inherited.serves_hidden,
+    }
+}
+
+fn script(checker: &mut Checker<'_>, item: &Item, context: Context) -> Script {
+    let mut said =
+        item.children.iter().filter(|child| matches!(child.directive.name, "split" | "script" | "mount"));
+    if let (Some(first), Some(second)) = (said.next(), said.next()) {
+        let message = format!(
+            "`{}` stands beside `{}`, and only one can find the script",
+            second.directive.name, first.directive.name
+        );
+        checker.diagnostics.push(second.error(message).help("keep one of the two"));
+    }
+    if let Some(child) = item.child("script")
+        && let Some(Value::Path(path)) = child.first()
+    {
+        return Script::File(path.clone());
+    }
+    if let Some(prefix) = item.child("mount").and_then(|child| child.texts().pop()) {
+        return Script::Mounted(prefix.trim_end_matches('/').to_owned());
+    }
+    let split = written_or_default(&item.children, context, "split");
+    Script::Suffixes(split.map(|item| item.texts()).unwrap_or_default())
+}
+
+fn gateway(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    context: Context,
+    inherited: &Inherited,
+    to: Destination,
+) -> Gateway {
+    let find = |name: &str| written_or_default(&item.children, context, name);
+    let time = |name: &str| find(name).map(|item| duration(&item)).unwrap_or_default();
+    let amount = |name: &str| find(name).map_or(0, |item| number(&item));
+    let few = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let queue = find("queue");
+    let property = |name: &str| queue.as_ref().and_then(|queue| queue.property(name));
+    let connections = find("connections").filter(|item| !item.is_word("unlimited"));
+    if let (Destination::Named(name), Some(written)) = (&to, item.child("connections"))
+        && !name.is_empty()
+        && connections.is_some()
+    {
+        let message = format!("`connections` stands where `{name}` knows it itself");
+        let help = "take the line out; `places` of the pool, or of the upstream's members, says it";
+        checker.diagnostics.push(written.error(message).help(help));
+    }
+    name_of(checker, item, context, inherited, &to);
+    let mut roots = Vec::new();
+    for child in item.children.iter().filter(|child| child.directive.name == "sendfile") {
+        let Some(Value::Path(root)) = child.first() else { continue };
+        check_folder(checker, disk, child, root);
+        let prefix = match child.property("prefix") {
+            Some(Value::Text(prefix)) if prefix.ends_with('/') => Some(prefix),
+            Some(Value::Text(prefix)) => Some(prefix + "/"),
+            _ => None,
+        };
+        roots.push(SendfileRoot { root: root.clone(), prefix });
+    }
+    Gateway {
+        to,
+        connect_timeout: time("connect-timeout"),
+        timeout: time("timeout"),
+        keep: few(amount("keep")),
+        keep_timeout: time("keep-timeout"),
+        connections: connections.map(|item| few(number(&item))),
+        queue_length: match property("length") {
+            Some(Value::Number(length)) => few(length),
+            _ => 0,
+        },
+        queue_age: match property("age") {
+            Some(Value::Duration(age)) => age,
+            _ => std::time::Duration::ZERO,
+        },
+        buffer: amount("buffer"),
+        request_buffer: amount("request-buffer"),
+        trusted_proxies: inherited.trusted_proxies.clone(),
+        sendfile: roots,
+    }
+}
+
+/// Says so where an application is named that is written nowhere.
+fn name_of(
+    checker: &mut Checker<'_>,
+    item: &Item,
+    context: Context,
+    inherited: &Inherited,
+    to: &Destination,
+) {
+    let Destination::Named(name) = to else { return };
+    let known = &inherited.applications;
+    let (is_pool, is_upstream) = (known.pools.contains(name), known.upstreams.contains(name));
+    // An empty name stands for a mistake that has been said; the pool `cgi` need not be written.
+    if name.is_empty() || is_pool || (context == Context::Cgi && name == "cgi") {
+        return;
+    }
+    if context == Context::Cgi {
+        let what = if is_upstream { "is an upstream, and scripts want a pool" } else { "is no pool" };
+        let help = format!("add `pool \"{name}\" {{ cgi-stubs }}`, or write `cgi` alone");
+        checker.diagnostics.push(item.error_at(0, format!("`{name}` {what}")).help(help));
+    } else if !is_upstream {
+        let names = known.pools.iter().chain(&known.upstreams).map(String::as_str);
+        let help = match suggest::nearest(name, names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                format!("add `pool \"{name}\" {{ … }}` or `upstream \"{name}\" {{ … }}`, or write an address")
+            }
+        };
+        let message = format!("no pool and no upstream is named `{name}`");
+        checker.diagnostics.push(item.error_at(0, message).help(help));
+    }
+}
+
+/// Names and values of a directive that is repeated; `off` is an empty value.
+fn pairs(item: &Item, name: &str) -> Vec<(String, String)> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for child in item.children.iter().filter(|child| child.directive.name == name) {
+        let mut texts = child.texts().into_iter();
+        if let Some(name) = texts.next() {
+            pairs.retain(|(known, _)| *known != name);
+            pairs.push((name, texts.next().unwrap_or_default()));
+        }
+    }
+    pairs
+}
+
+fn check_folder(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Path) {
+    if !matches!(disk.what(path), What::Folder) {
+        let message = format!("the folder {} is not there", path.display());
+        checker.diagnostics.push(item.error_at(0, message).help("name a folder that exists"));
+    }
+}

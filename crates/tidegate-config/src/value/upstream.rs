@@ -1,0 +1,213 @@
+//! Where applications are: names of pools and groups, addresses, URLs.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use super::{ValueError, names};
+use crate::settings::ListenAddress;
+use crate::settings::gateway::Destination;
+
+/// Reads `php`, `unix:/run/php.sock`, `127.0.0.1:9000`, `localhost:9000`.
+pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, ValueError> {
+    let bad = |why: &str, help: &str| {
+        Err(ValueError::new(format!("`{text}` says not where the application is: {why}"), help))
+    };
+    if is_name(text) {
+        return Ok(Destination::Named(text.to_owned()));
+    }
+    if text.contains("://") {
+        return bad(
+            "it is a URL",
+            "write the address alone: `\"127.0.0.1:9000\"` or `\"unix:/run/php.sock\"`",
+        );
+    }
+    if let Some(port) = text.strip_prefix("localhost:") {
+        return match port.parse::<u16>() {
+            Ok(port) if port > 0 => Ok(Destination::Tcp((Ipv4Addr::LOCALHOST, port).into())),
+            _ => bad("the port is no number from 1 to 65535", "write `\"localhost:9000\"`"),
+        };
+    }
+    if text.starts_with("unix:") {
+        return match names::address(text, folder)? {
+            ListenAddress::Unix(path) => Ok(Destination::Unix(path)),
+            ListenAddress::Tcp(address) => Ok(Destination::Tcp(address)),
+        };
+    }
+    if text.starts_with('/') {
+        return bad("it begins with a `/`", "a unix socket is written `\"unix:/run/php.sock\"`");
+    }
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() > 0 => Ok(Destination::Tcp(address)),
+        Ok(_) => bad("the port is 0", "write the port that the application listens on"),
+        Err(_) => bad(
+            "it is neither a name, nor an address with a port, nor a unix socket",
+            "write the name of a pool, `\"127.0.0.1:9000\"`, `\"[::1]:9000\"` or `\"unix:/run/php.sock\"`",
+        ),
+    }
+}
+
+/// Reads `http://127.0.0.1:3000`, `http://unix:/run/app.sock`, `http://app/base`, `app`: where requests go
+/// and what stands in front of every path, without a slash at its end.
+pub(super) fn url(text: &str, folder: &Path) -> Result<(Destination, String), ValueError> {
+    let bad = |why: &str, help: &str| {
+        Err(ValueError::new(format!("`{text}` says not where the application is: {why}"), help))
+    };
+    let Some(rest) = text.strip_prefix("http://") else {
+        return match text.split_once("://") {
+            Some((scheme, _)) => {
+                bad(&format!("`{scheme}` is not spoken to applications"), "write `\"http://127.0.0.1:3000\"`")
+            }
+            None => Ok((destination(text, folder)?, String::new())),
+        };
+    };
+    if rest.starts_with("unix:") {
+        return Ok((destination(rest, folder)?, String::new()));
+    }
+    let (authority, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let base = base.trim_end_matches('/');
+    if !base.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\".contains(&byte)) {
+        return bad("its path holds what cannot stand in front of a path", "leave out `?`, `#` and spaces");
+    }
+    if authority.contains('@') {
+        return bad("it holds a user", "set `request-header \"Authorization\" \"Basic …\"` instead");
+    }
+    let is_literal =
+        authority.ends_with(']') || authority.parse::<Ipv4Addr>().is_ok() || authority == "localhost";
+    let authority = if is_literal { format!("{authority}:80") } else { authority.to_owned() };
+    Ok((destination(&authority, folder)?, base.to_owned()))
+}
+
+/// Letters, digits, `-`, `_` and single dots: what names a pool.
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.len() <= 64
+        && text.bytes().all(is_plain)
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+}
+
+/// Reads the name of a variable.
+pub(super) fn variable(text: &str) -> Result<String, ValueError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let fits = (1..=128).contains(&text.len())
+        && text.bytes().all(is_plain)
+        && !text.starts_with(|first: char| first.is_ascii_digit());
+    if !fits {
+        return Err(ValueError::new(
+            format!("`{text}` is no name of a variable"),
+            "it holds letters, digits and `_`: `\"APP_ENV\"`",
+        ));
+    }
+    // Lengths are counted by the server, and a wrong one would make two requests out of one.
+    if text == "CONTENT_LENGTH" || text == "SCGI" {
+        return Err(ValueError::new(
+            format!("the variable `{text}` belongs to the server"),
+            "take the line out",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// Fields of a request that frame it or belong to the connection.
+const OWNED: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+];
+
+/// Reads the name of a field that requests may be given.
+pub(super) fn request_field(text: &str) -> Result<String, ValueError> {
+    if OWNED.iter().any(|owned| owned.eq_ignore_ascii_case(text)) {
+        let help = if text.eq_ignore_ascii_case("host") { "use `host`" } else { "take the line out" };
+        return Err(ValueError::new(format!("the field `{text}` belongs to the server"), help));
+    }
+    names::token(text)
+}
+
+/// Reads a suffix of script names: `.php`.
+pub(super) fn suffix(text: &str) -> Result<String, ValueError> {
+    let fits = text.len() >= 2 && text.len() <= 32 && text.starts_with('.') && text.is_ascii();
+    if !fits || text.contains(['/', '*', '\0', ' ']) {
+        return Err(ValueError::new(
+            format!("`{text}` is no suffix of scripts"),
+            "write it with its dot, in ASCII: `\".php\"`",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations() {
+        let tcp = |text: &str| Some(Destination::Tcp(text.parse().unwrap()));
+        for (text, expected) in [
+            ("php", Some(Destination::Named("php".to_owned()))),
+            ("php-8.2", Some(Destination::Named("php-8.2".to_owned()))),
+            ("unix:/run/php.sock", Some(Destination::Unix("/run/php.sock".into()))),
+            ("unix:run/php.sock", Some(Destination::Unix("/base/run/php.sock".into()))),
+            ("127.0.0.1:9000", tcp("127.0.0.1:9000")),
+            ("[::1]:9000", tcp("[::1]:9000")),
+            ("localhost:9000", tcp("127.0.0.1:9000")),
+            ("localhost:0", None),
+            ("127.0.0.1", None),
+            ("127.0.0.1:0", None),
+            ("/run/php.sock", None),
+            ("http://127.0.0.1:9000", None),
+            ("unix:", None),
+            ("", None),
+            ("a b", None),
+        ] {
+            assert_eq!(destination(text, Path::new("/base")).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn urls() {
+        let tcp = |text: &str| Destination::Tcp(text.parse().unwrap());
+        for (text, expected) in [
+            ("http://127.0.0.1:3000", Some((tcp("127.0.0.1:3000"), ""))),
+            ("http://127.0.0.1:3000/", Some((tcp("127.0.0.1:3000"), ""))),
+            ("http://127.0.0.1/app/", Some((tcp("127.0.0.1:80"), "/app"))),
+            ("http://[::1]", Some((tcp("[::1]:80"), ""))),
+            ("http://localhost:3000/a/b", Some((tcp("127.0.0.1:3000"), "/a/b"))),
+            ("http://unix:/run/app.sock", Some((Destination::Unix("/run/app.sock".into()), ""))),
+            ("http://app", Some((Destination::Named("app".to_owned()), ""))),
+            ("app", Some((Destination::Named("app".to_owned()), ""))),
+            ("127.0.0.1:3000", Some((tcp("127.0.0.1:3000"), ""))),
+            ("https://127.0.0.1", None),
+            ("ftp://127.0.0.1", None),
+            ("http://", None),
+            ("http://u@127.0.0.1", None),
+            ("http://127.0.0.1/a?b", None),
+        ] {
+            let expected = expected.map(|(to, base)| (to, base.to_owned()));
+            assert_eq!(url(text, Path::new("/base")).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_server_are_refused() {
+        for name in ["", "1A", "A-B", "A B", "CONTENT_LENGTH", "SCGI"] {
+            assert!(variable(name).is_err(), "{name}");
+        }
+        assert!(variable("APP_ENV").is_ok());
+        for name in ["Host", "connection", "Content-Length", "a b", ""] {
+            assert!(request_field(name).is_err(), "{name}");
+        }
+        assert!(request_field("X-Api-Key").is_ok());
+        for text in ["", ".", "php", ".p/p", ".ph*", ".phł"] {
+            assert!(suffix(text).is_err(), "{text}");
+        }
+        assert!(suffix(".php").is_ok());
+    }
+}

@@ -1,0 +1,482 @@
+//! Admission: who is let in, who waits, and who is turned away when the server is busy.
+//!
+//! | what | file | setting |
+//! | --- | --- | --- |
+//! | connections, and the reserve for the status page | this one | `limits connections` |
+//! | connections of one address | `addresses` | `limits connections-per-address`, `exempt-addresses` |
+//! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue` |
+//! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
+//! | memory that connections own | `memory` | `limits memory` |
+//! | the answer to who is turned away | `busy` | `busy-answer` |
+//!
+//! One [`Admission`] for each worker, in its `Ctx`; what all workers of a process count together is in
+//! [`Shared`]. A request that is answered at once costs a store and two comparisons here: no clock, no lock,
+//! no allocation. What concerns requests knows no connection, so that streams can share one.
+
+mod addresses;
+mod busy;
+mod in_flight;
+mod memory;
+mod overload;
+mod waits;
+
+pub use in_flight::Later;
+pub use overload::{Change, Overload, Queue};
+
+use crate::log;
+use crate::phase::covers;
+use crate::response::Response;
+use addresses::Addresses;
+use busy::Busy;
+use in_flight::InFlight;
+use memory::Bound;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tidegate_config::settings::{Network, Settings};
+use tidegate_io::LocalFuture;
+use tidegate_io::socket::Peer;
+use tidegate_stats::{ConnectionRefusal, Worker as Stats};
+use waits::Waits;
+
+/// Connections over a limit that are let in because they seem to ask for the status page.
+const RESERVE: u32 = 16;
+
+/// What the workers of a process count together.
+#[derive(Default)]
+pub struct Shared {
+    /// Open connections.
+    open: AtomicU32,
+    /// Those of them beyond the limits.
+    reserved: AtomicU32,
+    addresses: Addresses,
+    in_flight: InFlight,
+}
+
+impl Shared {
+    /// Of this process.
+    pub fn of_process() -> Arc<Shared> {
+        static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
+        SHARED.get_or_init(Arc::default).clone()
+    }
+}
+
+/// What a request needs while it waits.
+pub struct Ledger {
+    shared: Arc<Shared>,
+    stats: Arc<Stats>,
+    limits: Cell<FlightLimits>,
+    busy: RefCell<Busy>,
+}
+
+#[derive(Clone, Copy)]
+struct FlightLimits {
+    in_flight: u32,
+    queue_length: u32,
+    queue_age: Duration,
+}
+
+impl Ledger {
+    fn limits(&self) -> FlightLimits {
+        self.limits.get()
+    }
+
+    fn enter_flight(&self) {
+        self.stats.in_flight.add(1);
+        self.stats.sessions_created.add(1);
+    }
+
+    fn leave_flight(&self) {
+        self.stats.in_flight.sub(1);
+        self.shared.in_flight.leave(self.limits().in_flight);
+    }
+
+    fn busy(&self) -> Response {
+        self.busy.borrow().response()
+    }
+}
+
+/// As what a connection was let in; it is given back when the connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// Within the limits.
+    Plain,
+    /// Within the limits, and counted for its address.
+    Counted,
+    /// Beyond this limit, to ask for the status page and nothing else.
+    Reserved(ConnectionRefusal),
+}
+
+/// Admission on one worker.
+pub struct Admission {
+    ledger: Rc<Ledger>,
+    overload: Overload,
+    waits: Waits,
+    connections: u32,
+    per_address: Option<u32>,
+    exempt: Vec<Network>,
+    /// This worker's share of the idle connections.
+    keep_alive: u64,
+    /// This worker's share of the bytes that connections may own.
+    memory: u64,
+    /// The kernel finds memory short.
+    is_pressed: bool,
+}
+
+impl Admission {
+    /// Of worker `number`.
+    pub fn new(shared: Arc<Shared>, stats: Arc<Stats>, settings: &Settings, number: usize) -> Admission {
+        let ledger = Rc::new(Ledger {
+            shared,
+            stats,
+            limits: Cell::new(FlightLimits { in_flight: 0, queue_length: 0, queue_age: Duration::ZERO }),
+            busy: RefCell::new(Busy::new(settings)),
+        });
+        let mut admission = Admission {
+            ledger,
+            overload: Overload::new(None),
+            waits: Waits::default(),
+            connections: 0,
+            per_address: None,
+            exempt: Vec::new(),
+            keep_alive: 0,
+            memory: 0,
+            is_pressed: false,
+        };
+        admission.adopt(settings, number);
+        admission
+    }
+
+    /// Follows new settings; who is in stays in.
+    pub fn adopt(&mut self, settings: &Settings, number: usize) {
+        let (limits, ledger) = (&settings.limits, &self.ledger);
+        let share = |all: u64| share(all, number, settings);
+        ledger.limits.set(FlightLimits {
+            in_flight: limits.in_flight,
+            queue_length: limits.queue_length,
+            queue_age: limits.queue_age,
+        });
+        ledger.busy.replace(Busy::new(settings));
+        self.overload.set_patience(limits.overload_delay);
+        self.connections = limits.connections;
+        self.per_address = limits.connections_per_address;
+        self.exempt = limits.exempt_addresses.clone();
+        self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
+        self.memory = share(limits.memory.unwrap_or_else(default_memory)).max(1);
+        // Each worker states its share, so that the sum over the workers is what the settings say.
+        let stats = &ledger.stats;
+        stats.connections.set_limit(share(limits.connections.into()));
+        stats.in_flight.set_limit(share(limits.in_flight.into()));
+        stats.queued.set_limit(share(limits.queue_length.into()));
+        stats.keep_alive.set_limit(self.keep_alive);
+        stats.buffer.set_limit(self.memory);
+    }
+
+    /// A connection has come: whether it may stay, and why not.
+    #[inline]
+    pub fn connection(&mut self, peer: Peer) -> Result<Entry, ConnectionRefusal> {
+        if self.overload.sheds_connection() {
+            return Err(ConnectionRefusal::Overload);
+        }
+        if self.is_short_of_memory() {
+            return Err(ConnectionRefusal::Memory);
+        }
+        let shared = &self.ledger.shared;
+        let entry = match (self.per_address, peer) {
+            (Some(most), Peer::Tcp(address)) if !self.exempt.iter().any(|known| covers(*known, peer)) => {
+                if !shared.addresses.enter(address, most) {
+                    return Err(ConnectionRefusal::Address);
+                }
+                Entry::Counted
+            }
+            _ => Entry::Plain,
+        };
+        if shared.open.fetch_add(1, Relaxed) < self.connections {
+            return Ok(entry);
+        }
+        self.leave(entry, peer);
+        Err(ConnectionRefusal::Connections)
+    }
+
+    /// Lets in a connection beyond the limits, for the status page; a few at a time.
+    pub fn reserve(&self, why: ConnectionRefusal) -> Option<Entry> {
+        let shared = &self.ledger.shared;
+        if shared.reserved.fetch_add(1, Relaxed) < RESERVE {
+            shared.open.fetch_add(1, Relaxed);
+            return Some(Entry::Reserved(why));
+        }
+        shared.reserved.fetch_sub(1, Relaxed);
+        None
+    }
+
+    /// A connection that was let in has ended.
+    #[inline]
+    pub fn leave(&self, entry: Entry, peer: Peer) {
+        let shared = &self.ledger.shared;
+        shared.open.fetch_sub(1, Relaxed);
+        match (entry, peer) {
+            (Entry::Counted, Peer::Tcp(address)) => shared.addresses.leave(address),
+            (Entry::Reserved(_), _) => drop(shared.reserved.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
+    }
+
+    /// A request has begun at this time, monotonic nanoseconds.
+    #[inline]
+    pub fn on_request(&mut self, at: u64) {
+        self.waits.on_request(at);
+        if self.waits.is_late(at) {
+            self.on_late_request(at);
+        }
+    }
+
+    /// A turn takes so long that waiting for its end would be deciding on what was long ago.
+    #[cold]
+    fn on_late_request(&mut self, at: u64) {
+        self.waits.on_late_request(at, &mut self.overload);
+        self.tick(at);
+    }
+
+    /// How far the present turn has come, as far as is known without a clock: nanoseconds.
+    #[inline]
+    pub fn progress(&self) -> u64 {
+        self.waits.progress()
+    }
+
+    /// Whether requests are turned away at all at present.
+    #[inline]
+    pub fn may_shed_request(&self) -> bool {
+        self.overload.may_shed_request()
+    }
+
+    /// Whether a request that has come is turned away because of overload. Not to be asked for the status
+    /// page, which is always served.
+    #[inline]
+    pub fn sheds_request(&mut self) -> bool {
+        self.overload.sheds_request()
+    }
+
+    /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
+    pub fn later(&self, future: LocalFuture<Response>, is_exempt: bool) -> Later {
+        Later::new(self.ledger.clone(), future, is_exempt)
+    }
+
+    /// The busy answer to a request.
+    pub fn busy(&self) -> Response {
+        self.ledger.busy()
+    }
+
+    /// Calls `send` with the busy answer to a connection.
+    pub fn with_busy_bytes<R>(
+        &self,
+        date: &[u8; 29],
+        is_head: bool,
+        why: ConnectionRefusal,
+        send: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        send(self.ledger.busy.borrow_mut().bytes(date, is_head, why == ConnectionRefusal::Address))
+    }
+
+    /// The bytes that a connection owns are others than before.
+    #[cold]
+    pub fn account(&self, before: u32, now: u32) {
+        let buffer = &self.ledger.stats.buffer;
+        if now > before {
+            buffer.add((now - before).into());
+        } else {
+            buffer.sub((before - now).into());
+        }
+    }
+
+    /// Whether connections own more than they may, or the kernel finds memory short.
+    #[inline]
+    pub fn is_short_of_memory(&self) -> bool {
+        self.is_pressed || self.excess() > 0
+    }
+
+    /// Bytes that connections own beyond what they may.
+    #[inline]
+    pub fn excess(&self) -> u64 {
+        self.ledger.stats.buffer.current().saturating_sub(self.memory)
+    }
+
+    /// What connections may own on this worker, bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Idle connections beyond what there may be.
+    #[inline]
+    pub fn idle_excess(&self) -> u64 {
+        self.ledger.stats.keep_alive.current().saturating_sub(self.keep_alive)
+    }
+
+    /// Idle connections that go at once when there are too many: a share, so that looking for the oldest is
+    /// not done for each.
+    pub fn idle_batch(&self) -> u64 {
+        self.idle_excess() + self.keep_alive / 64
+    }
+
+    /// The poller has returned; `true` asks the caller to wake the worker by its own descriptor.
+    #[inline]
+    pub fn begin_turn(&mut self, now: u64, is_full: bool) -> bool {
+        self.waits.begin_turn(now, is_full, &mut self.overload)
+    }
+
+    /// The worker's own descriptor was ready.
+    pub fn on_wake(&mut self) {
+        self.waits.on_wake(&mut self.overload);
+    }
+
+    /// A connection was accepted on this listener.
+    #[inline]
+    pub fn on_accept(&mut self, listener: usize) {
+        self.waits.on_accept(listener, &mut self.overload);
+    }
+
+    /// Nobody waits at this listener any more; `None`: the listeners are others.
+    pub fn on_empty(&mut self, listener: Option<usize>) {
+        self.waits.on_empty(listener);
+    }
+
+    /// Not all were accepted on this listener; `length` reads how many wait.
+    pub fn on_more(&mut self, listener: usize, length: impl FnOnce() -> Option<u32>) {
+        if self.waits.wants_length()
+            && let Some(length) = length()
+        {
+            self.waits.on_length(listener, length);
+        }
+    }
+
+    /// The time is `now`; says so when a tenth of a second has ended, and whether to shed.
+    #[inline]
+    pub fn tick(&mut self, now: u64) -> Option<Change> {
+        let change = self.overload.tick(now)?;
+        self.report(change);
+        Some(change)
+    }
+
+    #[cold]
+    fn report(&mut self, change: Change) {
+        let stats = &self.ledger.stats;
+        stats.turn_delay.record_nanos(change.least);
+        stats.shedding.set(change.is_shedding.into());
+        if change.has_begun {
+            stats.overloads.add(1);
+            let waited = Duration::from_nanos(change.least).as_millis();
+            log::warn(format_args!(
+                "overloaded: what is ready has to wait {waited} ms; turning away until it is less"
+            ));
+        }
+    }
+
+    /// Once a second.
+    pub fn on_second(&mut self) {
+        self.is_pressed = Bound::of_process().is_pressed();
+    }
+}
+
+/// What all connections of the server may own when the settings leave it open (`memory auto`), bytes.
+pub fn default_memory() -> u64 {
+    Bound::of_process().for_connections()
+}
+
+/// The share of worker `number` in what all workers have together.
+fn share(all: u64, number: usize, settings: &Settings) -> u64 {
+    let available = || std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = settings.workers.map_or_else(available, usize::from).max(1) as u64;
+    all / workers + u64::from((number as u64) < all % workers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    fn settings(limits: &str) -> Settings {
+        let text = format!("workers 1\nlisten \":80\"\nlimits {{ {limits} }}\nsite {{ respond 200 }}\n");
+        let loaded = tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new());
+        assert!(!loaded.has_errors(), "{}", loaded.render(false));
+        loaded.settings.unwrap()
+    }
+
+    fn admission(limits: &str) -> Admission {
+        Admission::new(Arc::default(), Arc::default(), &settings(limits), 0)
+    }
+
+    fn peer(address: &str) -> Peer {
+        Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into())
+    }
+
+    #[test]
+    fn connections_are_counted_in_all_and_by_address() {
+        let mut admission = admission("connections 3; connections-per-address 1");
+        let one = peer("192.0.2.1");
+        assert_eq!(admission.connection(one), Ok(Entry::Counted));
+        assert_eq!(admission.connection(one), Err(ConnectionRefusal::Address));
+        assert_eq!(admission.connection(peer("127.0.0.1")), Ok(Entry::Plain));
+        assert_eq!(admission.connection(Peer::Unix), Ok(Entry::Plain));
+        assert_eq!(admission.connection(peer("192.0.2.2")), Err(ConnectionRefusal::Connections));
+        admission.leave(Entry::Plain, Peer::Unix);
+        assert_eq!(admission.connection(one), Err(ConnectionRefusal::Address));
+        assert_eq!(admission.connection(peer("192.0.2.2")), Ok(Entry::Counted), "its refusal left no trace");
+        admission.leave(Entry::Counted, one);
+        assert_eq!(admission.connection(one), Ok(Entry::Counted));
+    }
+
+    #[test]
+    fn settings_that_change_lose_no_count() {
+        let mut admission = admission("connections-per-address 1");
+        let one = peer("192.0.2.1");
+        let entry = admission.connection(one).unwrap();
+        admission.adopt(&settings("connections-per-address 1; exempt-addresses \"all\""), 0);
+        let free = admission.connection(one).unwrap();
+        assert_eq!(free, Entry::Plain);
+        admission.adopt(&settings("connections-per-address 1"), 0);
+        admission.leave(free, one);
+        assert_eq!(admission.connection(one), Err(ConnectionRefusal::Address));
+        admission.leave(entry, one);
+        assert_eq!(admission.connection(one), Ok(Entry::Counted));
+    }
+
+    #[test]
+    fn the_reserve_is_small() {
+        let admission = admission("connections 1");
+        let why = ConnectionRefusal::Connections;
+        for _ in 0..RESERVE {
+            assert_eq!(admission.reserve(why), Some(Entry::Reserved(why)));
+        }
+        assert_eq!(admission.reserve(why), None);
+        admission.leave(Entry::Reserved(why), Peer::Unix);
+        assert!(admission.reserve(why).is_some());
+    }
+
+    /// FAULTS 42: connections that own too much keep new ones out, not the process from living.
+    #[test]
+    fn without_memory_nobody_new_is_let_in() {
+        let mut admission = admission("memory \"1MiB\"");
+        admission.account(0, 1 << 20);
+        assert!(admission.connection(Peer::Unix).is_ok());
+        admission.account(0, 1);
+        assert_eq!((admission.excess(), admission.is_short_of_memory()), (1, true));
+        assert_eq!(admission.connection(Peer::Unix), Err(ConnectionRefusal::Memory));
+        admission.account(1 << 20, 1 << 10);
+        assert!(admission.connection(Peer::Unix).is_ok());
+        assert_eq!(admission.ledger.stats.buffer.current(), (1 << 10) + 1);
+    }
+
+    #[test]
+    fn shares_add_up() {
+        let mut settings = settings("");
+        for workers in 1..9 {
+            settings.workers = Some(workers);
+            for all in [0, 1, 7, 20_000] {
+                let sum: u64 = (0..usize::from(workers)).map(|number| share(all, number, &settings)).sum();
+                assert_eq!(sum, all);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Access lines of a pattern that the settings give (`access-log … format="{client} {status}"`).
+//!
+//! Whatever a client has sent is escaped, so that it cannot end the line or close a quote (FAULTS 38).
+
+use super::access::{Ending, Entry, Times, push_peer};
+use super::push_escaped;
+use tidegate_config::settings::LogPart;
+use tidegate_http::push_decimal;
+use tidegate_io::socket::Peer;
+
+/// Appends a line, without its end.
+pub(super) fn push(
+    out: &mut Vec<u8>,
+    parts: &[LogPart],
+    times: &Times,
+    entry: &Entry<'_>,
+    ending: &Ending<'_>,
+) {
+    let (path, query) = match entry.target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (entry.target, None),
+    };
+    for part in parts {
+        match part {
+            LogPart::Text(text) => out.extend_from_slice(text.as_bytes()),
+            LogPart::Client => push_peer(out, entry.peer),
+            LogPart::ClientPort => match entry.peer {
+                Peer::Tcp(address) => push_decimal(out, u64::from(address.port())),
+                Peer::Unix => out.push(b'-'),
+            },
+            LogPart::Scheme => out.extend_from_slice(b"http"),
+            LogPart::Host => push_value(out, entry.authority.as_bytes()),
+            LogPart::Method => push_value(out, entry.method.as_bytes()),
+            LogPart::Target => push_value(out, entry.target.as_bytes()),
+            LogPart::Path => push_value(out, path.as_bytes()),
+            LogPart::Query => push_value(out, query.unwrap_or_default().as_bytes()),
+            LogPart::Protocol => {
+                out.extend_from_slice(if entry.minor_version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+            }
+            LogPart::Status => push_decimal(out, u64::from(ending.status)),
+            LogPart::Bytes => push_decimal(out, ending.bytes()),
+            LogPart::BytesIn => push_decimal(out, ending.received),
+            LogPart::BytesOut => push_decimal(out, ending.sent),
+            LogPart::DurationMicroseconds => push_decimal(out, ending.nanos / 1_000),
+            LogPart::DurationMilliseconds => push_fraction(out, ending.nanos / 1_000, 1_000),
+            LogPart::DurationSeconds => push_fraction(out, ending.nanos / 1_000, 1_000_000),
+            LogPart::Time => out.extend_from_slice(&times.common),
+            LogPart::TimeIso => out.extend_from_slice(&times.rfc3339),
+            LogPart::TimeUnix => push_decimal(out, times.seconds.max(0) as u64),
+            LogPart::Request(name) => push_value(out, entry.fields.first(name).unwrap_or_default()),
+            LogPart::Response(name) => {
+                push_value(out, ending.fields.and_then(|fields| fields.first(name)).unwrap_or_default());
+            }
+        }
+    }
+}
+
+fn push_value(out: &mut Vec<u8>, value: &[u8]) {
+    push_escaped(out, if value.is_empty() { b"-" } else { value });
+}
+
+/// `12.345`: a number of `unit`ths, with all its digits.
+fn push_fraction(out: &mut Vec<u8>, number: u64, unit: u64) {
+    push_decimal(out, number / unit);
+    out.push(b'.');
+    let mut rest = number % unit;
+    let mut digit = unit / 10;
+    while digit > 0 {
+        out.push(b'0' + (rest / digit) as u8);
+        rest %= digit;
+        digit /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::access::EntryFields;
+    use super::*;
+    use tidegate_http::{Field, FieldLines, Fields};
+
+    #[test]
+    fn every_placeholder() {
+        let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
+        let entry = Entry {
+            peer: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
+            method: "GET",
+            target: "/a%20b?c=d",
+            authority: "example.com",
+            minor_version: 1,
+            referer: b"",
+            user_agent: b"",
+            tls: None,
+            fields: EntryFields::All(Fields::new(&fields)),
+        };
+        let mut lines = FieldLines::default();
+        lines.push("Content-Type", "text/plain");
+        let ending = Ending {
+            status: 206,
+            received: 100,
+            sent: 1250,
+            head: 250,
+            nanos: 1_002_003_004,
+            fields: Some(&lines),
+        };
+        let times = Times {
+            common: *b"10/Oct/2000:13:55:36 +0000",
+            rfc3339: *b"2000-10-10T13:55:36Z",
+            seconds: 971_186_136,
+        };
+        let cases = [
+            (LogPart::Text("say \u{e9}".into()), "say \u{e9}"),
+            (LogPart::Client, "192.0.2.7"),
+            (LogPart::ClientPort, "4711"),
+            (LogPart::Scheme, "http"),
+            (LogPart::Host, "example.com"),
+            (LogPart::Method, "GET"),
+            (LogPart::Target, "/a%20b?c=d"),
+            (LogPart::Path, "/a%20b"),
+            (LogPart::Query, "c=d"),
+            (LogPart::Protocol, "HTTP/1.1"),
+            (LogPart::Status, "206"),
+            (LogPart::Bytes, "1000"),
+            (LogPart::BytesIn, "100"),
+            (LogPart::BytesOut, "1250"),
+            (LogPart::DurationMicroseconds, "1002003"),
+            (LogPart::DurationMilliseconds, "1002.003"),
+            (LogPart::DurationSeconds, "1.002003"),
+            (LogPart::Time, "10/Oct/2000:13:55:36 +0000"),
+            (LogPart::TimeIso, "2000-10-10T13:55:36Z"),
+            (LogPart::TimeUnix, "971186136"),
+            (LogPart::Request("X-A".into()), "in \\x22q\\x22\\x1b"),
+            (LogPart::Request("X-B".into()), "-"),
+            (LogPart::Response("content-type".into()), "text/plain"),
+            (LogPart::Response("ETag".into()), "-"),
+        ];
+        for (part, expected) in cases {
+            let mut out = Vec::new();
+            push(&mut out, std::slice::from_ref(&part), &times, &entry, &ending);
+            assert_eq!(String::from_utf8_lossy(&out), expected, "{part:?}");
+        }
+    }
+}

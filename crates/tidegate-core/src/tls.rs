@@ -1,0 +1,339 @@
+//! Settings to TLS: which certificates there are in this process, and which terms hold for a site on a
+//! listener.
+//!
+//! One [`TlsStore`] for each process: certificates, tickets and challenges outlive every revision of the
+//! settings and are shared by all workers. One [`TlsSites`] for each revision. A process that serves reads no
+//! file: the master does, and hands over [`TlsUpdate`]s.
+
+use std::collections::HashMap;
+use std::io;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use thiserror::Error;
+use tidegate_config::settings::{CertificateFiles, HostPattern, Listener, Origin, Settings, Site};
+use tidegate_tls::ticket::{ROTATION, TicketKeysError};
+use tidegate_tls::{
+    Certificate, CertificateError, Challenges, ClientAuthorities, ClientPolicy, Pair, Protocols, SiteConfig,
+    Slot, Terms, TermsError, TicketKeys, Versions,
+};
+
+/// Why TLS cannot be served as the settings want it (FAULTS 52).
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum TlsError {
+    /// A file is at fault.
+    #[error("{origin}: {error}")]
+    Certificate {
+        /// Where the settings name it.
+        origin: Origin,
+        /// What is wrong with it.
+        error: CertificateError,
+    },
+    /// The settings contradict themselves.
+    #[error("{origin}: {error}")]
+    Terms {
+        /// The site.
+        origin: Origin,
+        /// What is wrong.
+        error: TermsError,
+    },
+}
+
+impl From<TlsError> for io::Error {
+    fn from(error: TlsError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
+    }
+}
+
+/// The files of a pair: what a slot is known by.
+pub type PairKey = (PathBuf, PathBuf);
+
+/// The files of a revision, read and found to be good: what a server process does not read itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TlsFiles {
+    /// Certificates and their keys.
+    pub pairs: Vec<(PairKey, Pair)>,
+    /// Certificates of the clients' authorities, PEM.
+    pub authorities: Vec<(PathBuf, String)>,
+}
+
+impl TlsFiles {
+    /// Reads every file that the settings name for TLS.
+    pub fn read(settings: &Settings) -> Result<TlsFiles, TlsError> {
+        let mut read = TlsFiles::default();
+        for files in certificate_files(settings) {
+            let at_fault = |error| TlsError::Certificate { origin: files.origin.clone(), error };
+            let pair = Pair::read(&files.certificate, &files.key).map_err(at_fault)?;
+            Certificate::new(&pair).map_err(at_fault)?;
+            if !read.pairs.iter().any(|(known, _)| *known == key_of(files)) {
+                read.pairs.push((key_of(files), pair));
+            }
+        }
+        for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
+            let at_fault = |error| TlsError::Certificate { origin: clients.origin.clone(), error };
+            let path = &clients.authorities;
+            let pem = tidegate_tls::certificate::read_file(path).map_err(at_fault)?;
+            ClientAuthorities::new(&path.display().to_string(), &pem).map_err(at_fault)?;
+            if !read.authorities.iter().any(|(known, _)| known == path) {
+                read.authorities.push((path.clone(), String::from_utf8_lossy(&pem).into_owned()));
+            }
+        }
+        Ok(read)
+    }
+
+    /// Puts a pair in the place of the one before.
+    pub fn renew(&mut self, key: PairKey, pair: Pair) {
+        self.pairs.retain(|(known, _)| *known != key);
+        self.pairs.push((key, pair));
+    }
+}
+
+/// What there is to tell a process that serves: all of it at its start, then what has changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TlsUpdate {
+    /// Of the settings.
+    pub files: TlsFiles,
+    /// Of names whose certificates are automatic.
+    pub automatic: Vec<(String, Pair)>,
+    /// [`TicketKeys::to_bytes`].
+    pub tickets: Option<Vec<u8>>,
+    /// `HTTP-01`: token to answer; `None`: over.
+    pub tokens: Vec<(String, Option<String>)>,
+    /// `TLS-ALPN-01`: name to certificate; `None`: over.
+    pub challenges: Vec<(String, Option<Pair>)>,
+}
+
+/// What the TLS connections of a process share.
+pub struct TlsStore {
+    /// Of files that the settings name.
+    slots: Mutex<HashMap<PairKey, Arc<Slot>>>,
+    /// Of the clients' authorities.
+    authorities: Mutex<HashMap<PathBuf, Arc<ClientAuthorities>>>,
+    /// Of names whose certificates are automatic.
+    automatic: Mutex<HashMap<String, Arc<Slot>>>,
+    tickets: Arc<TicketKeys>,
+    challenges: Challenges,
+    /// `HTTP-01`: token to key authorisation (RFC 8555 section 8.3).
+    tokens: RwLock<HashMap<String, String>>,
+    /// The revisions that are in use, so that all workers share one.
+    made: Mutex<Vec<(Weak<Settings>, Arc<TlsSites>)>>,
+}
+
+impl TlsStore {
+    /// An empty one, with ticket keys of its own.
+    pub fn new() -> Result<Arc<TlsStore>, TicketKeysError> {
+        Ok(Arc::new(TlsStore {
+            slots: Mutex::default(),
+            authorities: Mutex::default(),
+            automatic: Mutex::default(),
+            tickets: Arc::new(TicketKeys::new(ROTATION)?),
+            challenges: Challenges::default(),
+            tokens: RwLock::default(),
+            made: Mutex::default(),
+        }))
+    }
+
+    /// The keys of session tickets, for whoever hands them over.
+    pub fn tickets(&self) -> &Arc<TicketKeys> {
+        &self.tickets
+    }
+
+    /// Challenges of authorities under way.
+    pub fn challenges(&self) -> &Challenges {
+        &self.challenges
+    }
+
+    /// The answer to a token.
+    pub fn token(&self, token: &str) -> Option<String> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+
+    /// Takes in what has changed. Each part stands for itself; what is wrong with any is returned.
+    pub fn apply(&self, update: &TlsUpdate) -> Vec<String> {
+        let mut wrong = self.take(&update.files);
+        for (name, pair) in &update.automatic {
+            match Certificate::new(pair) {
+                Ok(certificate) => self.automatic_slot(name).fill(certificate),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+        if let Some(tickets) = &update.tickets {
+            wrong.extend(self.tickets.replace(tickets).err().map(|error| error.to_string()));
+        }
+        {
+            let mut tokens = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+            for (token, answer) in &update.tokens {
+                match answer {
+                    Some(answer) => drop(tokens.insert(token.clone(), answer.clone())),
+                    None => drop(tokens.remove(token)),
+                }
+            }
+        }
+        for (name, pair) in &update.challenges {
+            match pair {
+                Some(pair) => {
+                    wrong.extend(self.challenges.set(name, pair).err().map(|error| error.to_string()));
+                }
+                None => self.challenges.remove(name),
+            }
+        }
+        wrong
+    }
+
+    /// Takes in the files of a revision; what is wrong with any.
+    pub fn take(&self, files: &TlsFiles) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (key, pair) in &files.pairs {
+            wrong.extend(self.fill(key, pair).err().map(|error| error.to_string()));
+        }
+        for (path, pem) in &files.authorities {
+            match ClientAuthorities::new(&path.display().to_string(), pem.as_bytes()) {
+                Ok(known) => drop(lock(&self.authorities).insert(path.clone(), known)),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+        wrong
+    }
+
+    /// The terms of a revision; its certificates have been put in before.
+    pub fn sites(&self, settings: &Arc<Settings>) -> Result<Arc<TlsSites>, TlsError> {
+        let mut made = lock(&self.made);
+        made.retain(|(settings, _)| settings.strong_count() > 0);
+        let same = |known: &&(Weak<Settings>, Arc<TlsSites>)| known.0.as_ptr() == Arc::as_ptr(settings);
+        if let Some((_, sites)) = made.iter().find(same) {
+            return Ok(sites.clone());
+        }
+        let sites = Arc::new(TlsSites::new(self, settings)?);
+        made.push((Arc::downgrade(settings), sites.clone()));
+        Ok(sites)
+    }
+
+    /// Puts a pair in the place of what its files held before.
+    pub fn fill(&self, key: &PairKey, pair: &Pair) -> Result<(), CertificateError> {
+        self.slot(key).fill(Certificate::new(pair)?);
+        Ok(())
+    }
+
+    /// The slot of a pair of files; empty where they have not been read.
+    pub fn slot(&self, key: &PairKey) -> Arc<Slot> {
+        lock(&self.slots).entry(key.clone()).or_insert_with(Slot::empty).clone()
+    }
+
+    /// The slot of a name whose certificate is automatic; `*.` in front for every name below one.
+    pub fn automatic_slot(&self, name: &str) -> Arc<Slot> {
+        lock(&self.automatic).entry(name.to_owned()).or_insert_with(Slot::empty).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the slot of a pair is known by.
+pub fn key_of(files: &CertificateFiles) -> PairKey {
+    (files.certificate.clone(), files.key.clone())
+}
+
+/// Every pair that the settings name, where it stands.
+pub fn certificate_files(settings: &Settings) -> impl Iterator<Item = &CertificateFiles> {
+    let listeners =
+        settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.certificate.as_ref());
+    listeners.chain(settings.sites.iter().flat_map(|site| &site.tls.certificates))
+}
+
+/// The names whose certificates are automatic: those of sites without one of their own, where a listener has
+/// none for them either. In the order of the settings, each once.
+pub fn automatic_names(settings: &Settings) -> Vec<String> {
+    let is_wanted = settings
+        .listeners
+        .iter()
+        .any(|listener| listener.tls.as_ref().is_some_and(|tls| tls.certificate.is_none()));
+    let mut names: Vec<String> = Vec::new();
+    for site in settings.sites.iter().filter(|site| is_wanted && site.tls.certificates.is_empty()) {
+        for name in site.names.iter().map(ToString::to_string) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The terms of every site on every listener.
+pub struct TlsSites {
+    /// By listener, then by site; empty for a plain listener.
+    terms: Vec<Vec<Arc<SiteConfig>>>,
+}
+
+impl TlsSites {
+    fn new(store: &TlsStore, settings: &Settings) -> Result<TlsSites, TlsError> {
+        let mut policies = Vec::with_capacity(settings.sites.len());
+        for site in &settings.sites {
+            let Some(clients) = &site.tls.clients else {
+                policies.push(ClientPolicy::None);
+                continue;
+            };
+            let known = lock(&store.authorities).get(&clients.authorities).cloned();
+            let unread = || TlsError::Certificate {
+                origin: clients.origin.clone(),
+                error: CertificateError::Unreadable {
+                    path: clients.authorities.display().to_string(),
+                    why: "it has not been read".into(),
+                },
+            };
+            let known = known.ok_or_else(unread)?;
+            policies.push(if clients.is_required {
+                ClientPolicy::Required(known)
+            } else {
+                ClientPolicy::Optional(known)
+            });
+        }
+        let mut terms = Vec::with_capacity(settings.listeners.len());
+        for listener in &settings.listeners {
+            let mut of_listener = Vec::new();
+            for (site, clients) in settings.sites.iter().zip(&policies).filter(|_| listener.tls.is_some()) {
+                let wanted = terms_of(store, listener, site, clients.clone());
+                let made = SiteConfig::new(&wanted, &store.tickets);
+                of_listener
+                    .push(made.map_err(|error| TlsError::Terms { origin: site.origin.clone(), error })?);
+            }
+            terms.push(of_listener);
+        }
+        Ok(TlsSites { terms })
+    }
+
+    /// The terms of a site on a listener; `None` where that is plain.
+    #[inline]
+    pub fn terms(&self, listener: usize, site: usize) -> Option<&Arc<SiteConfig>> {
+        self.terms.get(listener)?.get(site)
+    }
+}
+
+fn terms_of(store: &TlsStore, listener: &Listener, site: &Site, clients: ClientPolicy) -> Terms {
+    let of_listener = listener.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
+    let certificates: Vec<Arc<Slot>> = if !site.tls.certificates.is_empty() {
+        site.tls.certificates.iter().map(|files| store.slot(&key_of(files))).collect()
+    } else if let Some(files) = of_listener {
+        vec![store.slot(&key_of(files))]
+    } else {
+        site.names.iter().map(|name| store.automatic_slot(&name.to_string())).collect()
+    };
+    Terms {
+        scope: scope(site),
+        certificates,
+        versions: Versions { tls12: !site.tls.without_tls12, tls13: !site.tls.without_tls13 },
+        protocols: protocols(),
+        clients,
+        takes_early_data: site.tls.takes_early_data,
+    }
+}
+
+/// What tells a site from others, in every revision of the settings and in every process.
+fn scope(site: &Site) -> String {
+    site.names.iter().map(HostPattern::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The protocols that the connection machinery drives, best first.
+fn protocols() -> Protocols {
+    vec![b"http/1.1".to_vec()]
+}

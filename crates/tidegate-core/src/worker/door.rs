@@ -1,0 +1,172 @@
+//! Letting connections in, and turning them away: what a worker does with its listening sockets.
+//!
+//! `listen` accepts, [`crate::admission`] decides, this does what was decided. When descriptors run out,
+//! accepting rests instead of spinning, and what is open goes on being served (FAULTS 41). Who waits is
+//! served as soon as there is a descriptor; when there is none for a second, those who wait are told so with
+//! the help of the spare one, a few at each try, since hanging helps nobody.
+
+use super::Worker;
+use crate::conn::{Connection, Opening};
+use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
+use crate::log;
+use std::os::fd::AsFd;
+use tidegate_io::Kind;
+use tidegate_io::socket::{self, Peer, Received, Stream};
+use tidegate_stats::ConnectionRefusal;
+
+/// Accepting goes on for no longer in one turn, nanoseconds.
+const ACCEPT_TIME: u64 = 20_000_000;
+/// Unsent bytes without a crowd: so many times those with one, where there is memory for it.
+const WIDE: u32 = 16;
+/// Bytes of a request that are looked at, and taken off the socket, before a connection is turned away.
+const GLANCE: usize = 4 << 10;
+
+impl Worker {
+    pub(super) fn accept(&mut self) {
+        if self.accept_after > 0 {
+            if self.now < self.accept_after {
+                return;
+            }
+            self.accept_after = 0;
+        }
+        let began = self.cx.admission.progress();
+        for index in 0..self.listeners.len() {
+            for turn in 1.. {
+                let Some(open) = self.listeners[index].as_mut().filter(|open| open.is_ready) else { break };
+                let place = open.place;
+                match listen::accept(open.listener.fd.as_fd(), &self.cx.stats) {
+                    Accepted::Connection(stream, peer) => {
+                        self.exhausted_since = 0;
+                        self.cx.admission.on_accept(index);
+                        self.judge(stream, peer, place);
+                    }
+                    Accepted::Aborted => {}
+                    Accepted::Nobody => {
+                        open.is_ready = false;
+                        self.cx.admission.on_empty(Some(index));
+                        self.mind_the_crowd();
+                    }
+                    Accepted::Exhausted => return self.rest(),
+                }
+                // Those who are in must not wait for the first requests of too many others.
+                if turn == ACCEPTS || self.cx.admission.progress() > began + ACCEPT_TIME {
+                    let fd = self.listeners[index].as_ref().map(|open| open.listener.fd.as_fd());
+                    self.cx.admission.on_more(index, || fd.and_then(socket::accept_queue));
+                    break;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn judge(&mut self, stream: Stream, peer: Peer, place: u16) {
+        let opening = self.cx.engine.opening(place, peer);
+        // A load balancer speaks for many: its own address says nothing.
+        let admitted = if matches!(opening, Opening::Proxy { .. }) { Peer::Unix } else { peer };
+        match self.cx.admission.connection(admitted) {
+            Ok(entry) => self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted)),
+            Err(why) => self.turn_away(stream, peer, place, why),
+        }
+    }
+
+    /// With `TCP_DEFER_ACCEPT` the request is here already: it is answered before the connection is
+    /// registered, so that one that closes afterwards never enters the poller.
+    #[inline]
+    fn admit(&mut self, connection: Connection) {
+        self.cx.stats.connections.add(1);
+        let key = self.connections.insert(connection);
+        self.drive(key);
+        if let Some(connection) = self.connections.get_mut(key)
+            && let Err(error) = self.runtime.registry().add(connection.fd(), Kind::Connection, key)
+        {
+            log::warn(format_args!("a connection could not be watched and is closed: {error}"));
+            self.close(key);
+        }
+    }
+
+    /// The cheapest answer there is, unless the request seems to be for the status page. What has come of it
+    /// is taken, since closing on it would make the kernel send a reset, which can destroy the answer on its
+    /// way; more is not waited for.
+    #[cold]
+    fn turn_away(&mut self, stream: Stream, peer: Peer, place: u16, why: ConnectionRefusal) {
+        let opening = self.cx.engine.opening(place, peer);
+        if opening != Opening::Plain {
+            // Who waits for a handshake would not understand the answer, and a handshake costs what there is none of.
+            self.cx.stats.connections_refused.add(1);
+            self.cx.stats.connection_refusals.add(why, 1);
+            return;
+        }
+        let mut glance = [0; GLANCE];
+        let came = match stream.recv(&mut glance) {
+            Ok(Received::Bytes { count, .. }) => &glance[..count],
+            _ => &[],
+        };
+        if why != ConnectionRefusal::Descriptors
+            && self.cx.engine.may_ask_for_status(came)
+            && let Some(entry) = self.cx.admission.reserve(why)
+        {
+            self.cx.stats.received_bytes.add(came.len() as u64);
+            return self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, peer).with_input(came));
+        }
+        self.cx.stats.connections_refused.add(1);
+        self.cx.stats.connection_refusals.add(why, 1);
+        let is_head = came.starts_with(b"HEAD ");
+        self.cx.admission.with_busy_bytes(&self.cx.date, is_head, why, |bytes| {
+            let _ = stream.send(bytes, false);
+        });
+        let _ = stream.finish_sending();
+    }
+
+    /// There is no descriptor, or no memory for a socket.
+    #[cold]
+    fn rest(&mut self) {
+        self.accept_after = self.now + PAUSE.as_nanos() as u64;
+        if self.exhausted_since == 0 {
+            self.exhausted_since = self.now;
+        }
+        if self.now - self.exhausted_since >= EXHAUSTION.as_nanos() as u64 {
+            for index in 0..self.listeners.len() {
+                self.decline(index);
+            }
+        }
+    }
+
+    /// Tells those who wait at a listener that there is no room.
+    fn decline(&mut self, index: usize) {
+        for _ in 0..ACCEPTS {
+            drop(self.spare.take());
+            let Some(open) = &self.listeners[index] else { break };
+            let place = open.place;
+            let accepted = listen::accept(open.listener.fd.as_fd(), &self.cx.stats);
+            let is_last = !matches!(accepted, Accepted::Connection(..));
+            if let Accepted::Connection(stream, peer) = accepted {
+                self.turn_away(stream, peer, place, ConnectionRefusal::Descriptors);
+            }
+            self.spare = listen::spare();
+            if is_last || self.spare.is_none() {
+                break;
+            }
+        }
+    }
+
+    /// A tight bound on unsent bytes costs processor time, and only a crowd needs it: it is set on the
+    /// listening sockets, whose connections inherit it, and made wide again when the crowd has gone.
+    fn mind_the_crowd(&mut self) {
+        let most = if self.is_crowded { listen::CROWD / 2 } else { listen::CROWD };
+        if self.is_crowded != (self.connections.len() > most) {
+            self.is_crowded = !self.is_crowded;
+            self.bound_unsent();
+        }
+    }
+
+    pub(super) fn bound_unsent(&self) {
+        let tight = self.cx.engine.settings.limits.unsent_size;
+        // Left to itself the kernel gives a few slow readers megabytes each, which count against the cgroup.
+        let share = u32::try_from(self.cx.admission.memory() / listen::CROWD as u64).unwrap_or(u32::MAX);
+        let wide = share.clamp(tight, tight.saturating_mul(WIDE));
+        let bytes = if self.is_crowded { tight } else { wide };
+        for open in self.listeners.iter().flatten() {
+            socket::bound_unsent(open.listener.fd.as_fd(), bytes);
+        }
+    }
+}

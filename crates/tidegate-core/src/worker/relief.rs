@@ -1,0 +1,104 @@
+//! Closing what goes first when there is too much: idle connections, and stuck ones that own the most.
+//!
+//! Once a turn a worker looks whether there is anything to do, which is three comparisons. Only when there is,
+//! it looks through its connections, and then it closes several at once, so that the next look is not soon.
+
+use super::Worker;
+use std::cmp::Reverse;
+use std::time::Duration;
+use tidegate_io::Key;
+use tidegate_stats::Flush;
+
+/// Of the idle connections, the share that goes in each tenth of a second of overload.
+const SHED: u64 = 8;
+/// A connection that is stuck for less may be about to go on: seconds of a clock without fractions, so it has
+/// been stuck for more than one.
+const STUCK: u32 = 2;
+/// Stuck connections are looked through no more often.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+impl Worker {
+    /// Whether there is something to do soon even when nothing happens.
+    pub(super) fn wants_relief(&self) -> bool {
+        self.cx.admission.is_short_of_memory()
+    }
+
+    #[inline]
+    pub(super) fn relieve(&mut self) {
+        if let Some(change) = self.cx.admission.tick(self.now)
+            && change.is_shedding
+        {
+            self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Overload);
+        }
+        if self.cx.admission.idle_excess() > 0 {
+            self.flush_idle(self.cx.admission.idle_batch(), Flush::Maximum);
+        }
+        if self.cx.admission.is_short_of_memory() && self.now >= self.relieve_after {
+            self.relieve_after = self.now + PAUSE.as_nanos() as u64;
+            self.free_memory();
+        }
+    }
+
+    /// Closes so many idle connections, those first that have been idle longest.
+    #[cold]
+    fn flush_idle(&mut self, count: u64, why: Flush) {
+        let turn = self.cx.turn;
+        let mut idle: Vec<(u32, Key)> = self
+            .connections
+            .keys()
+            .filter_map(|key| {
+                let connection = self.connections.get(key).filter(|connection| connection.is_resting())?;
+                Some((connection.idle_for(turn), key))
+            })
+            .collect();
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if count < idle.len() {
+            idle.select_nth_unstable_by_key(count, |(age, _)| Reverse(*age));
+            idle.truncate(count);
+        }
+        for (_, key) in idle {
+            // A request that is on its way to us is answered.
+            if self.connections.get(key).is_some_and(|connection| connection.is_quiet()) {
+                self.flush(key, why);
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, key: Key, why: Flush) {
+        self.cx.stats.keep_alive_flushes.add(1);
+        self.cx.stats.keep_alive_flush_reasons.add(why, 1);
+        self.close(key);
+    }
+
+    /// Resets those that own the most for the longest, until there is some room again. What came a moment ago
+    /// is left alone; while that alone is too much, nobody new is let in.
+    #[cold]
+    fn free_memory(&mut self) {
+        let excess = self.cx.admission.excess();
+        if excess == 0 {
+            return self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
+        }
+        let now = self.cx.now as u32;
+        let mut stuck: Vec<(u64, u32, Key)> = self
+            .connections
+            .keys()
+            .filter_map(|key| {
+                let (owned, age) = self.connections.get(key)?.owned(now);
+                (owned > 0 && age >= STUCK).then(|| (u64::from(owned) * u64::from(age), owned, key))
+            })
+            .collect();
+        stuck.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
+        let mut wanted = excess + self.cx.admission.memory() / 8;
+        for (_, owned, key) in stuck {
+            if wanted == 0 {
+                break;
+            }
+            wanted = wanted.saturating_sub(owned.into());
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.reset_on_close();
+                self.cx.stats.memory_resets.add(1);
+                self.close(key);
+            }
+        }
+    }
+}

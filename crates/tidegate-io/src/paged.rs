@@ -1,0 +1,395 @@
+//! An open file that is sent a piece at a time, and what is known of its pages: `sendfile(2)` waits for those
+//! that are not in memory, and a worker must not.
+//!
+//! `tidegate-core` asks before each piece. What was seen in memory a moment ago is not looked for again, so
+//! that a file in demand costs no call. Else both ends of the piece are asked for with
+//! `preadv2(RWF_NOWAIT)`, which is where a file that was read and one that was not differ. What is cold the
+//! pool brings in, once for all who wait for it, in front of a reader that goes on.
+//!
+//! Not `cachestat(2)`: it counts pages that are still being read, sees nothing through overlayfs, and new
+//! kernels refuse it to those who may only read the file.
+
+use crate::blocking::{self, Lane};
+use crate::clock::monotonic_ns;
+use crate::file::{Patience, read_at};
+use rustix::fs::{Advice, Mode, OFlags, fadvise};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// What is looked for, brought in and sent at a time, bytes.
+pub const PIECE: u64 = 1 << 20;
+/// How long pages that were seen in memory are taken to be there.
+const WARM_FOR: Duration = Duration::from_secs(2);
+/// Bytes asked of the disk at a time; the kernel takes no more than its own read-ahead per call.
+const ADVICE: u64 = 128 << 10;
+/// Ranges remembered for one file.
+const MOST_KNOWN: usize = 64;
+
+/// An open file and what is known of its pages. One for each worker that has it open.
+#[derive(Debug)]
+pub struct PagedFile {
+    fd: Arc<OwnedFd>,
+    lane: Lane,
+    known: RefCell<Vec<Known>>,
+    /// The file system has no disk behind it. Found out by the pool: asking may wait for one.
+    is_memory: Arc<OnceLock<bool>>,
+}
+
+/// A range of the file.
+#[derive(Debug)]
+struct Known {
+    start: u64,
+    end: u64,
+    /// When it was seen in memory, monotonic nanoseconds; not yet meaningful while it is read.
+    at: u64,
+    reading: Option<Arc<Reading>>,
+}
+
+/// A range on its way into memory.
+#[derive(Debug, Default)]
+struct Reading {
+    done: OnceLock<Done>,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    at: u64,
+    /// How far it came, or the error at its very beginning.
+    result: Result<u64, Errno>,
+}
+
+impl PagedFile {
+    /// An open file with its device and inode.
+    pub fn new(fd: OwnedFd, identity: (u64, u64)) -> PagedFile {
+        // The kernel reads nothing ahead on its own: asking a busy disk for more is a wait as well, and would
+        // be the worker's. The pool asks for whole pieces.
+        let _ = fadvise(&fd, 0, None, Advice::Random);
+        PagedFile {
+            fd: Arc::new(fd),
+            lane: Lane::of_file(identity),
+            known: RefCell::default(),
+            is_memory: Arc::default(),
+        }
+    }
+
+    /// The descriptor, for a job of the pool.
+    pub fn shared(&self) -> Arc<OwnedFd> {
+        self.fd.clone()
+    }
+
+    /// Where such a job belongs.
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// How far the file can be sent from `start` on without waiting for a disk: `start < until <= end`,
+    /// at most [`PIECE`]. While it is brought in, `waker` is woken when that has happened; without one the
+    /// caller has to ask again. An error is that of the disk.
+    #[inline]
+    pub fn poll_warm(&self, start: u64, end: u64, waker: Option<&Waker>) -> Poll<io::Result<u64>> {
+        let now = monotonic_ns();
+        let mut known = self.known.borrow_mut();
+        let fresh = |range: &Known| now.saturating_sub(range.at) < WARM_FOR.as_nanos() as u64;
+        if let Some(range) =
+            known.iter().find(|range| range.reading.is_none() && range.holds(start) && fresh(range))
+        {
+            return Poll::Ready(Ok(range.end.min(end)));
+        }
+        known.retain_mut(|range| range.settle(start) && (range.reading.is_some() || fresh(range)));
+        let found = known.iter().find(|range| range.holds(start));
+        let Some(range) = found else { return self.look(&mut known, start, end, now, waker) };
+        match &range.reading {
+            None => Poll::Ready(Ok(range.end.min(end))),
+            Some(reading) => reading.poll(waker).map_ok(|until| until.clamp(start + 1, end)),
+        }
+    }
+
+    /// Sees to it that `start..end` is brought in where it is not in memory; for a reader that will come
+    /// there.
+    pub fn read_ahead(&self, start: u64, end: u64) {
+        let end = end.min(piece_end(start));
+        let mut known = self.known.borrow_mut();
+        if start < end && !known.iter().any(|range| range.holds(start)) {
+            let _ = self.look(&mut known, start, end, monotonic_ns(), None);
+        }
+    }
+
+    /// Nothing is known of `start`.
+    #[cold]
+    fn look(
+        &self,
+        known: &mut Vec<Known>,
+        start: u64,
+        end: u64,
+        now: u64,
+        waker: Option<&Waker>,
+    ) -> Poll<io::Result<u64>> {
+        let end = end.min(piece_end(start));
+        if known.len() >= MOST_KNOWN
+            && let Some(oldest) = known.iter().position(|range| range.reading.is_none())
+        {
+            known.remove(oldest);
+        }
+        if self.is_in_memory(start, end)? {
+            known.push(Known { start, end, at: now, reading: None });
+            return Poll::Ready(Ok(end));
+        }
+        let reading = Arc::new(Reading::default());
+        let (fd, job, is_memory) = (self.fd.clone(), reading.clone(), self.is_memory.clone());
+        let started = blocking::start(self.lane, move || {
+            is_memory.get_or_init(|| has_no_disk(&fd));
+            job.finish(bring_in(&fd, start, end));
+        });
+        if started.is_err() {
+            return Poll::Ready(Ok(end)); // without a single thread in the pool, waiting here is what is left
+        }
+        let poll = reading.poll(waker);
+        known.push(Known { start, end, at: now, reading: Some(reading) });
+        poll
+    }
+
+    fn is_in_memory(&self, start: u64, end: u64) -> io::Result<bool> {
+        if self.is_memory.get() == Some(&true) {
+            return Ok(true);
+        }
+        // The far end first: it is what is missing when someone has read a part.
+        for at in [end - 1, start] {
+            match read_at(self.fd.as_fd(), &mut [0], at, Patience::Cached) {
+                // Behind the end of a file that was cut short there is nothing to wait for.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for PagedFile {
+    fn drop(&mut self) {
+        // What had to be waited for may be waited for in closing, too.
+        if self.is_memory.get() == Some(&false) {
+            let fd = self.fd.clone();
+            let _ = blocking::start(self.lane, move || drop(fd));
+        }
+    }
+}
+
+impl AsFd for PagedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Known {
+    fn holds(&self, at: u64) -> bool {
+        self.start <= at && at < self.end
+    }
+
+    /// Takes note of a reading that is done; whether the range is still of use. One that failed is, to
+    /// those who have waited for it.
+    fn settle(&mut self, start: u64) -> bool {
+        let Some(done) = self.reading.as_ref().and_then(|reading| reading.done.get()) else { return true };
+        self.at = done.at;
+        match done.result {
+            Ok(until) => {
+                self.reading = None;
+                self.end = until.max(self.start + 1);
+                true
+            }
+            Err(_) => {
+                self.holds(start) && monotonic_ns().saturating_sub(self.at) < WARM_FOR.as_nanos() as u64
+            }
+        }
+    }
+}
+
+impl Reading {
+    fn poll(&self, waker: Option<&Waker>) -> Poll<io::Result<u64>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = self.done.get() {
+            return Poll::Ready(done.result.map_err(io::Error::from));
+        }
+        if let Some(waker) = waker
+            && !waiting.iter().any(|present| present.will_wake(waker))
+        {
+            waiting.push(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    fn finish(&self, result: Result<u64, Errno>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.done.set(Done { at: monotonic_ns(), result });
+        for waker in std::mem::take(&mut *waiting) {
+            waker.wake();
+        }
+    }
+}
+
+fn piece_end(start: u64) -> u64 {
+    (start / PIECE + 1) * PIECE
+}
+
+/// Whether a file system that cannot tell what it holds in memory holds everything there.
+fn has_no_disk(fd: &OwnedFd) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    rustix::fs::fstatfs(fd).is_ok_and(|system| matches!(system.f_type, TMPFS | RAMFS))
+}
+
+static NULL: LazyLock<Option<OwnedFd>> =
+    LazyLock::new(|| rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
+
+/// Opens what bringing pages in needs, while the process may still open it.
+pub fn prepare() {
+    LazyLock::force(&NULL);
+}
+
+/// Waits until `start..end` is in memory; returns how far it came. The bytes are moved nowhere:
+/// `sendfile(2)` into `/dev/null` makes the pages present and no more.
+fn bring_in(fd: &OwnedFd, start: u64, end: u64) -> Result<u64, Errno> {
+    let mut at = start;
+    while at < end {
+        let _ = fadvise(fd, at, NonZeroU64::new(ADVICE.min(end - at)), Advice::WillNeed);
+        at += ADVICE.min(end - at);
+    }
+    let mut at = start;
+    while at < end {
+        let count = (end - at) as usize;
+        let moved = match &*NULL {
+            Some(null) => rustix::fs::sendfile(null, fd, Some(&mut at), count),
+            None => Err(Errno::INVAL),
+        };
+        let moved = match moved {
+            // A file system that knows no splicing is read.
+            Err(Errno::INVAL | Errno::NOSYS) => copy_in(fd, &mut at, end),
+            moved => moved,
+        };
+        match moved {
+            Ok(0) => return Ok(end), // cut short; whoever sends it will see
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) if at > start => return Ok(at), // what is there is sent; the rest fails when it is its turn
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(end)
+}
+
+fn copy_in(fd: &OwnedFd, at: &mut u64, end: u64) -> Result<usize, Errno> {
+    let mut buffer = vec![0; (end - *at).min(ADVICE) as usize];
+    let count = rustix::io::pread(fd, &mut buffer, *at)?;
+    *at += count as u64;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    struct Signal(mpsc::Sender<()>);
+    impl Wake for Signal {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.send(());
+        }
+    }
+
+    /// A file of so many bytes whose pages are not in memory, as far as the file system lets go of them.
+    fn cold(name: &str, len: u64) -> (PagedFile, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("tidegate-paged-{}-{name}", std::process::id()));
+        fs::write(&path, vec![7; len as usize]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        (PagedFile::new(file.into(), (1, 2)), path)
+    }
+
+    fn wait(file: &PagedFile, start: u64, end: u64) -> io::Result<u64> {
+        let (sender, woken) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Signal(sender)));
+        loop {
+            match file.poll_warm(start, end, Some(&waker)) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => woken.recv().expect("the pool wakes its waiter"),
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_brought_in_and_remembered() {
+        let len = 2 * PIECE + 100;
+        let (file, path) = cold("pieces", len);
+        assert_eq!(wait(&file, 0, len).unwrap(), PIECE);
+        assert_eq!(wait(&file, 300, 400).unwrap(), 400);
+        file.read_ahead(PIECE, len);
+        assert_eq!(wait(&file, PIECE, len).unwrap(), 2 * PIECE);
+        assert_eq!(wait(&file, 2 * PIECE + 50, len).unwrap(), len);
+        assert_eq!(file.known.borrow().len(), 3);
+        // Known now, so it is neither looked for nor waited for.
+        assert!(matches!(file.poll_warm(5, 6, None), Poll::Ready(Ok(6))));
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn many_wait_for_one_reading() {
+        let (file, path) = cold("many", PIECE);
+        let reading = Arc::new(Reading::default());
+        let range = Known { start: 0, end: PIECE, at: 0, reading: Some(reading.clone()) };
+        file.known.borrow_mut().push(range);
+        let (sender, woken) = mpsc::channel();
+        let wakers = [0; 5].map(|_| Waker::from(Arc::new(Signal(sender.clone()))));
+        for waker in wakers.iter().chain(&wakers) {
+            assert!(file.poll_warm(10, PIECE, Some(waker)).is_pending());
+        }
+        reading.finish(Ok(PIECE));
+        assert_eq!(woken.try_iter().count(), 5);
+        assert!(matches!(file.poll_warm(10, PIECE, None), Poll::Ready(Ok(PIECE))));
+        assert_eq!(file.known.borrow().len(), 1);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_was_read_before_an_error_is_sent_and_the_error_comes_in_its_place() {
+        let (file, path) = cold("error", PIECE);
+        let known = |result, end| {
+            let reading = Arc::new(Reading::default());
+            reading.finish(result);
+            *file.known.borrow_mut() = vec![Known { start: 0, end, at: 0, reading: Some(reading) }];
+        };
+        known(Ok(4096), PIECE);
+        assert!(matches!(file.poll_warm(0, PIECE, None), Poll::Ready(Ok(4096))));
+        known(Err(Errno::IO), PIECE);
+        for _ in 0..2 {
+            let Poll::Ready(Err(error)) = file.poll_warm(0, PIECE, None) else { panic!("no error") };
+            assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        }
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_by_now_is_nothing_to_wait_for() {
+        let (file, path) = cold("shorter", 10);
+        assert_eq!(wait(&file, 5 * PIECE, 6 * PIECE).unwrap(), 6 * PIECE);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn bringing_in_with_and_without_splicing_comes_to_the_end() {
+        let (file, path) = cold("bring", 300 << 10);
+        assert_eq!(bring_in(&file.fd, 0, 300 << 10), Ok(300 << 10));
+        let mut at = 0;
+        while copy_in(&file.fd, &mut at, 300 << 10).unwrap() > 0 {}
+        assert_eq!(at, 300 << 10);
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+//! Messages with descriptors between our own processes: over a pair of connected unix sockets.
+//!
+//! A frame is its length and its number of descriptors (four bytes each, little endian), then one byte for
+//! every 200 descriptors, which carries them (`SCM_RIGHTS`, unix(7)), then the bytes. Calls block; the master and
+//! its server processes make them on threads that serve no client. What a frame means is not known here.
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Descriptors in one call; the kernel takes 253.
+const BATCH: usize = 200;
+/// The longest frame, bytes: settings of very many sites.
+pub const FRAME_MAX: usize = 256 << 20;
+/// Most descriptors of a frame.
+pub const DESCRIPTORS_MAX: usize = 1 << 20;
+
+/// Two ends of a link. Both are closed when another program is executed.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Sends a frame, and waits until all of it is on its way.
+pub fn send(link: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if bytes.len() > FRAME_MAX || descriptors.len() > DESCRIPTORS_MAX {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "too much for one message between processes"));
+    }
+    let mut head = [0; 8];
+    head[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&(descriptors.len() as u32).to_le_bytes());
+    send_all(link, &head)?;
+    for batch in descriptors.chunks(BATCH) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(batch)) {
+            return Err(io::Error::other("a batch of descriptors does not fit"));
+        }
+        rustix::io::retry_on_intr(|| {
+            sendmsg(link, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)
+        })?;
+    }
+    send_all(link, bytes)
+}
+
+/// Takes the next frame; `None` when the other end has closed in order.
+pub fn receive(link: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut head = [0; 8];
+    if !receive_all(link, &mut head)? {
+        return Ok(None);
+    }
+    let number = |part: &[u8]| part.iter().rev().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
+    let (length, count) = (number(&head[..4]), number(&head[4..]));
+    if length > FRAME_MAX || count > DESCRIPTORS_MAX {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a malformed message between processes"));
+    }
+    let mut descriptors: Vec<OwnedFd> = Vec::new();
+    while descriptors.len() < count {
+        let before = descriptors.len();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let got = rustix::io::retry_on_intr(|| {
+            recvmsg(link, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        })?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(given) = message {
+                descriptors.extend(given);
+            }
+        }
+        // The kernel cuts what this process may not hold.
+        if got.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() == before {
+            return Err(io::Error::other("descriptors were lost: this process may hold no more"));
+        }
+    }
+    let mut bytes = vec![0; length];
+    if !receive_all(link, &mut bytes)? {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some((bytes, descriptors)))
+}
+
+fn send_all(link: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let sent = rustix::io::retry_on_intr(|| rustix::net::send(link, bytes, SendFlags::NOSIGNAL))?;
+        bytes = bytes.get(sent..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// `false`: the other end closed before the first byte.
+fn receive_all(link: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<bool> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        let rest = buffer.get_mut(filled..).unwrap_or_default();
+        match rustix::io::retry_on_intr(|| rustix::net::recv(link, &mut *rest, RecvFlags::empty()))? {
+            (0, _) if filled == 0 => return Ok(false),
+            (0, _) => return Err(ErrorKind::UnexpectedEof.into()),
+            (count, _) => filled += count,
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn frames_and_many_descriptors_arrive_in_order() {
+        let (here, there) = pair().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let sender = std::thread::spawn(move || {
+            let many = vec![writer.as_fd(); BATCH + 1];
+            send(here.as_fd(), b"first", &many).unwrap();
+            send(here.as_fd(), &vec![7; 1 << 20], &[]).unwrap();
+            send(here.as_fd(), b"", &[writer.as_fd()]).unwrap();
+        });
+        let (bytes, given) = receive(there.as_fd()).unwrap().unwrap();
+        assert_eq!((bytes.as_slice(), given.len()), (&b"first"[..], BATCH + 1));
+        rustix::io::write(&given[BATCH], b"x").unwrap();
+        assert_eq!(rustix::io::read(&reader, &mut [0; 4]).unwrap(), 1);
+        assert_eq!(receive(there.as_fd()).unwrap().unwrap().0, vec![7; 1 << 20]);
+        let (bytes, given) = receive(there.as_fd()).unwrap().unwrap();
+        assert_eq!((bytes.len(), given.len()), (0, 1));
+        sender.join().unwrap();
+        assert!(receive(there.as_fd()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_frame_that_breaks_off_or_is_too_long_is_an_error() {
+        for bytes in
+            [&b"\x05\0\0\0\0\0\0\0ab"[..], b"\xff\xff\xff\xff\0\0\0\0", b"\x01\0", b"\0\0\0\0\x01\0\0\0"]
+        {
+            let (here, there) = pair().unwrap();
+            send_all(here.as_fd(), bytes).unwrap();
+            drop(here);
+            assert!(receive(there.as_fd()).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Which request a message is about, put into words only when there is a message.
+
+use super::link::Link;
+use std::fmt;
+use std::rc::Rc;
+
+/// A request in messages: `example.com /a.php`.
+#[derive(Clone)]
+pub(super) struct About {
+    link: Rc<Link>,
+    target: Rc<str>,
+}
+
+impl About {
+    pub(super) fn new(link: &Rc<Link>, target: &str) -> About {
+        About { link: link.clone(), target: target.into() }
+    }
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let site = if self.link.site.is_empty() { "-" } else { &self.link.site };
+        write!(f, "{site} {}", self.target)
+    }
+}

@@ -1,0 +1,366 @@
+//! The way of an answer from its application: the head, then content with its framing taken off.
+
+use super::complaints::Complaints;
+use std::io;
+use thiserror::Error;
+use tidegate_client::http1::HeadReader;
+use tidegate_http::{FieldLines, Status, field};
+use tidegate_wire::cgi::{self, CgiError};
+use tidegate_wire::fastcgi::{Event, FastCgiError, ProtocolStatus, ResponseDecoder};
+use tidegate_wire::h1::{
+    BodyDecoder, BodyError, BodyLength, FieldSpace, HeadLimits, ResponseError, ResponseHead, ResponseKind,
+};
+
+/// What a head of an answer may cost.
+pub(super) const LIMITS: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
+
+/// What is wrong with an answer. The application is at fault: 502, and its connection is not used again.
+#[derive(Debug, Error)]
+pub(super) enum AnswerError {
+    #[error("it has answered with {0}")]
+    Http(#[from] ResponseError),
+    #[error("it has answered with {0}")]
+    Cgi(#[from] CgiError),
+    #[error("it has answered with {0}")]
+    FastCgi(#[from] FastCgiError),
+    #[error("in its answer is {0}")]
+    Body(#[from] BodyError),
+    #[error("it has no room for another request")]
+    Overloaded,
+    #[error("it refuses the role of a responder")]
+    UnknownRole,
+    #[error("it has closed the connection before its answer was complete")]
+    Truncated,
+    #[error("it has switched protocols unasked")]
+    UnaskedSwitch,
+    #[error("its answer is longer than it has announced")]
+    Excess,
+}
+
+/// The head of an answer, as a response needs it.
+pub(super) struct AnswerHead {
+    pub(super) status: Status,
+    /// What goes on to the client.
+    pub(super) lines: FieldLines,
+    /// Bytes of content that the application has announced.
+    pub(super) len: Option<u64>,
+    /// 101.
+    pub(super) is_switch: bool,
+    /// `X-Sendfile`.
+    pub(super) sendfile: Option<Vec<u8>>,
+    /// `X-Accel-Redirect`.
+    pub(super) accel_redirect: Option<Vec<u8>>,
+    /// A path that is answered in its place (RFC 3875 section 6.2.2).
+    pub(super) local_redirect: Option<Vec<u8>>,
+}
+
+/// Reads an answer up to the end of its head.
+pub(super) enum HeadOf {
+    /// HTTP/1, with a method that has the same kind of answer, and whether a switch of protocols was asked for.
+    Http { reader: HeadReader, method: &'static str, may_switch: bool, body: Option<(BodyLength, bool)> },
+    /// FastCGI.
+    FastCgi { decoder: ResponseDecoder, stdout: Vec<u8>, complaints: Complaints },
+    /// SCGI: CGI until the connection ends.
+    Scgi { stdout: Vec<u8> },
+}
+
+impl HeadOf {
+    /// Takes bytes; the head, once it is there.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<AnswerHead>, AnswerError> {
+        match self {
+            HeadOf::Http { reader, method, may_switch, body } => {
+                let may_switch = *may_switch;
+                let head = reader.push(
+                    bytes,
+                    &LIMITS,
+                    method,
+                    |_| {},
+                    |head| {
+                        *body = Some((head.body, head.keep_alive));
+                        (head.kind, from_http(head))
+                    },
+                )?;
+                match head {
+                    Some((ResponseKind::Switching, _)) if !may_switch => Err(AnswerError::UnaskedSwitch),
+                    head => Ok(head.map(|(_, head)| head)),
+                }
+            }
+            HeadOf::FastCgi { decoder, stdout, complaints } => {
+                let before = stdout.len();
+                let mut rest = bytes;
+                while !rest.is_empty() && !decoder.is_complete() {
+                    let step = decoder.decode(rest)?;
+                    match step.event {
+                        Event::Stdout(data) => stdout.extend_from_slice(data),
+                        Event::Stderr(data) => complaints.push(data),
+                        Event::End(end) => check_end(end.status)?,
+                        Event::Nothing | Event::Values(_) => {}
+                    }
+                    rest = rest.get(step.consumed..).unwrap_or_default();
+                }
+                if !rest.is_empty() {
+                    return Err(AnswerError::Excess);
+                }
+                if stdout.len() == before && !decoder.has_ended() {
+                    return Ok(None);
+                }
+                match from_cgi(stdout)? {
+                    None if decoder.has_ended() => Err(CgiError::Truncated.into()),
+                    head => Ok(head),
+                }
+            }
+            HeadOf::Scgi { stdout } => {
+                stdout.extend_from_slice(bytes);
+                from_cgi(stdout)
+            }
+        }
+    }
+
+    /// Whether nothing at all has come.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            HeadOf::Http { reader, .. } => reader.is_empty(),
+            HeadOf::FastCgi { stdout, .. } | HeadOf::Scgi { stdout } => stdout.is_empty(),
+        }
+    }
+
+    /// What reads the content, and the content that is here already.
+    pub(super) fn into_content(self, len: Option<u64>) -> Result<(Content, Vec<u8>), AnswerError> {
+        let (framing, early, may_keep) = match self {
+            HeadOf::Http { mut reader, body, .. } => {
+                let (body, may_keep) = body.unwrap_or((BodyLength::Empty, false));
+                let decoder = BodyDecoder::new(body, LIMITS);
+                let mut content =
+                    Content { framing: FramingOf::Http(decoder), left: None, may_keep, trailers: None };
+                let mut early = reader.take_rest();
+                let count = early.len();
+                let count = content.decode_in_place(&mut early, count)?;
+                early.truncate(count);
+                return Ok((content, early));
+            }
+            HeadOf::FastCgi { decoder, stdout, complaints } => {
+                (FramingOf::FastCgi { decoder, complaints }, stdout, true)
+            }
+            HeadOf::Scgi { stdout } => (FramingOf::UntilClose { has_ended: false }, stdout, false),
+        };
+        let mut content = Content { framing, left: len, may_keep, trailers: None };
+        let mut early = early;
+        let count = content.within_announced(early.len())?;
+        early.truncate(count);
+        Ok((content, early))
+    }
+}
+
+fn check_end(status: ProtocolStatus) -> Result<(), AnswerError> {
+    match status {
+        ProtocolStatus::RequestComplete => Ok(()),
+        ProtocolStatus::UnknownRole => Err(AnswerError::UnknownRole),
+        _ => Err(AnswerError::Overloaded),
+    }
+}
+
+enum FramingOf {
+    Http(BodyDecoder),
+    FastCgi { decoder: ResponseDecoder, complaints: Complaints },
+    UntilClose { has_ended: bool },
+}
+
+/// Takes the framing off the content of an answer.
+pub(super) struct Content {
+    framing: FramingOf,
+    /// Bytes that a CGI head has announced and that are still to come.
+    left: Option<u64>,
+    may_keep: bool,
+    trailers: Option<Vec<u8>>,
+}
+
+impl Content {
+    /// Decodes the first `count` bytes of `buffer`, and puts the content in their place; its bytes.
+    pub(super) fn decode_in_place(&mut self, buffer: &mut [u8], count: usize) -> Result<usize, AnswerError> {
+        let (mut at, mut out) = (0, 0);
+        while at < count {
+            let input = buffer.get(at..count).unwrap_or_default();
+            let (consumed, data) = match &mut self.framing {
+                FramingOf::Http(decoder) => {
+                    let decoded = decoder.decode(input)?;
+                    (decoded.consumed, decoded.data.len())
+                }
+                FramingOf::FastCgi { decoder, complaints } => {
+                    let step = decoder.decode(input)?;
+                    let data = match step.event {
+                        Event::Stdout(data) => data.len(),
+                        Event::Stderr(data) => {
+                            complaints.push(data);
+                            0
+                        }
+                        // The head has gone out: what it was cannot be taken back.
+                        Event::End(_) | Event::Nothing | Event::Values(_) => 0,
+                    };
+                    (step.consumed, data)
+                }
+                FramingOf::UntilClose { .. } => (input.len(), input.len()),
+            };
+            if consumed == 0 {
+                // The answer is complete, and something follows that nobody has asked for.
+                self.may_keep = false;
+                break;
+            }
+            at += consumed;
+            if data > 0 {
+                if at - data != out {
+                    buffer.copy_within(at - data..at, out);
+                }
+                out += data;
+            }
+        }
+        if let FramingOf::Http(decoder) = &mut self.framing
+            && let Some(trailers) = decoder.take_trailers()
+        {
+            self.trailers = Some(trailers.as_lines().to_vec());
+        }
+        self.within_announced(out)
+    }
+
+    /// Content beyond what the head has announced is cut off, as its reader would.
+    fn within_announced(&mut self, count: usize) -> Result<usize, AnswerError> {
+        let Some(left) = &mut self.left else { return Ok(count) };
+        let within = usize::try_from(*left).unwrap_or(usize::MAX).min(count);
+        *left = left.saturating_sub(within as u64);
+        if within < count {
+            self.may_keep = false;
+        }
+        Ok(within)
+    }
+
+    /// The connection has ended.
+    pub(super) fn close(&mut self) -> Result<(), AnswerError> {
+        self.may_keep = false;
+        match &mut self.framing {
+            FramingOf::Http(decoder) => decoder.close()?,
+            FramingOf::FastCgi { .. } => return Err(AnswerError::Truncated),
+            FramingOf::UntilClose { has_ended } => *has_ended = true,
+        }
+        self.check_announced()
+    }
+
+    /// Whether all of the answer was read.
+    pub(super) fn is_complete(&self) -> bool {
+        match &self.framing {
+            FramingOf::Http(decoder) => decoder.is_complete(),
+            FramingOf::FastCgi { decoder, .. } => decoder.is_complete(),
+            FramingOf::UntilClose { has_ended } => *has_ended || self.left == Some(0),
+        }
+    }
+
+    /// An answer that is complete must have been as long as it said.
+    pub(super) fn check_announced(&self) -> Result<(), AnswerError> {
+        if self.left.is_some_and(|left| left > 0) { Err(AnswerError::Truncated) } else { Ok(()) }
+    }
+
+    /// Whether the connection can be used again.
+    pub(super) fn may_keep(&self) -> bool {
+        self.may_keep && self.is_complete()
+    }
+
+    /// Bytes of the whole content that are still to come, where somebody has said so.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        match &self.framing {
+            FramingOf::Http(decoder) => decoder.remaining(),
+            _ => self.left,
+        }
+    }
+
+    /// Encoded trailer lines.
+    pub(super) fn take_trailers(&mut self) -> Option<Vec<u8>> {
+        self.trailers.take()
+    }
+}
+
+fn from_cgi(stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {
+    let mut space = FieldSpace::new();
+    let Some(head) = cgi::parse_head(stdout, &LIMITS, &mut space)? else { return Ok(None) };
+    let mut answer = AnswerHead::new(Status(head.status), head.content_length);
+    if let Some(cgi::Redirect::Local(path)) = head.redirect {
+        answer.local_redirect = Some(path.to_vec());
+    }
+    let named = |name: &str| named_by_connection(head.fields.iter(), name);
+    for field in head.fields {
+        if !field.name.eq_ignore_ascii_case("status") && !named(field.name) {
+            answer.take(field.name, field.value);
+        }
+    }
+    let len = head.len;
+    drop(space);
+    stdout.drain(..len);
+    Ok(Some(answer))
+}
+
+fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
+    let len = head.fields.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
+    let len = len.and_then(|field| std::str::from_utf8(field.value).ok()?.parse().ok());
+    let mut answer = AnswerHead::new(Status(head.status), len);
+    answer.is_switch = head.kind == ResponseKind::Switching;
+    for field in head.fields {
+        if !named_by_connection(head.fields.iter(), field.name) {
+            answer.take(field.name, field.value);
+        }
+    }
+    if let Some(upgrade) = head.upgrade.filter(|_| answer.is_switch) {
+        answer.lines.push("Connection", "upgrade");
+        answer.lines.push("Upgrade", upgrade);
+    }
+    answer
+}
+
+/// Whether `Connection` names a field as one that ends here (RFC 9110 section 7.6.1).
+fn named_by_connection<'f>(fields: impl Iterator<Item = &'f tidegate_http::Field<'f>>, name: &str) -> bool {
+    fields.filter(|field| field.name.eq_ignore_ascii_case("connection")).any(|field| {
+        field::list_elements(field.value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+    })
+}
+
+impl AnswerHead {
+    fn new(status: Status, len: Option<u64>) -> AnswerHead {
+        AnswerHead {
+            status,
+            lines: FieldLines::with_capacity(256),
+            len,
+            is_switch: false,
+            sendfile: None,
+            accel_redirect: None,
+            local_redirect: None,
+        }
+    }
+
+    /// A field, where it belongs: with the client, or here.
+    fn take(&mut self, name: &str, value: &[u8]) {
+        const ENDS_HERE: [&str; 10] = [
+            "connection",
+            "content-length",
+            "date",
+            "keep-alive",
+            "proxy-connection",
+            "server",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ];
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        if is("x-sendfile") {
+            self.sendfile = Some(value.to_vec());
+        } else if is("x-accel-redirect") {
+            self.accel_redirect = Some(value.to_vec());
+        } else if !ENDS_HERE.iter().any(|ends| is(ends))
+            && !name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("x-accel-"))
+        {
+            self.lines.push(name, value);
+        }
+    }
+}
+
+impl From<AnswerError> for io::Error {
+    fn from(error: AnswerError) -> io::Error {
+        io::Error::other(error.to_string())
+    }
+}

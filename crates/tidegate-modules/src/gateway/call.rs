@@ -1,0 +1,384 @@
+//! One request to an application and its answer: a place, a connection, the exchange, and what becomes of the
+//! client when any of them fails.
+//!
+//! `fastcgi`, `scgi` and `proxy` encode the request and say how its answer is read; everything else is here.
+
+use super::about::About;
+use super::answer::{AnswerError, AnswerHead, HeadOf};
+use super::complaints::Complaints;
+use super::link::Link;
+use super::places::Refused;
+use super::stream::{Line, Relay, Silence};
+use super::upload::{REQUEST, Upload, UploadError};
+use super::upstream::{Errand, Pick, Upstream};
+use super::{sendfile, tunnel};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate_client::http1::HeadReader;
+use tidegate_client::{Connection, Pool, Starving};
+use tidegate_core::response::Head;
+use tidegate_core::{Body, BodyStream, Elsewhere, Response, answer, log};
+use tidegate_http::Status;
+use tidegate_io::connect::Address;
+use tidegate_io::runtime;
+use tidegate_io::timer::{self, Deadline};
+use tidegate_wire::fastcgi::ResponseDecoder;
+
+/// Bytes read at once while the head is waited for: what is behind it is copied once.
+const FIRST_READ: usize = 16 << 10;
+/// How long a request on a new connection waits until idle ones are suspected to stand in its way.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Times that a request is sent at most.
+const ATTEMPTS: u32 = 3;
+
+/// A request, ready to be sent.
+pub(super) struct Call {
+    pub(super) link: Rc<Link>,
+    pub(super) errand: Errand,
+    pub(super) upload: Upload,
+    pub(super) dialect: Dialect,
+    /// Whether sending it twice means the same as once.
+    pub(super) is_idempotent: bool,
+    /// The answer has no content, whatever it says.
+    pub(super) head_only: bool,
+    pub(super) wants_trailers: bool,
+    /// Of the file that the application may have sent in its place.
+    pub(super) range: Option<Vec<u8>>,
+    /// For a path of this server in place of an answer.
+    pub(super) elsewhere: Option<Elsewhere>,
+    pub(super) about: About,
+}
+
+/// How an answer is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Dialect {
+    /// HTTP/1; `may_switch` when the request has asked for a switch of protocols.
+    Http {
+        may_switch: bool,
+    },
+    FastCgi,
+    Scgi,
+}
+
+/// Why an attempt has failed.
+enum Fault {
+    /// The connection was closed before anything of an answer came.
+    Unanswered(io::Error),
+    /// It was closed, or failed, later.
+    Broken(io::Error),
+    Answer(AnswerError),
+    Silent,
+    /// The client's content ended badly; the engine answers in place of whatever is said here.
+    Client,
+}
+
+impl Call {
+    /// Carries it out.
+    pub(super) async fn run(mut self) -> Response {
+        if self.upload.collect(self.link.request_buffer).await.is_err() {
+            return answer::error(Status::BAD_REQUEST);
+        }
+        let mut attempt = 1;
+        // Why an earlier member has failed: what the client hears when there is no other.
+        let mut before: Option<Response> = None;
+        loop {
+            let mut pick = match self.link.upstream.pick(&self.errand).await {
+                Ok(pick) => Some(pick),
+                Err(refused) => return before.unwrap_or_else(|| self.refused(&refused)),
+            };
+            let Some(pool) = self.link.pool(pick.as_ref().and_then(Pick::address)) else {
+                return answer::error(Status::BAD_GATEWAY);
+            };
+            let connection = match pool.take(!self.is_idempotent) {
+                Some(connection) => connection,
+                None => match pool.connect().await {
+                    Ok(connection) => connection,
+                    Err(error) => {
+                        let answer = self.unreachable(pool.peer().address(), &error);
+                        if let Some(pick) = &mut pick {
+                            pick.failed(&mut self.errand);
+                        }
+                        // Nothing was sent: whatever the request is, somebody else may have it.
+                        if !self.link.upstream.may_retry(&mut self.errand, false) {
+                            return answer;
+                        }
+                        before = Some(answer);
+                        continue;
+                    }
+                },
+            };
+            let is_reused = connection.is_reused();
+            let fault = match self.attempt(connection, pool, &mut pick).await {
+                Ok(response) => return response,
+                Err(fault) => fault,
+            };
+            let may_repeat = match fault {
+                Fault::Unanswered(_) => self.is_idempotent,
+                // It was not begun with.
+                Fault::Answer(AnswerError::Overloaded) => true,
+                _ => false,
+            } && self.upload.is_repeatable();
+            // An idle connection that the other end closes at the same moment is nobody's fault.
+            let is_coincidence = matches!(fault, Fault::Unanswered(_)) && is_reused;
+            if is_coincidence && may_repeat && attempt < ATTEMPTS {
+                attempt += 1;
+                self.upload.rewind();
+                continue;
+            }
+            match (&fault, pick) {
+                (Fault::Client, _) | (_, None) => {}
+                (Fault::Silent, Some(pick)) => pick.hung(&mut self.errand),
+                (_, Some(mut pick)) => pick.failed(&mut self.errand),
+            }
+            let answer = self.failed(&fault);
+            if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
+                return answer;
+            }
+            before = Some(answer);
+            self.upload.rewind();
+        }
+    }
+
+    fn reader(&self) -> HeadOf {
+        match self.dialect {
+            Dialect::Http { may_switch } => HeadOf::Http {
+                reader: HeadReader::default(),
+                method: if self.head_only { "HEAD" } else { "GET" },
+                may_switch,
+                body: None,
+            },
+            Dialect::FastCgi => HeadOf::FastCgi {
+                decoder: ResponseDecoder::new(REQUEST),
+                stdout: Vec::new(),
+                complaints: Complaints::about(self.about.clone()),
+            },
+            Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new() },
+        }
+    }
+
+    /// Sends it once. `pick` stays behind when no answer has come.
+    async fn attempt(
+        &mut self,
+        connection: Connection,
+        pool: Rc<Pool>,
+        pick: &mut Option<Pick>,
+    ) -> Result<Response, Fault> {
+        let mut reader = self.reader();
+        let mut first = FirstByte {
+            upload: &mut self.upload,
+            connection: &connection,
+            pool: &pool,
+            reader: &mut reader,
+            silence: Silence::new(self.link.timeout),
+            suspicion: None,
+            starving: None,
+            is_sending: true,
+        };
+        let mut head = std::future::poll_fn(|cx| first.poll(cx)).await?;
+        drop(first);
+        let mut pick = pick.take();
+        let cookie = pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
+        if let Some(cookie) = cookie {
+            head.lines.push("Set-Cookie", &cookie);
+        }
+        let line = Line { connection, pool, pick };
+        self.respond(head, reader, line).await
+    }
+
+    async fn respond(&mut self, head: AnswerHead, reader: HeadOf, line: Line) -> Result<Response, Fault> {
+        let has_body = head.status.has_body() && !self.head_only;
+        if head.is_switch {
+            let HeadOf::Http { mut reader, .. } = reader else {
+                return Err(Fault::Answer(AnswerError::UnaskedSwitch));
+            };
+            return Ok(tunnel::open(head, reader.take_rest(), line, self.link.timeout));
+        }
+        let (content, early) = reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
+        let is_sent = self.upload.is_complete();
+        if content.is_complete() {
+            content.check_announced().map_err(Fault::Answer)?;
+            if content.may_keep() && is_sent {
+                line.pool.put(line.connection);
+            }
+            drop(line.pick);
+            if let (Some(path), Some(elsewhere)) = (&head.local_redirect, &self.elsewhere) {
+                return Ok(elsewhere.answer(&String::from_utf8_lossy(path)).await);
+            }
+            if sendfile::is_asked(&head) {
+                return Ok(self.sendfile(head).await);
+            }
+            let body = if has_body { Body::Bytes(early) } else { announced(head.len) };
+            return Ok(Response { status: head.status, head: Head::Fields(head.lines), body });
+        }
+        if sendfile::is_asked(&head) {
+            drop(line);
+            return Ok(self.sendfile(head).await);
+        }
+        if !has_body {
+            drop(line); // what it still sends is for nobody
+            return Ok(Response {
+                status: head.status,
+                head: Head::Fields(head.lines),
+                body: announced(head.len),
+            });
+        }
+        let len = content.remaining().map(|left| left.saturating_add(early.len() as u64));
+        let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));
+        let link = &self.link;
+        let relay = Relay::new(line, content, upload, early, link.buffer, link.timeout, self.wants_trailers);
+        Ok(Response {
+            status: head.status,
+            head: Head::Fields(head.lines),
+            body: Body::Stream { len, stream: Box::new(relay) },
+        })
+    }
+
+    async fn sendfile(&self, head: AnswerHead) -> Response {
+        sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await
+    }
+
+    fn refused(&self, refused: &Refused) -> Response {
+        answer::error(Status::SERVICE_UNAVAILABLE)
+            .with("Retry-After", refused.retry_after_seconds().to_string())
+    }
+
+    fn unreachable(&self, address: &Address, error: &io::Error) -> Response {
+        let is_late = error.kind() == io::ErrorKind::TimedOut;
+        let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
+        match &self.link.upstream {
+            Upstream::Address { .. } => {
+                log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
+            }
+            Upstream::Pool(_) | Upstream::Group(_) => {
+                let name = &self.link.name;
+                log::error(format_args!("{}: {address} of {name} cannot be reached: {why}", self.about));
+            }
+        }
+        answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
+    }
+
+    fn failed(&self, fault: &Fault) -> Response {
+        let status = match fault {
+            Fault::Client => return answer::error(Status::BAD_REQUEST),
+            Fault::Silent => Status::GATEWAY_TIMEOUT,
+            Fault::Answer(AnswerError::Overloaded) => Status::SERVICE_UNAVAILABLE,
+            Fault::Unanswered(_) | Fault::Broken(_) | Fault::Answer(_) => Status::BAD_GATEWAY,
+        };
+        let (about, name) = (&self.about, &self.link.name);
+        match fault {
+            Fault::Client => {}
+            Fault::Silent => {
+                log::error(format_args!("{about}: {name}: no answer within {:?}", self.link.timeout));
+            }
+            Fault::Answer(error) => log::error(format_args!("{about}: {name}: {error}")),
+            Fault::Unanswered(error) | Fault::Broken(error) => {
+                log::error(format_args!("{about}: {name}: {error}"));
+            }
+        }
+        match status {
+            Status::SERVICE_UNAVAILABLE => answer::error(status).with("Retry-After", "1"),
+            status => answer::error(status),
+        }
+    }
+}
+
+/// Sends a request and waits for the head of its answer.
+struct FirstByte<'c> {
+    upload: &'c mut Upload,
+    connection: &'c Connection,
+    pool: &'c Pool,
+    reader: &'c mut HeadOf,
+    silence: Silence,
+    /// Armed on a new connection only.
+    suspicion: Option<Pin<Box<Deadline>>>,
+    starving: Option<Starving>,
+    is_sending: bool,
+}
+
+impl FirstByte<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<AnswerHead, Fault>> {
+        let mut is_refused = None;
+        if self.is_sending {
+            match self.upload.poll_send(cx, self.connection) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.is_sending = false,
+                Poll::Ready(Err(UploadError::Client(_))) => return Poll::Ready(Err(Fault::Client)),
+                // It takes no more of the request: perhaps it has answered already.
+                Poll::Ready(Err(UploadError::Application(error))) => {
+                    self.is_sending = false;
+                    is_refused = Some(error);
+                }
+            }
+        }
+        loop {
+            let polled = runtime::with_scratch(|scratch| {
+                let room = scratch.len().min(FIRST_READ);
+                let polled = self.connection.poll_recv(cx, &mut scratch[..room]);
+                polled.map(|received| received.map(|count| (count, self.reader.push(&scratch[..count]))))
+            });
+            match polled {
+                Poll::Ready(Ok((0, _))) => {
+                    let end = is_refused.unwrap_or_else(|| {
+                        io::Error::other("it has closed the connection without an answer")
+                    });
+                    return Poll::Ready(Err(if self.reader.is_empty() {
+                        Fault::Unanswered(end)
+                    } else {
+                        Fault::Answer(AnswerError::Truncated)
+                    }));
+                }
+                Poll::Ready(Ok((_, Ok(Some(head))))) => return Poll::Ready(Ok(head)),
+                Poll::Ready(Ok((_, Ok(None)))) => self.silence.ends(),
+                Poll::Ready(Ok((_, Err(error)))) => return Poll::Ready(Err(Fault::Answer(error))),
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(Err(if self.reader.is_empty() {
+                        Fault::Unanswered(error)
+                    } else {
+                        Fault::Broken(error)
+                    }));
+                }
+                Poll::Pending => break,
+            }
+        }
+        if let Some(error) = is_refused {
+            return Poll::Ready(Err(Fault::Unanswered(error)));
+        }
+        if self.is_sending && self.upload.waits_for_client() {
+            self.silence.ends(); // the client has a deadline of its own
+            return Poll::Pending;
+        }
+        self.suspect(cx);
+        if self.silence.poll(cx).is_ready() {
+            return Poll::Ready(Err(Fault::Silent));
+        }
+        Poll::Pending
+    }
+
+    /// A new connection that is not served may stand behind idle ones.
+    fn suspect(&mut self, cx: &mut Context<'_>) {
+        if self.connection.is_reused() || self.starving.is_some() || !self.reader.is_empty() {
+            return;
+        }
+        let suspicion = self.suspicion.get_or_insert_with(|| Box::pin(timer::after(PATIENCE)));
+        if suspicion.as_mut().poll(cx).is_ready() {
+            self.starving = Some(Starving::new(self.pool.peer()));
+        }
+    }
+}
+
+/// No content, with the length that it would have had.
+fn announced(len: Option<u64>) -> Body {
+    Body::Stream { len, stream: Box::new(Nothing) }
+}
+
+struct Nothing;
+
+impl BodyStream for Nothing {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(0))
+    }
+}

@@ -1,0 +1,76 @@
+//! A request as the variables of CGI: what the exchange, the script and the settings say, for
+//! `wire::cgi::Environment`. CGI, FastCGI and SCGI write the same ones.
+
+use super::fields;
+use super::link::Link;
+use super::script::Script;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use tidegate_core::Exchange;
+use tidegate_io::socket::Peer;
+use tidegate_wire::cgi::{Environment, Sink};
+
+/// What `SERVER_SOFTWARE` says.
+const SOFTWARE: &str = concat!("Tidegate/", env!("CARGO_PKG_VERSION"));
+
+/// Writes the variables of a request. `content_length` is that of its content, where it has any.
+pub fn write(
+    exchange: &Exchange<'_>,
+    link: &Link,
+    script: &Script,
+    document_root: &[u8],
+    params: &[(String, String)],
+    content_length: Option<u64>,
+    sink: &mut impl Sink,
+) {
+    let local = exchange.context.local();
+    let (mut remote_addr, mut server_addr) = (String::new(), String::new());
+    let address = |out: &mut String, address: SocketAddr| {
+        let _ = write!(out, "{}", address.ip().to_canonical());
+    };
+    let remote_port = match exchange.peer {
+        Peer::Tcp(peer) => {
+            address(&mut remote_addr, peer);
+            Some(peer.port())
+        }
+        Peer::Unix => None,
+    };
+    if let Some(local) = local {
+        address(&mut server_addr, local);
+    }
+    let host = host_of(exchange.authority);
+    let is_trusted = fields::is_trusted(&link.trusted_proxies, exchange.peer);
+    let environment = Environment {
+        server_software: SOFTWARE,
+        server_name: [host, &link.site, &server_addr]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .unwrap_or("localhost"),
+        server_port: local.map_or(if exchange.scheme == "https" { 443 } else { 80 }, |local| local.port()),
+        server_addr: &server_addr,
+        server_protocol: if exchange.minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" },
+        request_method: exchange.method_token,
+        request_uri: exchange.target,
+        request_scheme: exchange.scheme,
+        query_string: exchange.query.unwrap_or_default(),
+        script_name: &script.name,
+        script_filename: &script.file,
+        path_info: &script.path_info,
+        path_translated: &script.path_translated,
+        document_root,
+        remote_addr: &remote_addr,
+        remote_port,
+        content_length,
+        fields: exchange.fields,
+        extra: params,
+    };
+    environment.write(sink, |name| fields::may_pass(name, is_trusted));
+}
+
+/// The host of an authority, brackets included, without the port.
+fn host_of(authority: &str) -> &str {
+    match authority.rfind([':', ']']) {
+        Some(at) if authority[at..].starts_with(':') => &authority[..at],
+        _ => authority,
+    }
+}

@@ -1,0 +1,324 @@
+//! `proxy "http://127.0.0.1:3000"`: requests passed on to an HTTP/1.1 server.
+//!
+//! What belongs to the client's connection ends here (RFC 9110 section 7.6.1), and what a client says of
+//! itself in the words of a proxy is believed only of proxies of one's own.
+
+use super::about::About;
+use super::call::{Call, Dialect};
+use super::fields;
+use super::link::{Link, Shared};
+use super::upload::{Framing, Upload};
+use super::upstream::Errand;
+use std::fmt::Write as _;
+use std::io;
+use std::rc::Rc;
+use tidegate_config::settings;
+use tidegate_config::settings::gateway;
+use tidegate_core::{Exchange, Handler, Reply, answer};
+use tidegate_http::path::encode_path;
+use tidegate_http::{Method, Status};
+use tidegate_io::socket::Peer;
+use tidegate_wire::h1::{self, ConnectionField, RequestFraming, RequestParts, append_field};
+
+/// What this server calls itself to the next one (RFC 9110 section 7.6.3).
+const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
+
+/// Fields that end here, or are written anew.
+const ENDS_HERE: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Passes the requests of a route on.
+pub struct Proxy {
+    link: Rc<Link>,
+    base: String,
+    host: Option<String>,
+    strip_prefix: Option<String>,
+    request_fields: Vec<(String, String)>,
+}
+
+impl Proxy {
+    /// For a route.
+    ///
+    /// # Errors
+    /// A folder of the settings cannot be opened.
+    pub fn new(shared: &Rc<Shared>, settings: &gateway::Proxy, site: &settings::Site) -> io::Result<Proxy> {
+        Ok(Proxy {
+            link: Link::new(shared, &settings.gateway, site)?,
+            base: settings.base.clone(),
+            host: settings.host.clone(),
+            strip_prefix: settings.strip_prefix.clone(),
+            request_fields: settings.request_fields.clone(),
+        })
+    }
+
+    /// Path and query for the backend.
+    fn target(&self, exchange: &Exchange<'_>, out: &mut String) {
+        out.push_str(&self.base);
+        let raw = path_as_sent(exchange.target);
+        // Dot segments are resolved: what was decided about a path holds for what the backend sees.
+        let encoded;
+        let mut path = if has_dot_segment(raw) {
+            encoded = encode_path(exchange.path);
+            encoded.as_str()
+        } else {
+            raw
+        };
+        let stripped;
+        if let Some(prefix) = &self.strip_prefix {
+            match below(path, prefix) {
+                Some(rest) => path = rest,
+                // Written otherwise by the client, perhaps.
+                None => {
+                    let rest = exchange.path.strip_prefix(prefix.as_bytes());
+                    if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with(b"/")) {
+                        stripped = encode_path(rest);
+                        path = &stripped;
+                    }
+                }
+            }
+        }
+        if !path.starts_with('/') {
+            out.push('/');
+        }
+        out.push_str(path);
+        if let Some(query) = exchange.query {
+            out.push('?');
+            out.push_str(query);
+        }
+    }
+
+    fn encode(
+        &self,
+        exchange: &Exchange<'_>,
+        framing: RequestFraming,
+        upgrade: Option<&[u8]>,
+    ) -> Option<Vec<u8>> {
+        let is_trusted = fields::is_trusted(&self.link.trusted_proxies, exchange.peer);
+        let mut lines = Vec::with_capacity(1024);
+        let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+        for field in exchange.fields.iter() {
+            let is_ours = is_forwarded(field.name);
+            let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
+                || field.name.contains('_')
+                || named_by_connection(exchange, field.name);
+            if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
+                append_field(&mut lines, field.name, field.value).ok()?;
+            }
+        }
+        lines.extend_from_slice(VIA);
+        forwarded(exchange, is_trusted, &is_set, &mut lines);
+        for (name, value) in self.request_fields.iter().filter(|(_, value)| !value.is_empty()) {
+            append_field(&mut lines, name, value.as_bytes()).ok()?;
+        }
+        if let Some(upgrade) = upgrade {
+            lines.extend_from_slice(b"Connection: upgrade\r\n");
+            append_field(&mut lines, "Upgrade", upgrade).ok()?;
+        } else if exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers")) {
+            lines.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+        }
+        let host = [self.host.as_deref().unwrap_or(exchange.authority), &self.link.site];
+        let host = host.into_iter().find(|host| !host.is_empty()).unwrap_or("localhost");
+        let mut target = String::with_capacity(exchange.target.len() + self.base.len() + 1);
+        self.target(exchange, &mut target);
+        let connection = match upgrade {
+            None if !self.link.keeps() => ConnectionField::Close,
+            _ => ConnectionField::None,
+        };
+        let parts = RequestParts {
+            method: exchange.method_token,
+            target: &target,
+            host,
+            field_lines: &lines,
+            framing,
+            connection,
+        };
+        let mut out = Vec::with_capacity(lines.len() + target.len() + 128);
+        h1::encode_request(&mut out, &parts).ok()?;
+        Some(out)
+    }
+}
+
+impl Handler for Proxy {
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        if exchange.method == Method::Trace {
+            return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
+        }
+        exchange.context.ends_with_client();
+        let body = exchange.body.take();
+        let framing = match &body {
+            Some(body) => body.len.map_or(RequestFraming::Chunked, RequestFraming::Length),
+            None if exchange.fields.contains("content-length") => RequestFraming::Length(0),
+            None => RequestFraming::None,
+        };
+        let upgrade = wanted_upgrade(exchange).filter(|_| body.is_none());
+        let Some(head) = self.encode(exchange, framing, upgrade) else {
+            return Reply::Ready(answer::error(Status::BAD_REQUEST));
+        };
+        let upload = match body {
+            None => Upload::whole(head),
+            Some(body) if framing == RequestFraming::Chunked => {
+                Upload::with_body(head, body, Framing::Chunked)
+            }
+            Some(body) => Upload::with_body(head, body, Framing::Length),
+        };
+        let call = Call {
+            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            link: self.link.clone(),
+            upload,
+            dialect: Dialect::Http { may_switch: upgrade.is_some() },
+            is_idempotent: exchange.method.is_idempotent(),
+            head_only: exchange.method == Method::Head,
+            wants_trailers: exchange
+                .fields
+                .elements("te")
+                .any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            range: self.link.sendfile.range_of(exchange),
+            elsewhere: None,
+            about: About::new(&self.link, exchange.target),
+        };
+        Reply::Later(Box::pin(call.run()))
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        let mut target = String::new();
+        self.target(exchange, &mut target);
+        say(format!("proxy {}: {} {target}", self.link.name, exchange.method_token));
+    }
+}
+
+/// The protocols that the client would switch to.
+fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
+    let is_named =
+        exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    exchange.fields.single("upgrade").filter(|_| is_named && exchange.minor_version > 0)
+}
+
+/// Whether `Connection` names a field as one that ends here.
+fn named_by_connection(exchange: &Exchange<'_>, name: &str) -> bool {
+    exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// Fields that [`forwarded`] writes.
+fn is_forwarded(name: &str) -> bool {
+    ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"]
+        .iter()
+        .any(|ours| name.eq_ignore_ascii_case(ours))
+}
+
+/// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
+fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) -> bool, lines: &mut Vec<u8>) {
+    let mut client = String::new();
+    if let Peer::Tcp(peer) = exchange.peer {
+        let _ = write!(client, "{}", peer.ip().to_canonical());
+    }
+    let known = |name: &str| exchange.fields.all(name).filter(|_| is_trusted).collect::<Vec<_>>();
+    if !is_set("x-forwarded-for") {
+        let mut chain = known("x-forwarded-for");
+        if !client.is_empty() {
+            chain.push(client.as_bytes());
+        }
+        if !chain.is_empty() {
+            put(lines, "X-Forwarded-For", &chain.join(&b", "[..]));
+        }
+    }
+    for (name, own) in [
+        ("X-Forwarded-Proto", exchange.scheme.as_bytes()),
+        ("X-Forwarded-Host", exchange.authority.as_bytes()),
+    ] {
+        let value = exchange.fields.first(name).filter(|_| is_trusted).unwrap_or(own);
+        if !is_set(name) && !value.is_empty() {
+            put(lines, name, value);
+        }
+    }
+    // RFC 7239 is extended where somebody before has begun it: told twice over, a client has to be told alike.
+    let chain = known("forwarded");
+    if !chain.is_empty() && !is_set("forwarded") {
+        let node = match exchange.peer {
+            Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
+            Peer::Tcp(_) => client,
+            Peer::Unix => "unknown".to_owned(),
+        };
+        let own = format!("for={node};proto={};host=\"{}\"", exchange.scheme, exchange.authority);
+        let value = [chain.join(&b", "[..]).as_slice(), own.as_bytes()].join(&b", "[..]);
+        put(lines, "Forwarded", &value);
+    }
+}
+
+/// A field whose value was checked by whoever read it.
+fn put(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
+    let _ = append_field(lines, name, value);
+}
+
+/// The path of a request target as sent, without its query.
+fn path_as_sent(target: &str) -> &str {
+    let rooted = match target.split_once("://") {
+        // Absolute form; in origin form a `://` can only stand behind the first slash.
+        Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
+        _ => target,
+    };
+    rooted.split('?').next().unwrap_or_default()
+}
+
+/// Whether a path holds `.` or `..` as a segment, encoded or not.
+fn has_dot_segment(path: &str) -> bool {
+    path.split('/').any(|segment| {
+        let bytes = segment.as_bytes();
+        matches!(bytes, [b'.' | b'%', ..]) && {
+            let plain = segment.replace("%2e", ".").replace("%2E", ".");
+            plain == "." || plain == ".."
+        }
+    })
+}
+
+/// What follows a prefix that ends at a slash or at the end.
+fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_as_sent() {
+        for (target, path) in [
+            ("/a%20b?x", "/a%20b"),
+            ("http://host/a?x", "/a"),
+            ("http://host", ""),
+            ("http://host?x", ""),
+            ("/fetch/http://host/", "/fetch/http://host/"),
+        ] {
+            assert_eq!(path_as_sent(target), path, "{target}");
+        }
+    }
+
+    #[test]
+    fn dot_segments() {
+        for (path, has) in [
+            ("/a/b.c/..d/e..", false),
+            ("/a/../b", true),
+            ("/a/%2e%2E", true),
+            ("/.", true),
+            ("/.%2e/", true),
+            ("/...", false),
+            ("/%2fa", false),
+        ] {
+            assert_eq!(has_dot_segment(path), has, "{path}");
+        }
+        assert_eq!(below("/api/x", "/api"), Some("/x"));
+        assert_eq!(below("/api", "/api"), Some(""));
+        assert_eq!(below("/apix", "/api"), None);
+    }
+}

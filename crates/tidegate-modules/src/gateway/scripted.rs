@@ -1,0 +1,316 @@
+//! `fastcgi`, `scgi` and `cgi`: requests answered by an application with scripts.
+
+use super::about::About;
+use super::call::{Call, Dialect};
+use super::environment;
+use super::link::{Link, Shared};
+use super::script::{Rule, Script, Scripts};
+use super::upload::{Framing, REQUEST, Upload};
+use super::upstream::Errand;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::gateway::{self, Application};
+use tidegate_config::settings::{self, Route};
+use tidegate_core::body::RequestBody;
+use tidegate_core::{Elsewhere, Exchange, Handler, Reply, Response, answer, log};
+use tidegate_http::{Method, Status};
+use tidegate_io::blocking;
+use tidegate_io::file::{Patience, Root};
+use tidegate_wire::fastcgi::{self, Params, Role};
+use tidegate_wire::scgi::Variables;
+
+/// Which of the two protocols is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// FastCGI 1.0.
+    FastCgi,
+    /// SCGI.
+    Scgi,
+    /// CGI, by way of a stub: SCGI to it, and its connection is the script's standard input and output.
+    Cgi,
+}
+
+/// Answers the requests of a route by an application with scripts.
+#[derive(Clone)]
+pub struct Scripted {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    protocol: Protocol,
+    link: Rc<Link>,
+    scripts: Scripts,
+    params: Vec<(String, String)>,
+}
+
+impl Scripted {
+    /// For a route.
+    ///
+    /// # Errors
+    /// A folder of the settings cannot be opened.
+    pub fn new(
+        protocol: Protocol,
+        shared: &Rc<Shared>,
+        application: &Application,
+        site: &settings::Site,
+        route: &Route,
+    ) -> io::Result<Scripted> {
+        let rule = match &application.script {
+            gateway::Script::Suffixes(suffixes) => {
+                Rule::Suffixes(suffixes.iter().map(|suffix| suffix.clone().into_bytes()).collect())
+            }
+            gateway::Script::FirstFile { .. } => Rule::FirstFile,
+            gateway::Script::File(file) => Rule::File(file.clone()),
+            gateway::Script::Mounted(prefix) => Rule::Mounted(prefix.clone().into_bytes()),
+        };
+        let strip_prefix = match &application.script {
+            gateway::Script::FirstFile { strip_prefix } => strip_prefix.as_str(),
+            _ => "",
+        };
+        let root = match application.root.as_path() {
+            root if root == Path::new("") => None,
+            root => {
+                let opened = Root::open(root).map_err(|error| {
+                    let (root, origin) = (root.display(), &route.origin);
+                    io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
+                })?;
+                Some(Arc::new(opened))
+            }
+        };
+        let inner = Inner {
+            protocol,
+            link: Link::new(shared, &application.gateway, site)?,
+            scripts: Scripts::new(root, rule, application.serves_hidden, strip_prefix),
+            params: application.params.clone(),
+        };
+        Ok(Scripted { inner: Rc::new(inner) })
+    }
+}
+
+/// What a call has to know of its request.
+struct What {
+    errand: Errand,
+    is_idempotent: bool,
+    head_only: bool,
+    range: Option<Vec<u8>>,
+    elsewhere: Option<Elsewhere>,
+    about: About,
+}
+
+impl Handler for Scripted {
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        exchange.context.ends_with_client();
+        match self.inner.scripts.resolve(exchange.path) {
+            Ok(Ok(script)) => self.inner.call(&script, exchange),
+            Ok(Err(status)) => Reply::Ready(answer::error(status)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
+            Err(error) => Reply::Ready(self.inner.failed(exchange.path, &error)),
+        }
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        let name = match self.inner.protocol {
+            Protocol::FastCgi => "fastcgi",
+            Protocol::Scgi => "scgi",
+            Protocol::Cgi => "cgi",
+        };
+        let to = &self.inner.link.name;
+        let found = self.inner.scripts.finder().resolve(exchange.path, Patience::Wait, &mut |_| false);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match found {
+            Ok(Ok(script)) if script.file.is_empty() => {
+                say(format!(
+                    "{name} {to}: mounted at {:?}, PATH_INFO {:?}",
+                    text(&script.name),
+                    text(&script.path_info)
+                ));
+            }
+            Ok(Ok(script)) => {
+                say(format!(
+                    "{name} {to}: script {}, PATH_INFO {:?}",
+                    text(&script.file),
+                    text(&script.path_info)
+                ));
+            }
+            Ok(Err(status)) => {
+                say(format!("{name} {to}: no script for this path ({} {})", status.0, status.reason()));
+            }
+            Err(error) => say(format!("{name} {to}: the script cannot be looked up: {error} (500)")),
+        }
+    }
+}
+
+impl Inner {
+    fn call(self: &Rc<Self>, script: &Script, exchange: &mut Exchange<'_>) -> Reply {
+        let body = exchange.body.take();
+        self.call_with(script, exchange, body)
+    }
+
+    /// A look-up that has to wait for the disk.
+    fn call_later(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
+        let (inner, finder, kept) = (self.clone(), self.scripts.finder().clone(), exchange.keep());
+        let body = exchange.body.take();
+        let path = exchange.path.to_vec();
+        let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
+        Reply::Later(Box::pin(async move {
+            let Ok(job) = job else {
+                return answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
+            };
+            let reply = match job.await {
+                Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
+                Ok(Err(status)) => return answer::error(status),
+                Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
+            };
+            match reply {
+                Reply::Ready(response) => response,
+                Reply::Later(future) => future.await,
+            }
+        }))
+    }
+
+    fn call_with(
+        self: &Rc<Self>,
+        script: &Script,
+        exchange: &Exchange<'_>,
+        body: Option<RequestBody>,
+    ) -> Reply {
+        let about = About::new(&self.link, exchange.target);
+        let what = What {
+            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            is_idempotent: exchange.method.is_idempotent(),
+            head_only: exchange.method == Method::Head,
+            range: self.link.sendfile.range_of(exchange),
+            elsewhere: exchange.elsewhere(),
+            about: about.clone(),
+        };
+        let Some(mut body) = body else {
+            let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
+            return Reply::Later(Box::pin(self.made(upload, what).run()));
+        };
+        if let Some(len) = body.len {
+            let framing = self.framing();
+            let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
+            return Reply::Later(Box::pin(self.made(upload, what).run()));
+        }
+        // The length has to be told first, so all of the content has to be here first.
+        let (inner, kept, script) = (self.clone(), exchange.keep(), script.clone());
+        Reply::Later(Box::pin(async move {
+            let mut first = Vec::new();
+            let upload = loop {
+                match body.read(&mut first).await {
+                    Err(_) => return answer::error(Status::BAD_REQUEST),
+                    Ok(0) => {
+                        let len = first.len() as u64;
+                        let mut head =
+                            kept.lend(|exchange| inner.encode(&script, exchange, Some(len), false));
+                        inner.append_content(&mut head, &first);
+                        break Upload::whole(head).framed(inner.framing());
+                    }
+                    Ok(_) if first.len() <= inner.link.request_buffer => {}
+                    Ok(_) => match inner.link.shared.spill().take(first, &mut body).await {
+                        Ok(spilled) => {
+                            let len = Some(spilled.len());
+                            let head = kept.lend(|exchange| inner.encode(&script, exchange, len, false));
+                            break Upload::with_spilled(head, spilled, inner.framing());
+                        }
+                        Err(error) => {
+                            log::error(format_args!("{about}: {error}"));
+                            return answer::error(error.status());
+                        }
+                    },
+                }
+            };
+            drop(body);
+            inner.made(upload, what).run().await
+        }))
+    }
+
+    fn made(&self, upload: Upload, what: What) -> Call {
+        let dialect = match self.protocol {
+            Protocol::FastCgi => Dialect::FastCgi,
+            Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
+        };
+        Call {
+            link: self.link.clone(),
+            errand: what.errand,
+            upload,
+            dialect,
+            is_idempotent: what.is_idempotent,
+            head_only: what.head_only,
+            wants_trailers: false,
+            range: what.range,
+            elsewhere: what.elsewhere,
+            about: what.about,
+        }
+    }
+
+    fn framing(&self) -> Framing {
+        match self.protocol {
+            Protocol::FastCgi => Framing::FastCgi,
+            Protocol::Scgi => Framing::Length,
+            Protocol::Cgi => Framing::LengthAndEnd,
+        }
+    }
+
+    /// The request up to its content; `is_whole` ends it, for there is none.
+    fn encode(
+        &self,
+        script: &Script,
+        exchange: &Exchange<'_>,
+        content_length: Option<u64>,
+        is_whole: bool,
+    ) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2048);
+        let root = self.scripts.finder().document_root();
+        match self.protocol {
+            Protocol::FastCgi => {
+                fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
+                let mut params = Params::begin(&mut out, REQUEST);
+                let mut sink = |name: &[u8], value: &[u8]| params.push(name, value);
+                environment::write(
+                    exchange,
+                    &self.link,
+                    script,
+                    root,
+                    &self.params,
+                    content_length,
+                    &mut sink,
+                );
+                params.finish();
+                if is_whole {
+                    fastcgi::end_stdin(&mut out, REQUEST);
+                }
+            }
+            Protocol::Scgi | Protocol::Cgi => {
+                let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
+                let mut sink = |name: &[u8], value: &[u8]| {
+                    variables.push(name, value);
+                };
+                environment::write(exchange, &self.link, script, root, &self.params, None, &mut sink);
+                variables.finish();
+            }
+        }
+        out
+    }
+
+    fn append_content(&self, out: &mut Vec<u8>, content: &[u8]) {
+        match self.protocol {
+            Protocol::FastCgi => {
+                fastcgi::append_stdin(out, REQUEST, content);
+                fastcgi::end_stdin(out, REQUEST);
+            }
+            Protocol::Scgi | Protocol::Cgi => out.extend_from_slice(content),
+        }
+    }
+
+    fn failed(&self, path: &[u8], error: &io::Error) -> Response {
+        log::error(format_args!(
+            "{}: cannot look up {}: {error}",
+            self.link.name,
+            String::from_utf8_lossy(path)
+        ));
+        answer::error(Status::INTERNAL_SERVER_ERROR)
+    }
+}

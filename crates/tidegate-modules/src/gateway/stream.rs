@@ -1,0 +1,232 @@
+//! The content of an answer on its way to the client, and what is left of the request on its way to the
+//! application.
+//!
+//! The client's connection pulls. While it does not take more, the rest of the answer is read ahead into a
+//! bounded buffer, so that a slow client holds the application only for what does not fit.
+
+use super::answer::Content;
+use super::upload::{Upload, UploadError};
+use super::upstream::Pick;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate_client::{Connection, Pool};
+use tidegate_core::BodyStream;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::runtime;
+use tidegate_io::timer::{self, Deadline};
+
+/// Read at once when reading ahead.
+const PIECE: usize = 32 << 10;
+
+/// A connection to an application that carries an exchange, and the place that it takes.
+pub(super) struct Line {
+    pub(super) connection: Connection,
+    pub(super) pool: Rc<Pool>,
+    /// Its place.
+    pub(super) pick: Option<Pick>,
+}
+
+/// Content that flows.
+pub(super) struct Relay {
+    /// Gone once the application has done its part.
+    line: Option<Line>,
+    content: Content,
+    upload: Option<Upload>,
+    /// Content that is here and the client has not taken yet.
+    ready: Vec<u8>,
+    /// Bytes of `ready` that it has.
+    taken: usize,
+    buffer: usize,
+    silence: Silence,
+    wants_trailers: bool,
+    failure: Option<io::Error>,
+}
+
+impl Relay {
+    pub(super) fn new(
+        line: Line,
+        content: Content,
+        upload: Option<Upload>,
+        early: Vec<u8>,
+        buffer: usize,
+        timeout: Duration,
+        wants_trailers: bool,
+    ) -> Relay {
+        Relay {
+            line: Some(line),
+            content,
+            upload,
+            ready: early,
+            taken: 0,
+            buffer,
+            silence: Silence::new(timeout),
+            wants_trailers,
+            failure: None,
+        }
+    }
+
+    /// Sends on what is left of the request. What goes wrong with it shows in the answer.
+    fn send_on(&mut self, cx: &mut Context<'_>) {
+        if let (Some(line), Some(upload)) = (&self.line, &mut self.upload) {
+            match upload.poll_send(cx, &line.connection) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(()) | Err(UploadError::Application(_))) => self.upload = None,
+                Poll::Ready(Err(UploadError::Client(error))) => {
+                    self.failure = Some(io::Error::other(error));
+                }
+            }
+        }
+    }
+
+    /// Receives into `buffer`, and takes the framing off: the bytes of content, 0 at the end.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            if self.content.is_complete() {
+                return Poll::Ready(self.finish());
+            }
+            let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
+            match line.connection.poll_recv(cx, buffer) {
+                Poll::Pending if self.upload.as_ref().is_some_and(Upload::waits_for_client) => {
+                    self.silence.ends();
+                    return Poll::Pending;
+                }
+                Poll::Pending => {
+                    return match self.silence.poll(cx) {
+                        Poll::Pending => Poll::Pending,
+                        Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                    };
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(0)) => {
+                    self.content.close()?;
+                    self.line = None;
+                    return Poll::Ready(Ok(0));
+                }
+                Poll::Ready(Ok(count)) => {
+                    self.silence.ends();
+                    let count = self.content.decode_in_place(buffer, count)?;
+                    if self.content.is_complete() {
+                        self.finish()?;
+                    }
+                    if count > 0 {
+                        return Poll::Ready(Ok(count));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The application has done its part.
+    fn finish(&mut self) -> io::Result<usize> {
+        if let Some(line) = self.line.take() {
+            self.content.check_announced()?;
+            // Where the request was not sent to its end, the next one would be taken for the rest of it.
+            if self.content.may_keep() && self.upload.is_none() {
+                line.pool.put(line.connection);
+            }
+            drop(line.pick);
+        }
+        Ok(0)
+    }
+}
+
+impl BodyStream for Relay {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.upload.is_some() {
+            self.send_on(cx);
+        }
+        let rest = self.ready.get(self.taken..).unwrap_or_default();
+        if !rest.is_empty() {
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            self.taken += count;
+            if self.taken == self.ready.len() {
+                (self.ready, self.taken) = (Vec::new(), 0);
+            }
+            return Poll::Ready(Ok(count));
+        }
+        if let Some(failure) = self.failure.take() {
+            self.line = None;
+            return Poll::Ready(Err(failure));
+        }
+        self.poll_receive(cx, buffer)
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        self.send_on(cx);
+        if self.taken > 0 {
+            self.ready.drain(..self.taken);
+            self.taken = 0;
+        }
+        while self.line.is_some() && self.failure.is_none() && self.ready.len() < self.buffer {
+            let mut ready = std::mem::take(&mut self.ready);
+            let room = PIECE.min(self.buffer - ready.len());
+            let received = runtime::with_scratch(|scratch| {
+                let room = room.min(scratch.len());
+                let received = self.poll_receive(cx, &mut scratch[..room]);
+                if let Poll::Ready(Ok(count)) = received {
+                    ready.extend_from_slice(&scratch[..count]);
+                }
+                received
+            });
+            self.ready = ready;
+            match received {
+                Poll::Pending => return,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => {
+                    self.line = None;
+                    self.failure = Some(error);
+                }
+            }
+        }
+        if self.line.is_some() {
+            self.silence.ends(); // it is the client that is waited for
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        self.content.take_trailers().filter(|_| self.wants_trailers)
+    }
+}
+
+/// How long an application has been silent. Armed once for a silence, and moved when it has ended only where
+/// it begins anew.
+pub(super) struct Silence {
+    timeout: Duration,
+    deadline: Option<Pin<Box<Deadline>>>,
+    /// When the present silence began; 0 when none has.
+    since: u64,
+}
+
+impl Silence {
+    pub(super) fn new(timeout: Duration) -> Silence {
+        Silence { timeout, deadline: None, since: 0 }
+    }
+
+    /// Something has come.
+    pub(super) fn ends(&mut self) {
+        self.since = 0;
+    }
+
+    /// Nothing has come. Ready when that was so for too long.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let timeout = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        if self.since == 0 {
+            self.since = monotonic_ns();
+        }
+        loop {
+            let due = self.since.saturating_add(timeout);
+            let deadline = self.deadline.get_or_insert_with(|| Box::pin(timer::at(due)));
+            match deadline.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) if monotonic_ns() >= due => return Poll::Ready(()),
+                // That was the end of an earlier silence.
+                Poll::Ready(()) => self.deadline = None,
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The way of a request to its application: the head, then content as it comes from the client, framed as the
+//! protocol wants it.
+
+use super::spill::Spilled;
+use std::io;
+use std::num::NonZeroUsize;
+use std::task::{Context, Poll};
+use tidegate_client::Connection;
+use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_wire::{fastcgi, h1};
+
+/// The number of the one request on a FastCGI connection.
+pub(super) const REQUEST: u16 = 1;
+
+/// Bytes that wait to be sent before more is asked of the client.
+const AHEAD: usize = 16 << 10;
+
+/// How the application finds the end of the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// By its length, which the head has told.
+    Length,
+    /// The same, and by the end of what is sent: a script may read on until there is no more.
+    LengthAndEnd,
+    /// Chunks.
+    Chunked,
+    /// STDIN records.
+    FastCgi,
+}
+
+/// Where content comes from.
+enum Source {
+    /// There is none, or all of it is in `out`.
+    None,
+    Client(RequestBody),
+    Spilled(Spilled),
+}
+
+/// Why a request could not be sent in full.
+pub(super) enum UploadError {
+    /// The client's content ended badly; the engine answers.
+    Client(RequestBodyError),
+    /// The application takes no more. It may have answered already.
+    Application(io::Error),
+}
+
+/// One request on its way.
+pub(super) struct Upload {
+    /// What is sent next: the head, and content behind it.
+    out: Vec<u8>,
+    /// Bytes of `out` that are sent.
+    at: usize,
+    source: Source,
+    framing: Framing,
+    /// Content that has been read from the client, not yet framed.
+    piece: Vec<u8>,
+    /// What was sent first is still in `out`: it can be sent once more.
+    is_whole: bool,
+    is_complete: bool,
+    /// All that the client has sent so far is with the application.
+    waits_for_client: bool,
+}
+
+impl Upload {
+    /// A request without content, or whose content is in `head` already.
+    pub(super) fn whole(head: Vec<u8>) -> Upload {
+        Upload {
+            out: head,
+            at: 0,
+            source: Source::None,
+            framing: Framing::Length,
+            piece: Vec::new(),
+            is_whole: true,
+            is_complete: false,
+            waits_for_client: false,
+        }
+    }
+
+    /// The same, ended as the protocol wants it.
+    pub(super) fn framed(self, framing: Framing) -> Upload {
+        Upload { framing, ..self }
+    }
+
+    /// A request with content.
+    pub(super) fn with_body(head: Vec<u8>, body: RequestBody, framing: Framing) -> Upload {
+        Upload { source: Source::Client(body), framing, ..Upload::whole(head) }
+    }
+
+    /// A request whose content lies in a file.
+    pub(super) fn with_spilled(head: Vec<u8>, spilled: Spilled, framing: Framing) -> Upload {
+        Upload { source: Source::Spilled(spilled), framing, ..Upload::whole(head) }
+    }
+
+    /// Waits until all content is here, or more than `limit` bytes of it, so that a slow client does not hold
+    /// the application.
+    pub(super) async fn collect(&mut self, limit: usize) -> Result<(), RequestBodyError> {
+        while let Source::Client(body) = &mut self.source {
+            if self.out.len() > limit.saturating_add(AHEAD) || self.piece.len() > limit {
+                break;
+            }
+            // More than fits in any case is not waited for.
+            if body.len.is_some_and(|len| len > limit as u64) {
+                break;
+            }
+            if body.read(&mut self.piece).await? == 0 {
+                self.source = Source::None;
+                let piece = std::mem::take(&mut self.piece);
+                self.frame(&piece);
+                self.end();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it could be sent once more from the start.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Begins anew.
+    pub(super) fn rewind(&mut self) {
+        self.at = 0;
+        self.is_complete = false;
+    }
+
+    /// Whether all was sent.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether it is the client that keeps the application waiting.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.waits_for_client
+    }
+
+    /// Sends what there is. Ready when all of it is sent.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &Connection,
+    ) -> Poll<Result<(), UploadError>> {
+        self.waits_for_client = false;
+        loop {
+            while self.at < self.out.len() {
+                match connection.poll_send(cx, self.out.get(self.at..).unwrap_or_default()) {
+                    Poll::Ready(Ok(sent)) => self.at += sent,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(UploadError::Application(error))),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            if matches!(self.source, Source::None) && self.piece.is_empty() {
+                self.is_complete = true;
+                if self.framing == Framing::LengthAndEnd {
+                    // What comes of it shows when the answer is read.
+                    let _ = connection.finish_sending();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            match self.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(UploadError::Client(error))),
+                Poll::Pending => {
+                    self.waits_for_client = true;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Frames the next piece of content in place of what has been sent.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), RequestBodyError>> {
+        let mut piece = std::mem::take(&mut self.piece);
+        let mut is_end = false;
+        if piece.is_empty() {
+            let count = match &mut self.source {
+                Source::None => Poll::Ready(Ok(0)),
+                Source::Client(body) => body.poll_read(&mut piece),
+                Source::Spilled(spilled) => spilled.poll_read(cx, &mut piece),
+            };
+            match count {
+                Poll::Ready(Ok(count)) => is_end = count == 0,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        self.is_whole = false;
+        self.out.clear();
+        self.at = 0;
+        self.frame(&piece);
+        piece.clear();
+        if is_end {
+            self.source = Source::None;
+            self.end();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn frame(&mut self, piece: &[u8]) {
+        match self.framing {
+            Framing::Length | Framing::LengthAndEnd => self.out.extend_from_slice(piece),
+            Framing::FastCgi => fastcgi::append_stdin(&mut self.out, REQUEST, piece),
+            Framing::Chunked => {
+                if NonZeroUsize::new(piece.len()).is_some() {
+                    h1::append_chunk(&mut self.out, piece);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match self.framing {
+            Framing::Length | Framing::LengthAndEnd => {}
+            Framing::FastCgi => fastcgi::end_stdin(&mut self.out, REQUEST),
+            Framing::Chunked => self.out.extend_from_slice(h1::LAST_CHUNK),
+        }
+    }
+}

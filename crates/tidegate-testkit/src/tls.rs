@@ -1,0 +1,217 @@
+//! Clients of a transcript that speak TLS, and the certificates that a transcript makes for itself.
+//!
+//! The client trusts everyone: what a transcript wants to know of the server's certificate it asks. It is the
+//! client of rustls; the server's own sessions are the other side of the same library, so what both could get
+//! wrong together is left to curl and OpenSSL in the tests beside the transcripts.
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_RSA_SHA256, RsaKeySize,
+};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+
+/// A TLS connection of a client.
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// How a client speaks TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TlsOptions {
+    /// The name asked for; an address asks for none.
+    pub(crate) name: Option<String>,
+    /// `1.2` or `1.3` alone.
+    pub(crate) version: Option<String>,
+    /// Protocols offered by ALPN.
+    pub(crate) protocols: Vec<String>,
+    /// The name of a certificate of the transcript's to show.
+    pub(crate) certificate: Option<String>,
+    /// The handshake must not succeed.
+    pub(crate) must_fail: bool,
+}
+
+/// What a transcript asks of a handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TlsCheck {
+    /// `TLSv1.3`
+    Version(String),
+    Protocol(String),
+    Resumed,
+    Full,
+    /// The server's certificate is the one that the transcript has made under this name.
+    Certificate(String),
+}
+
+/// What all connections of a client share: sessions to resume, above all.
+pub(crate) fn config(options: &TlsOptions, folder: &Path) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let versions: &[&rustls::SupportedProtocolVersion] = match options.version.as_deref() {
+        None => &[&rustls::version::TLS13, &rustls::version::TLS12],
+        Some("1.3") => &[&rustls::version::TLS13],
+        Some("1.2") => &[&rustls::version::TLS12],
+        Some(other) => return Err(format!("`{other}` is no version of TLS")),
+    };
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions);
+    let builder = builder.map_err(|error| error.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)));
+    let mut config = match &options.certificate {
+        None => builder.with_no_client_auth(),
+        Some(name) => {
+            let chain = chain(&folder.join(format!("{name}.pem")))?;
+            let key = PrivateKeyDer::from_pem_file(folder.join(format!("{name}.key")));
+            let key = key.map_err(|error| error.to_string())?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
+    config.alpn_protocols = options.protocols.iter().map(|name| name.clone().into_bytes()).collect();
+    Ok(Arc::new(config))
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain =
+        CertificateDer::pem_file_iter(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    chain.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// Makes the handshake. The socket has its timeouts.
+pub(crate) fn connect(
+    mut socket: TcpStream,
+    config: &Arc<ClientConfig>,
+    options: &TlsOptions,
+) -> Result<TlsStream, String> {
+    let name = options.name.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
+    let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
+    let mut session = ClientConnection::new(config.clone(), name).map_err(|error| error.to_string())?;
+    while session.is_handshaking() || session.wants_write() {
+        session.complete_io(&mut socket).map_err(|error| format!("the TLS handshake failed: {error}"))?;
+    }
+    Ok(StreamOwned::new(session, socket))
+}
+
+/// Whether a handshake was as expected; the error says how it was.
+pub(crate) fn check(stream: &TlsStream, check: &TlsCheck, folder: &Path) -> Result<(), String> {
+    let session = &stream.conn;
+    let is_resumed = session.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
+    let (holds, found) = match check {
+        TlsCheck::Version(expected) => {
+            let found = session.protocol_version().map(|version| format!("{version:?}").replace('_', "."));
+            (found.as_ref() == Some(expected), format!("{found:?}"))
+        }
+        TlsCheck::Protocol(expected) => {
+            let found = session.alpn_protocol().map(String::from_utf8_lossy);
+            (found.as_deref() == Some(expected), format!("{found:?}"))
+        }
+        TlsCheck::Resumed => (is_resumed, format!("{:?}", session.handshake_kind())),
+        TlsCheck::Full => (!is_resumed, format!("{:?}", session.handshake_kind())),
+        TlsCheck::Certificate(name) => {
+            let expected = chain(&folder.join(format!("{name}.pem")))?;
+            let shown = session.peer_certificates().unwrap_or_default();
+            (shown.first() == expected.first(), "another certificate".to_owned())
+        }
+    };
+    if holds { Ok(()) } else { Err(format!("the handshake was another: {found}")) }
+}
+
+/// A certificate that a transcript makes: `NAME.pem` and `NAME.key`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<String>,
+    /// The authority that signs it; itself where there is none.
+    pub(crate) by: Option<String>,
+    pub(crate) is_authority: bool,
+    pub(crate) is_rsa: bool,
+    /// It was good once.
+    pub(crate) has_expired: bool,
+}
+
+/// Writes the files of a certificate.
+pub(crate) fn make(made: &Made, folder: &Path) -> Result<(), String> {
+    let failed = |error: rcgen::Error| error.to_string();
+    let key = match made.is_rsa {
+        true => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
+        false => KeyPair::generate(),
+    };
+    let key = key.map_err(failed)?;
+    let mut params = CertificateParams::new(made.hosts.clone()).map_err(failed)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, &made.name);
+    if made.is_authority {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    }
+    if made.has_expired {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 2, 1);
+    }
+    let pem = match &made.by {
+        None => params.self_signed(&key).map_err(failed)?.pem(),
+        Some(by) => {
+            let read = |ending: &str| {
+                let path = folder.join(format!("{by}.{ending}"));
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+            };
+            let (above, above_key) = (read("pem")?, KeyPair::from_pem(&read("key")?).map_err(failed)?);
+            let mut issuer = CertificateParams::new(Vec::new()).map_err(failed)?;
+            issuer.distinguished_name = rcgen::DistinguishedName::new();
+            issuer.distinguished_name.push(DnType::CommonName, by);
+            issuer.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let issuer = Issuer::new(issuer, above_key);
+            format!("{}{above}", params.signed_by(&key, &issuer).map_err(failed)?.pem())
+        }
+    };
+    // In one step each, as a careful tool would: the server may be looking.
+    for (ending, text) in [("key", key.serialize_pem()), ("pem", pem)] {
+        let path = folder.join(format!("{}.{ending}", made.name));
+        let new = folder.join(format!("{}.{ending}.new", made.name));
+        std::fs::write(&new, text)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Trusts every certificate, and checks the signatures of the handshake all the same.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

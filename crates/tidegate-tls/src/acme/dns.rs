@@ -1,0 +1,95 @@
+//! Records for the DNS-01 challenge (RFC 8555 section 8.4): by a dynamic update of the zone, or by a command of
+//! the operator's, which knows the provider.
+//!
+//! The command gets three arguments: `present` or `cleanup`, the full name of the record
+//! (`_acme-challenge.example.com`), and its value.
+
+use super::dns_update::{Change, DnsUpdate};
+use super::manager::IssueError;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How records are set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dns {
+    /// By a command.
+    Hook(DnsHook),
+    /// By a dynamic update, of whichever zone the record belongs to.
+    Update(Vec<DnsUpdate>),
+}
+
+impl Dns {
+    /// Sets the record, and waits until it is to be seen.
+    pub async fn present(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
+        match self {
+            Dns::Hook(hook) => hook.present(name, value).await,
+            Dns::Update(zones) => zone_of(zones, name)?.change(Change::Add, name, value, now).await,
+        }
+    }
+
+    /// Takes the record away.
+    pub async fn clean_up(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
+        match self {
+            Dns::Hook(hook) => hook.clean_up(name, value).await,
+            Dns::Update(zones) => zone_of(zones, name)?.change(Change::Remove, name, value, now).await,
+        }
+    }
+}
+
+/// The narrowest zone.
+fn zone_of<'a>(zones: &'a [DnsUpdate], name: &str) -> Result<&'a DnsUpdate, IssueError> {
+    let covering = zones.iter().filter(|zone| zone.covers(name));
+    let none = || IssueError::new(format!("no `dns-update` names a zone that {name} belongs to"));
+    covering.max_by_key(|zone| zone.zone.len()).ok_or_else(none)
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsHook {
+    /// The command.
+    pub command: PathBuf,
+    /// How long the record needs until every server of the zone has it.
+    pub settle: Duration,
+}
+
+impl DnsHook {
+    /// Sets the record, and waits until it is to be seen.
+    pub async fn present(&self, name: &str, value: &str) -> Result<(), IssueError> {
+        self.run("present", name, value).await?;
+        tokio::time::sleep(self.settle).await;
+        Ok(())
+    }
+
+    /// Takes the record away.
+    pub async fn clean_up(&self, name: &str, value: &str) -> Result<(), IssueError> {
+        self.run("cleanup", name, value).await
+    }
+
+    async fn run(&self, what: &str, name: &str, value: &str) -> Result<(), IssueError> {
+        let shown = self.command.display();
+        let mut command = Command::new(&self.command);
+        command.args([what, name, value]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.kill_on_drop(true);
+        let failed = |why: String| IssueError::new(format!("the command {shown} {what} {name}: {why}"));
+        let output = tokio::time::timeout(PATIENCE, command.output())
+            .await
+            .map_err(|_| failed(format!("it did not end within {} s", PATIENCE.as_secs())))?
+            .map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said: String = said.trim().chars().filter(|character| !character.is_control()).take(300).collect();
+        Err(failed(format!("{}; {said}", output.status)))
+    }
+}
+
+/// The name of the record for a host name, wildcards included.
+pub fn record_name(host: &str) -> String {
+    format!("_acme-challenge.{}", host.strip_prefix("*.").unwrap_or(host))
+}

@@ -1,0 +1,21 @@
+//! Certificates that get and renew themselves (RFC 8555), in the master alone.
+//!
+//! `schedule` decides what is due and when to try again, as plain values on a clock of the caller's. `manager`
+//! carries it out. `authority` speaks to an ACME server, `local` is an authority of our own for names that no
+//! other may vouch for. `storage` keeps what was issued, with locks, so that several nodes can share it. `dns`
+//! puts records where an authority wants to see them. Nothing here waits for any of it before serving: a name
+//! without a certificate yet fails its handshakes, and the others are served.
+
+pub mod authority;
+pub mod dns;
+pub mod dns_update;
+pub mod local;
+pub mod manager;
+pub mod schedule;
+pub mod storage;
+
+pub use authority::{AcmeAuthority, AcmeOptions, ChallengeKind, Solver};
+pub use local::LocalAuthority;
+pub use manager::{Clock, Issue, IssueError, Manager, Order, Outcome};
+pub use schedule::{Schedule, Task, Window};
+pub use storage::Storage;

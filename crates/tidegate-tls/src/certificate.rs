@@ -1,0 +1,343 @@
+//! Certificates: a pair of PEM texts to what rustls signs with, and the slot that a running server takes it
+//! from.
+//!
+//! A [`Pair`] travels between processes as bytes. A [`Slot`] outlives every revision of the settings: when its
+//! files change, the next handshake uses the new pair; a broken one leaves the old one where it is.
+
+use aws_lc_rs::digest;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use thiserror::Error;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::public_key::PublicKey;
+
+/// Larger files are no certificates.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Why a pair cannot be used. Each names the file that is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {why}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system says.
+        why: String,
+    },
+    /// There is no certificate in it.
+    #[error("{path} holds no certificate: it must have a line `-----BEGIN CERTIFICATE-----`")]
+    NoCertificate {
+        /// The file.
+        path: String,
+    },
+    /// There is no private key in it.
+    #[error(
+        "{path} holds no private key: it must have a line `-----BEGIN PRIVATE KEY-----` (a key with a passphrase cannot be used)"
+    )]
+    NoKey {
+        /// The file.
+        path: String,
+    },
+    /// A certificate cannot be understood.
+    #[error("{path} holds a certificate that cannot be read: {why}")]
+    Malformed {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The key is of a kind or a length that is not supported.
+    #[error(
+        "the private key in {path} cannot be used: {why} (RSA from 2048 bits, ECDSA P-256, P-384 and P-521, and Ed25519 can)"
+    )]
+    UnusableKey {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The key belongs to another certificate.
+    #[error("the private key in {key} does not belong to the certificate in {certificate}")]
+    Mismatch {
+        /// File of the certificate.
+        certificate: String,
+        /// File of the key.
+        key: String,
+    },
+}
+
+/// A certificate chain and its private key as PEM, with the names of where they came from.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The file of the chain, or another name for messages.
+    pub certificate_name: String,
+    /// The file of the key.
+    pub key_name: String,
+    /// PEM, the server's certificate first.
+    #[serde(with = "as_text")]
+    pub certificate: Vec<u8>,
+    /// PEM. Secret.
+    #[serde(with = "as_text")]
+    pub key: Vec<u8>,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pair({}, {})", self.certificate_name, self.key_name)
+    }
+}
+
+impl Pair {
+    /// Reads both files; one file may hold both.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Pair, CertificateError> {
+        Ok(Pair {
+            certificate_name: certificate.display().to_string(),
+            key_name: key.display().to_string(),
+            certificate: read_file(certificate)?,
+            key: read_file(key)?,
+        })
+    }
+}
+
+/// PEM is text: that is the short way to write it down.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&String::from_utf8_lossy(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        String::deserialize(from).map(String::into_bytes)
+    }
+}
+
+/// Reads a file of PEM, within bounds.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
+    let unreadable = |why: String| CertificateError::Unreadable { path: path.display().to_string(), why };
+    let is_oversized = std::fs::metadata(path).map_err(|error| unreadable(said(&error)))?.len() > FILE_MAX;
+    if is_oversized {
+        return Err(unreadable("it is larger than 1 MiB".into()));
+    }
+    std::fs::read(path).map_err(|error| unreadable(said(&error)))
+}
+
+fn said(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "it does not exist".into(),
+        std::io::ErrorKind::PermissionDenied => "the user that runs the server may not read it".into(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// What kind of key a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyKind {
+    /// Elliptic curves; the field's size in bits. Preferred: the cheapest to sign with that all clients know.
+    Ecdsa(u16),
+    /// Ed25519. Browsers do not offer it.
+    Ed25519,
+    /// RSA; the modulus in bits.
+    Rsa(u16),
+    /// Something else.
+    Other,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyKind::Ecdsa(bits) => write!(f, "ECDSA {bits}"),
+            KeyKind::Ed25519 => f.write_str("Ed25519"),
+            KeyKind::Rsa(bits) => write!(f, "RSA {bits}"),
+            KeyKind::Other => f.write_str("a key of another kind"),
+        }
+    }
+}
+
+/// What a certificate says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// Host names and addresses it is good for, lower case; `*.` in front stands for one label.
+    pub names: Vec<String>,
+    /// Good from, seconds since 1970.
+    pub not_before: i64,
+    /// Good until, seconds since 1970.
+    pub not_after: i64,
+    /// The kind of its key.
+    pub key: KeyKind,
+    /// Whom it is for.
+    pub subject: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// Signed by itself.
+    pub is_self_signed: bool,
+    /// Signed with SHA-1 or MD5.
+    pub has_weak_signature: bool,
+    /// Serial number, hexadecimal, lower case.
+    pub serial: String,
+    /// SHA-256 of the certificate, hexadecimal, lower case.
+    pub fingerprint: String,
+}
+
+impl About {
+    /// Reads a certificate.
+    pub fn of(der: &[u8]) -> Result<About, String> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+        let alternative = certificate.subject_alternative_name().ok().flatten();
+        let mut names: Vec<String> = Vec::new();
+        for name in alternative.iter().flat_map(|extension| &extension.value.general_names) {
+            match name {
+                GeneralName::DNSName(name) => names.push(name.to_ascii_lowercase()),
+                GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
+                _ => {}
+            }
+        }
+        let key = match certificate.public_key().parsed() {
+            Ok(PublicKey::RSA(rsa)) => KeyKind::Rsa(bits_of(rsa.modulus)),
+            Ok(PublicKey::EC(point)) => KeyKind::Ecdsa(u16::try_from(point.key_size()).unwrap_or(u16::MAX)),
+            Ok(PublicKey::Unknown(_))
+                if certificate.public_key().algorithm.algorithm.to_id_string() == "1.3.101.112" =>
+            {
+                KeyKind::Ed25519
+            }
+            _ => KeyKind::Other,
+        };
+        let signature = certificate.signature_algorithm.algorithm.to_id_string();
+        Ok(About {
+            names,
+            not_before: certificate.validity().not_before.timestamp(),
+            not_after: certificate.validity().not_after.timestamp(),
+            key,
+            subject: plain(&certificate.subject().to_string()),
+            issuer: plain(&certificate.issuer().to_string()),
+            is_self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
+            has_weak_signature: WEAK_SIGNATURES.contains(&signature.as_str()),
+            serial: hex(certificate.raw_serial()),
+            fingerprint: hex(digest::digest(&digest::SHA256, der).as_ref()),
+        })
+    }
+
+    /// Whether it is good for a host name, lower case. A star stands for exactly one label (RFC 6125).
+    pub fn covers(&self, host: &str) -> bool {
+        self.names.iter().any(|name| match name.strip_prefix("*.") {
+            None => name == host,
+            Some(parent) => {
+                host.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == parent)
+            }
+        })
+    }
+}
+
+/// MD5 and SHA-1 with RSA, SHA-1 with DSA and ECDSA.
+const WEAK_SIGNATURES: [&str; 4] =
+    ["1.2.840.113549.1.1.4", "1.2.840.113549.1.1.5", "1.2.840.10040.4.3", "1.2.840.10045.4.1"];
+
+fn bits_of(modulus: &[u8]) -> u16 {
+    let skipped = modulus.iter().take_while(|byte| **byte == 0).count();
+    let first = modulus.get(skipped).map_or(8, |byte| byte.leading_zeros());
+    let bits = modulus.len().saturating_sub(skipped).saturating_mul(8).saturating_sub(first as usize);
+    u16::try_from(bits).unwrap_or(u16::MAX)
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(std::net::Ipv4Addr::from(four).to_string());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
+}
+
+/// Bytes as hexadecimal digits, lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// A distinguished name without control characters, cut to what fits a log line.
+fn plain(name: &str) -> String {
+    name.chars().filter(|character| !character.is_control()).take(512).collect()
+}
+
+/// A pair that can be served.
+#[derive(Debug)]
+pub struct Certificate {
+    /// What rustls signs with.
+    pub(crate) key: Arc<CertifiedKey>,
+    /// What the server's own certificate says.
+    pub about: About,
+    /// What those above it say, in the order they are sent.
+    pub chain: Vec<About>,
+}
+
+impl Certificate {
+    /// Checks a pair.
+    pub fn new(pair: &Pair) -> Result<Certificate, CertificateError> {
+        let path = || pair.certificate_name.clone();
+        let malformed = |why: String| CertificateError::Malformed { path: path(), why };
+        let chain = certificates(&pair.certificate)
+            .map_err(malformed)?
+            .ok_or_else(|| CertificateError::NoCertificate { path: path() })?;
+        let key_path = || pair.key_name.clone();
+        let key = PrivateKeyDer::from_pem_slice(&pair.key)
+            .map_err(|_| CertificateError::NoKey { path: key_path() })?;
+        let mut about =
+            chain.iter().map(|der| About::of(der)).collect::<Result<Vec<_>, _>>().map_err(malformed)?;
+        let signing = crate::provider()
+            .key_provider
+            .load_private_key(key)
+            .map_err(|error| CertificateError::UnusableKey { path: key_path(), why: error.to_string() })?;
+        let key = CertifiedKey::new(chain, signing);
+        if let Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) = key.keys_match()
+        {
+            return Err(CertificateError::Mismatch { certificate: path(), key: key_path() });
+        }
+        let own = about.remove(0); // there is one: see above
+        Ok(Certificate { key: Arc::new(key), about: own, chain: about })
+    }
+}
+
+/// The certificates of a PEM text; `None` where there is none.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Option<Vec<CertificateDer<'static>>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let chain = chain.map_err(|error| error.to_string())?;
+    Ok((!chain.is_empty()).then_some(chain))
+}
+
+/// A place for a certificate that may change while it is served from.
+#[derive(Debug)]
+pub struct Slot {
+    present: RwLock<Option<Arc<Certificate>>>,
+}
+
+impl Slot {
+    /// An empty one: until it is filled, handshakes that need it fail.
+    pub fn empty() -> Arc<Slot> {
+        Arc::new(Slot { present: RwLock::new(None) })
+    }
+
+    /// One with a certificate.
+    pub fn new(certificate: Certificate) -> Arc<Slot> {
+        let slot = Slot::empty();
+        slot.fill(certificate);
+        slot
+    }
+
+    /// Puts another certificate in; handshakes from now on use it.
+    pub fn fill(&self, certificate: Certificate) {
+        *self.present.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certificate));
+    }
+
+    /// The present one.
+    pub fn present(&self) -> Option<Arc<Certificate>> {
+        self.present.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,109 @@
+//! Client certificates: who may vouch for clients, and who a client has shown to be (RFC 8446 section 4.4.2).
+
+use crate::certificate::{About, CertificateError, certificates, read_file};
+use crate::provider;
+use aws_lc_rs::digest;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Whether a site wants to know who its clients are.
+#[derive(Debug, Clone, Default)]
+pub enum ClientPolicy {
+    /// It does not ask.
+    #[default]
+    None,
+    /// It asks, and serves those without a certificate too.
+    Optional(Arc<ClientAuthorities>),
+    /// It serves nobody without.
+    Required(Arc<ClientAuthorities>),
+}
+
+impl ClientPolicy {
+    /// What tells one policy from another, for tickets and for requests that change sites on a connection.
+    pub fn scope(&self) -> Vec<u8> {
+        let (mode, authorities) = match self {
+            ClientPolicy::None => return b"-".to_vec(),
+            ClientPolicy::Optional(authorities) => (b'o', authorities),
+            ClientPolicy::Required(authorities) => (b'r', authorities),
+        };
+        [&[mode][..], &authorities.digest].concat()
+    }
+
+    pub(crate) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        match self {
+            ClientPolicy::None => None,
+            ClientPolicy::Optional(authorities) => Some(authorities.optional.clone()),
+            ClientPolicy::Required(authorities) => Some(authorities.required.clone()),
+        }
+    }
+}
+
+/// The authorities whose word counts.
+#[derive(Debug)]
+pub struct ClientAuthorities {
+    digest: [u8; 32],
+    optional: Arc<dyn ClientCertVerifier>,
+    required: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientAuthorities {
+    /// Reads their certificates from a PEM file.
+    pub fn read(path: &Path) -> Result<Arc<ClientAuthorities>, CertificateError> {
+        ClientAuthorities::new(&path.display().to_string(), &read_file(path)?)
+    }
+
+    /// From PEM; `name` is for messages.
+    pub fn new(name: &str, pem: &[u8]) -> Result<Arc<ClientAuthorities>, CertificateError> {
+        let path = || name.to_owned();
+        let malformed = |why: String| CertificateError::Malformed { path: path(), why };
+        let list = certificates(pem)
+            .map_err(malformed)?
+            .ok_or_else(|| CertificateError::NoCertificate { path: path() })?;
+        let mut roots = RootCertStore::empty();
+        let mut context = digest::Context::new(&digest::SHA256);
+        for authority in list {
+            context.update(&authority);
+            roots.add(authority).map_err(|error| malformed(error.to_string()))?;
+        }
+        let roots = Arc::new(roots);
+        let verifier = || WebPkiClientVerifier::builder_with_provider(roots.clone(), provider());
+        let optional =
+            verifier().allow_unauthenticated().build().map_err(|error| malformed(error.to_string()))?;
+        let required = verifier().build().map_err(|error| malformed(error.to_string()))?;
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.finish().as_ref());
+        Ok(Arc::new(ClientAuthorities { digest, optional, required }))
+    }
+}
+
+/// Who a client is, by a certificate that has been verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// Distinguished name.
+    pub subject: String,
+    /// Distinguished name of who vouches.
+    pub issuer: String,
+    /// Serial number, hexadecimal, lower case.
+    pub serial: String,
+    /// SHA-256 of the certificate, hexadecimal, lower case.
+    pub fingerprint: String,
+    /// Good until, seconds since 1970.
+    pub not_after: i64,
+}
+
+impl ClientIdentity {
+    pub(crate) fn of(chain: Option<&[CertificateDer<'_>]>) -> Option<ClientIdentity> {
+        let about = About::of(chain?.first()?).ok()?;
+        Some(ClientIdentity {
+            subject: about.subject,
+            issuer: about.issuer,
+            serial: about.serial,
+            fingerprint: about.fingerprint,
+            not_after: about.not_after,
+        })
+    }
+}

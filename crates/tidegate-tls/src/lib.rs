@@ -1,0 +1,33 @@
+//! TLS: sessions on the reactor's buffers, certificates, session tickets, client certificates.
+//!
+//! `tidegate-core` drives a [`Session`] where it would have a bare socket; the binary fills [`Slot`]s with
+//! certificates and owns the [`TicketKeys`]. The crate knows no HTTP and no settings file: what a site wants
+//! comes as [`Terms`].
+
+#[cfg(feature = "acme")]
+pub mod acme;
+pub mod certificate;
+pub mod challenge;
+pub mod client;
+pub mod hello;
+pub mod inspect;
+pub mod session;
+pub mod terms;
+pub mod ticket;
+
+pub use certificate::{Certificate, CertificateError, Pair, Slot};
+pub use challenge::Challenges;
+pub use client::{ClientAuthorities, ClientIdentity, ClientPolicy};
+pub use hello::{Hello, Peeked};
+pub use session::{Handshake, Resumption, Session, SessionError};
+pub use terms::{Protocols, SiteConfig, Terms, TermsError, Versions};
+pub use ticket::TicketKeys;
+
+use rustls::crypto::CryptoProvider;
+use std::sync::{Arc, OnceLock};
+
+/// The algorithms: AWS-LC's, with X25519MLKEM768 first among the key exchanges.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())).clone()
+}

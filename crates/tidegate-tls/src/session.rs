@@ -1,0 +1,588 @@
+//! One TLS connection on the buffers of its worker: bytes of the socket in, plaintext out, and back.
+//!
+//! A session stands where a bare socket would, and blocks as little. Between two calls it owns bytes only
+//! when stuck: a record that has not come whole, ciphertext that a full socket refused. An idle one holds
+//! neither. Everything else happens in the buffer that the worker lends (rustls' unbuffered interface).
+//!
+//! Who calls must heed [`Session::has_pending`]: plaintext that has been taken may still wait here as
+//! ciphertext, and then the socket's writable edge must not be ignored.
+
+use crate::client::ClientIdentity;
+use crate::hello::{self, Hello, Peeked};
+use crate::terms::SiteConfig;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::{AlertDescription, HandshakeKind, PeerIncompatible, ProtocolVersion};
+use std::cell::Cell;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use thiserror::Error;
+use tidegate_io::socket::{Received, Stream};
+
+/// The largest record of plaintext (RFC 8446 section 5.1).
+pub const RECORD: usize = 16 << 10;
+/// Until this much is sent, records are small: the first is then readable before the second flight.
+const SMALL_UNTIL: usize = 32 << 10;
+const SMALL_RECORD: usize = 4 << 10;
+/// Most plaintext that is sealed for one write.
+const BURST: usize = 4 * RECORD;
+/// What sealing adds to a record at most.
+const OVERHEAD: usize = 64;
+/// Ciphertext of the handshake up to this leaves together with the first answer.
+const JOINED: usize = 4 << 10;
+/// Where ciphertext lies in the lent buffer: plaintext is put in front of it, and never reaches it.
+const SLACK: usize = RECORD + 512;
+/// A lent buffer holds at least this much.
+pub const BUFFER_MIN: usize = SLACK + hello::HELLO_MAX + 4096;
+
+thread_local! {
+    static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Why a session has failed.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// The client speaks something else; its first byte begins no record.
+    #[error("the client does not speak TLS")]
+    NotTls,
+    /// No site answers for the name that the client asked for.
+    #[error("the client asked for a name that no site here has")]
+    UnknownName,
+    /// There is no certificate, or none yet.
+    #[error("there is no certificate for the name that the client asked for")]
+    NoCertificate,
+    /// No version, suite, group or protocol in common.
+    #[error("the client and the server have no {0} in common")]
+    NothingInCommon(&'static str),
+    /// The client's certificate is missing, or nobody known vouches for it.
+    #[error("the client's certificate: {0}")]
+    ClientCertificate(String),
+    /// The client has refused us, as where it does not trust the certificate.
+    #[error("the client has refused the connection: {0:?}")]
+    Refused(AlertDescription),
+    /// The client broke the protocol.
+    #[error("the client broke the protocol: {0}")]
+    Misbehaved(String),
+    /// The client left before the handshake was complete.
+    #[error("the client left during the handshake")]
+    Left,
+    /// The socket failed.
+    #[error("the socket failed: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// Whether a client came back to an earlier session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resumption {
+    /// It did not try.
+    Full,
+    /// It did, and was spared the certificate.
+    Resumed,
+    /// It tried, with a ticket that is too old, of another site or not ours.
+    Refused,
+}
+
+/// What a handshake has agreed upon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handshake {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// The cipher suite, by its name.
+    pub suite: &'static str,
+    /// The key exchange, by its name; `-` where a resumption did without.
+    pub group: &'static str,
+    /// The name that the client asked for, lower case.
+    pub server_name: Option<Box<str>>,
+    /// Whether it was resumed.
+    pub resumption: Resumption,
+    /// The protocol chosen by ALPN.
+    pub protocol: Option<Box<[u8]>>,
+    /// Who the client is, where it was asked and has shown it.
+    pub client: Option<ClientIdentity>,
+    /// The terms that it was made under; see [`SiteConfig::scope`].
+    pub site: Arc<SiteConfig>,
+}
+
+impl PartialEq for SiteConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.scope() == other.scope()
+    }
+}
+
+impl Eq for SiteConfig {}
+
+/// A TLS connection, server side.
+#[derive(Default)]
+pub struct Session {
+    state: State,
+    /// Ciphertext of a record that is not complete.
+    incoming: Vec<u8>,
+    /// Ciphertext that is not sent.
+    outgoing: Vec<u8>,
+    /// The socket has refused some of `outgoing`.
+    is_blocked: bool,
+    has_peer_closed: bool,
+    has_closed: bool,
+    is_early: bool,
+    /// Plaintext sent, up to where it matters.
+    sent: usize,
+    /// Plaintext that is sealed at once: little for a client that reads slowly.
+    burst: usize,
+    handshake: Option<Arc<Handshake>>,
+}
+
+#[derive(Default)]
+enum State {
+    /// Nothing is known yet.
+    #[default]
+    Hello,
+    Open(Box<Open>),
+    Failed,
+}
+
+struct Open {
+    connection: UnbufferedServerConnection,
+    /// Until the handshake is complete.
+    hello: Option<(Hello, Arc<SiteConfig>)>,
+}
+
+/// Gives the terms for what a client has asked for; `None` where nobody answers.
+pub type Choose<'a> = &'a mut dyn FnMut(&Hello) -> Option<Arc<SiteConfig>>;
+
+impl Session {
+    /// A session of which nothing has been received.
+    pub fn new() -> Session {
+        Session { burst: BURST, ..Session::default() }
+    }
+
+    /// What was agreed upon, once the handshake is complete.
+    pub fn handshake(&self) -> Option<&Arc<Handshake>> {
+        self.handshake.as_ref()
+    }
+
+    /// Whether what was received last may be a recording that somebody plays again (0-RTT).
+    pub fn is_early(&self) -> bool {
+        self.is_early
+    }
+
+    /// Whether ciphertext waits for the socket.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Whether the socket has refused some of it.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Bytes of ciphertext that wait.
+    pub fn pending(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Bytes of its buffers, which are none unless it is stuck.
+    pub fn owned(&self) -> usize {
+        self.incoming.capacity() + self.outgoing.capacity()
+    }
+
+    /// Plaintext that is sealed for one write: what is given to [`Session::send`] in such pieces is always
+    /// taken whole, unless ciphertext waits already.
+    pub fn burst(&self) -> usize {
+        self.burst.max(SMALL_RECORD)
+    }
+
+    /// What has been received, where the client turned out not to speak TLS.
+    pub fn take_received(&mut self) -> Vec<u8> {
+        mem::take(&mut self.incoming)
+    }
+
+    /// Takes bytes that were read before it was known that this is a TLS connection.
+    pub fn give_received(&mut self, bytes: &[u8]) {
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// One read of the socket. Plaintext is put at the front of `buffer`, which holds [`BUFFER_MIN`] or more;
+    /// there may be none although something was read. `choose` is asked once.
+    pub fn receive(
+        &mut self,
+        stream: &Stream,
+        buffer: &mut [u8],
+        choose: Choose<'_>,
+    ) -> Result<Received, SessionError> {
+        if self.has_peer_closed {
+            return Ok(Received::End);
+        }
+        let start = SLACK + self.incoming.len();
+        let has_room = start < buffer.len();
+        let Some(kept) = buffer.get_mut(SLACK..start).filter(|_| has_room) else {
+            return Err(SessionError::Misbehaved("a record larger than any may be".into()));
+        };
+        kept.copy_from_slice(&self.incoming);
+        let (count, drained) = match stream.recv(&mut buffer[start..])? {
+            Received::Bytes { count, drained } => (count, drained),
+            Received::WouldBlock => return Ok(Received::WouldBlock),
+            Received::End if self.handshake.is_none() => return Err(SessionError::Left),
+            Received::End => return Ok(Received::End),
+        };
+        self.incoming.clear();
+        self.take(stream, buffer, start + count, drained, choose)
+    }
+
+    /// What was received before this was known to be TLS, as if it had just been read.
+    pub fn receive_given(
+        &mut self,
+        stream: &Stream,
+        buffer: &mut [u8],
+        drained: bool,
+        choose: Choose<'_>,
+    ) -> Result<Received, SessionError> {
+        let given = mem::take(&mut self.incoming);
+        let end = SLACK + given.len();
+        let Some(place) = buffer.get_mut(SLACK..end) else {
+            return Err(SessionError::Misbehaved("too much before the handshake".into()));
+        };
+        place.copy_from_slice(&given);
+        if given.is_empty() {
+            return Ok(Received::Bytes { count: 0, drained });
+        }
+        self.take(stream, buffer, end, drained, choose)
+    }
+
+    /// Works on the ciphertext between `SLACK` and `end`.
+    fn take(
+        &mut self,
+        stream: &Stream,
+        buffer: &mut [u8],
+        end: usize,
+        drained: bool,
+        choose: Choose<'_>,
+    ) -> Result<Received, SessionError> {
+        if matches!(self.state, State::Hello) {
+            match hello::peek(&buffer[SLACK..end]) {
+                Peeked::Incomplete => {
+                    self.incoming.extend_from_slice(&buffer[SLACK..end]);
+                    return Ok(Received::Bytes { count: 0, drained });
+                }
+                Peeked::Plain => {
+                    self.state = State::Failed;
+                    self.incoming.extend_from_slice(&buffer[SLACK..end]);
+                    return Err(SessionError::NotTls);
+                }
+                Peeked::Hello(hello) => {
+                    if let Err(error) = self.open(hello, choose) {
+                        let _ = self.flush(stream);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let plain = self.process(buffer, end);
+        if self.incoming.is_empty() {
+            self.incoming = Vec::new();
+        }
+        match plain {
+            Ok(count) => {
+                if count == 0 {
+                    self.flush(stream)?;
+                }
+                let drained = drained && !self.has_peer_closed;
+                Ok(Received::Bytes { count, drained })
+            }
+            Err(error) => {
+                let _ = self.flush(stream); // the alert says why
+                self.state = State::Failed;
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&mut self, hello: Hello, choose: Choose<'_>) -> Result<(), SessionError> {
+        let Some(site) = choose(&hello) else {
+            self.state = State::Failed;
+            self.outgoing.extend_from_slice(&UNRECOGNISED_NAME);
+            return Err(SessionError::UnknownName);
+        };
+        let connection = UnbufferedServerConnection::new(site.config.clone())
+            .map_err(|error| SessionError::Misbehaved(error.to_string()))?;
+        self.state = State::Open(Box::new(Open { connection, hello: Some((hello, site)) }));
+        Ok(())
+    }
+
+    /// Decrypts, and answers what the handshake asks. Returns the bytes of plaintext.
+    fn process(&mut self, buffer: &mut [u8], end: usize) -> Result<usize, SessionError> {
+        let State::Open(open) = &mut self.state else { return Err(SessionError::Left) };
+        let (mut at, mut plain, mut is_early) = (SLACK, 0, false);
+        loop {
+            let (front, cipher) = buffer.split_at_mut(at);
+            let cipher = &mut cipher[..end - at];
+            let UnbufferedStatus { mut discard, state } = open.connection.process_tls_records(cipher);
+            let mut is_over = false;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record.map_err(|error| fault(error, false))?;
+                        discard += record.discard;
+                        plain += put(front, plain, record.payload)?;
+                    }
+                }
+                Ok(ConnectionState::ReadEarlyData(mut early)) => {
+                    is_early = true;
+                    while let Some(record) = early.next_record() {
+                        let record = record.map_err(|error| fault(error, true))?;
+                        discard += record.discard;
+                        plain += put(front, plain, record.payload)?;
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(), // `outgoing` keeps it until it is sent
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    self.has_peer_closed = true;
+                    is_over = true;
+                }
+                Ok(_) => {
+                    is_over = true;
+                    self.incoming.extend_from_slice(cipher.get(discard..).unwrap_or_default());
+                }
+                Err(error) => {
+                    let rest = cipher.get_mut(discard..).unwrap_or_default();
+                    alert(&mut open.connection, rest, &mut self.outgoing);
+                    return Err(fault(error, open.hello.is_some()));
+                }
+            }
+            at += discard;
+            if is_over {
+                break;
+            }
+        }
+        if open.hello.is_some() && !open.connection.is_handshaking() {
+            self.handshake = open.complete().map(Arc::new);
+        }
+        if plain > 0 || self.handshake.is_some() {
+            self.is_early = is_early;
+        }
+        Ok(plain)
+    }
+
+    /// Seals and sends. Returns the plaintext taken: less than there is only when the socket is full or the
+    /// handshake is not complete. `more` says that more follows at once.
+    pub fn send(&mut self, stream: &Stream, data: &[u8], more: bool) -> io::Result<usize> {
+        let mut at = 0;
+        while at < data.len() {
+            if (self.is_blocked || self.outgoing.len() > JOINED) && !self.flush(stream)? {
+                break;
+            }
+            let rest = &data[at..];
+            let piece = &rest[..rest.len().min(self.burst.max(SMALL_RECORD))];
+            let mut sealed = SEALED.take();
+            let outcome = self.seal(piece, &mut sealed);
+            let sent = match outcome {
+                Ok(length) if length > 0 => stream
+                    .send(&sealed[..length], more || piece.len() < rest.len())
+                    .map(|sent| (sent, length)),
+                Ok(_) => Ok((0, 0)),
+                Err(error) => Err(error),
+            };
+            if let Ok((sent, length)) = sent
+                && sent < length
+            {
+                self.outgoing.extend_from_slice(&sealed[sent..length]);
+                self.is_blocked = true;
+                self.burst = RECORD; // what is kept for a slow reader stays small
+            }
+            SEALED.set(sealed);
+            if sent?.1 == 0 {
+                break; // the handshake comes first
+            }
+            at += piece.len();
+            if !self.is_blocked {
+                self.burst = (self.burst * 2).min(BURST);
+            }
+        }
+        Ok(at)
+    }
+
+    /// Puts the ciphertext of `piece` into `sealed`, behind what waits; its length, 0 where nothing may be sent
+    /// yet.
+    fn seal(&mut self, piece: &[u8], sealed: &mut Vec<u8>) -> io::Result<usize> {
+        let State::Open(open) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
+        let size = if self.sent < SMALL_UNTIL { SMALL_RECORD } else { RECORD };
+        let room = JOINED + BURST + (BURST / SMALL_RECORD + 2) * OVERHEAD;
+        if sealed.len() < room {
+            sealed.resize(room, 0);
+        }
+        loop {
+            // What has not been used up must be passed every time: rustls may have read some of it already.
+            match open.connection.process_tls_records(&mut self.incoming).state.map_err(io::Error::other)? {
+                ConnectionState::EncodeTlsData(data) => {
+                    encode(data, &mut self.outgoing).map_err(io::Error::other)?;
+                }
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    let mut length = self.outgoing.len();
+                    if let Some(front) = sealed.get_mut(..length) {
+                        front.copy_from_slice(&self.outgoing);
+                    } else {
+                        return Ok(0); // cannot be: it is flushed above `JOINED`, and what is encoded is small
+                    }
+                    for record in piece.chunks(size) {
+                        length += traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
+                    }
+                    self.outgoing = Vec::new();
+                    self.sent = self.sent.saturating_add(piece.len());
+                    return Ok(length);
+                }
+                _ => return Ok(0),
+            }
+        }
+    }
+
+    /// Sends what waits; whether all of it is gone.
+    pub fn flush(&mut self, stream: &Stream) -> io::Result<bool> {
+        if self.outgoing.is_empty() {
+            return Ok(true);
+        }
+        let sent = stream.send(&self.outgoing, false)?;
+        self.is_blocked = sent < self.outgoing.len();
+        if self.is_blocked {
+            self.outgoing.drain(..sent);
+        } else {
+            self.outgoing = Vec::new();
+        }
+        Ok(!self.is_blocked)
+    }
+
+    /// Says that nothing more will be sent (RFC 8446 section 6.1). What the socket does not take now goes with
+    /// the next [`Session::flush`].
+    pub fn finish_sending(&mut self, stream: &Stream) -> io::Result<()> {
+        if !mem::replace(&mut self.has_closed, true) {
+            let mut notice = Vec::new();
+            let _ = self.encode_all(&mut notice); // what cannot be said any more need not be
+            self.outgoing.append(&mut notice);
+        }
+        self.flush(stream).map(drop)
+    }
+}
+
+impl Session {
+    /// What the handshake still has to say, then the notice of the end.
+    fn encode_all(&mut self, out: &mut Vec<u8>) -> Result<(), SessionError> {
+        let State::Open(open) = &mut self.state else { return Ok(()) };
+        loop {
+            match open.connection.process_tls_records(&mut self.incoming).state {
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out)?,
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    let mut notice = [0; OVERHEAD];
+                    if let Ok(length) = traffic.queue_close_notify(&mut notice) {
+                        out.extend_from_slice(&notice[..length]);
+                    }
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// A fatal `unrecognized_name` alert, before any key is known (RFC 6066 section 3).
+const UNRECOGNISED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+impl Open {
+    fn complete(&mut self) -> Option<Handshake> {
+        let (hello, site) = self.hello.take()?;
+        let connection = &self.connection;
+        let resumption = match connection.handshake_kind() {
+            Some(HandshakeKind::Resumed) => Resumption::Resumed,
+            _ if hello.offers_resumption => Resumption::Refused,
+            _ => Resumption::Full,
+        };
+        Some(Handshake {
+            version: match connection.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                _ => "TLSv1.2",
+            },
+            suite: connection
+                .negotiated_cipher_suite()
+                .and_then(|suite| suite.suite().as_str())
+                .map_or("-", |name| name.strip_prefix("TLS13_").map_or(name, tls13_name)),
+            group: connection
+                .negotiated_key_exchange_group()
+                .and_then(|group| group.name().as_str())
+                .unwrap_or("-"),
+            server_name: hello.server_name.map(String::into_boxed_str),
+            resumption,
+            protocol: connection.alpn_protocol().map(Into::into),
+            client: ClientIdentity::of(connection.peer_certificates()),
+            site,
+        })
+    }
+}
+
+/// The names of RFC 8446, where rustls has names of its own.
+fn tls13_name(rest: &'static str) -> &'static str {
+    match rest {
+        "AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+        "AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+        "CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+        other => other,
+    }
+}
+
+fn put(front: &mut [u8], at: usize, payload: &[u8]) -> Result<usize, SessionError> {
+    match front.get_mut(at..at + payload.len()) {
+        Some(place) => place.copy_from_slice(payload),
+        None => return Err(SessionError::Misbehaved("a record larger than any may be".into())),
+    }
+    Ok(payload.len())
+}
+
+fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), SessionError> {
+    let at = out.len();
+    let broken = |error: EncodeError| SessionError::Misbehaved(error.to_string());
+    match data.encode(&mut []) {
+        Err(EncodeError::InsufficientSize(needed)) => {
+            out.resize(at + needed.required_size, 0);
+            let length = data.encode(&mut out[at..]).map_err(broken)?;
+            out.truncate(at + length);
+            Ok(())
+        }
+        outcome => outcome.map(drop).map_err(broken),
+    }
+}
+
+/// After an error: the alert that rustls wants the client to have. `rest` is what it has not used up.
+fn alert(connection: &mut UnbufferedServerConnection, rest: &mut [u8], out: &mut Vec<u8>) {
+    if let Ok(ConnectionState::EncodeTlsData(data)) = connection.process_tls_records(rest).state {
+        let _ = encode(data, out);
+    }
+}
+
+/// Whose fault an error of rustls is.
+fn fault(error: rustls::Error, is_handshaking: bool) -> SessionError {
+    use rustls::Error as E;
+    match error {
+        E::NoCertificatesPresented => SessionError::ClientCertificate("it has shown none".into()),
+        E::InvalidCertificate(why) => SessionError::ClientCertificate(why.to_string()),
+        E::AlertReceived(alert) => SessionError::Refused(alert),
+        E::NoApplicationProtocol => SessionError::NothingInCommon("protocol"),
+        E::General(why) if is_handshaking && why.contains("no server certificate chain resolved") => {
+            SessionError::NoCertificate
+        }
+        E::PeerIncompatible(why) => SessionError::NothingInCommon(match why {
+            PeerIncompatible::NoCipherSuitesInCommon => "cipher suite",
+            PeerIncompatible::NoKxGroupsInCommon | PeerIncompatible::NamedGroupsExtensionRequired => {
+                "key exchange"
+            }
+            PeerIncompatible::NoSignatureSchemesInCommon => "signature scheme",
+            PeerIncompatible::SupportedVersionsExtensionRequired
+            | PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            | PeerIncompatible::Tls13RequiredForQuic => "version",
+            _ => "way",
+        }),
+        error => SessionError::Misbehaved(error.to_string()),
+    }
+}

@@ -1,0 +1,4 @@
+//! Automatic certificates on a clock that the tests turn, with authorities that fail on purpose.
+
+mod renewals;
+mod sharing;

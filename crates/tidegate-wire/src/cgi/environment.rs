@@ -1,0 +1,280 @@
+//! The variables that tell an application of a request (RFC 3875 section 4.1), written once for CGI, FastCGI
+//! and SCGI.
+//!
+//! What a client sends can only become `HTTP_…` variables, and not all of it: names with an underscore would
+//! take the place of others, `Proxy` would be `HTTP_PROXY`, which libraries take for a setting, and
+//! connection fields are between the client and this server (FAULTS 36).
+
+use crate::h1::push_decimal;
+use tidegate_http::Fields;
+
+/// Takes variables.
+pub trait Sink {
+    /// One variable. Names come once each.
+    fn variable(&mut self, name: &[u8], value: &[u8]);
+}
+
+impl<F: FnMut(&[u8], &[u8])> Sink for F {
+    #[inline]
+    fn variable(&mut self, name: &[u8], value: &[u8]) {
+        self(name, value);
+    }
+}
+
+/// What the variables say. What is empty is written as an empty value where RFC 3875 demands the variable,
+/// and left out where it does not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Environment<'a> {
+    /// `SERVER_SOFTWARE`
+    pub server_software: &'a str,
+    /// `SERVER_NAME`: the host the client asked for, without port.
+    pub server_name: &'a str,
+    /// `SERVER_PORT`
+    pub server_port: u16,
+    /// `SERVER_ADDR`, where there is one.
+    pub server_addr: &'a str,
+    /// `SERVER_PROTOCOL`: `HTTP/1.1`.
+    pub server_protocol: &'a str,
+    /// `REQUEST_METHOD`
+    pub request_method: &'a str,
+    /// `REQUEST_URI`: the target as sent.
+    pub request_uri: &'a str,
+    /// `REQUEST_SCHEME`; `HTTPS` is `on` where it is `https`.
+    pub request_scheme: &'a str,
+    /// `QUERY_STRING`: behind the `?`, as sent.
+    pub query_string: &'a str,
+    /// `SCRIPT_NAME`: the part of the path that leads to the script, decoded.
+    pub script_name: &'a [u8],
+    /// `SCRIPT_FILENAME`, where the script is a file.
+    pub script_filename: &'a [u8],
+    /// `PATH_INFO`: the part of the path behind the script, decoded.
+    pub path_info: &'a [u8],
+    /// `PATH_TRANSLATED`, where there is a `PATH_INFO` and a root.
+    pub path_translated: &'a [u8],
+    /// `DOCUMENT_ROOT`, where there is one.
+    pub document_root: &'a [u8],
+    /// `REMOTE_ADDR`
+    pub remote_addr: &'a str,
+    /// `REMOTE_PORT`, where there is one.
+    pub remote_port: Option<u16>,
+    /// `CONTENT_LENGTH`, where the request has content.
+    pub content_length: Option<u64>,
+    /// `CONTENT_TYPE` and the `HTTP_…` variables come from here.
+    pub fields: Fields<'a>,
+    /// From the settings; these take the place of those above, and an empty value leaves one out.
+    pub extra: &'a [(String, String)],
+}
+
+impl Environment<'_> {
+    /// Writes all variables. `accepts` says of a field whether the application may see it, beside
+    /// [`is_passed_on`].
+    pub fn write(&self, sink: &mut impl Sink, accepts: impl Fn(&str) -> bool) {
+        let mut put = |name: &str, value: &[u8]| {
+            if self.extra.is_empty() || !self.extra.iter().any(|(known, _)| known == name) {
+                sink.variable(name.as_bytes(), value);
+            }
+        };
+        let mut number = Vec::with_capacity(20);
+        put("GATEWAY_INTERFACE", b"CGI/1.1");
+        put("SERVER_SOFTWARE", self.server_software.as_bytes());
+        put("SERVER_NAME", self.server_name.as_bytes());
+        put("SERVER_PORT", decimal(&mut number, self.server_port.into()));
+        put("SERVER_PROTOCOL", self.server_protocol.as_bytes());
+        put("REQUEST_METHOD", self.request_method.as_bytes());
+        put("REQUEST_URI", self.request_uri.as_bytes());
+        put("REQUEST_SCHEME", self.request_scheme.as_bytes());
+        put("QUERY_STRING", self.query_string.as_bytes());
+        put("SCRIPT_NAME", self.script_name);
+        put("REMOTE_ADDR", self.remote_addr.as_bytes());
+        put("REDIRECT_STATUS", b"200"); // php-cgi wants to know that a server has started it
+        if self.request_scheme == "https" {
+            put("HTTPS", b"on");
+        }
+        for (name, value) in [
+            ("SERVER_ADDR", self.server_addr.as_bytes()),
+            ("SCRIPT_FILENAME", self.script_filename),
+            ("PATH_INFO", self.path_info),
+            ("PATH_TRANSLATED", self.path_translated),
+            ("DOCUMENT_ROOT", self.document_root),
+        ] {
+            if !value.is_empty() {
+                put(name, value);
+            }
+        }
+        if let Some(port) = self.remote_port {
+            put("REMOTE_PORT", decimal(&mut number, port.into()));
+        }
+        if let Some(length) = self.content_length {
+            put("CONTENT_LENGTH", decimal(&mut number, length));
+        }
+        if let Some(media_type) = self.fields.first("content-type") {
+            put("CONTENT_TYPE", media_type);
+        }
+        self.fields(&mut put, accepts);
+        for (name, value) in self.extra.iter().filter(|(_, value)| !value.is_empty()) {
+            sink.variable(name.as_bytes(), value.as_bytes());
+        }
+    }
+
+    fn fields(&self, put: &mut impl FnMut(&str, &[u8]), accepts: impl Fn(&str) -> bool) {
+        let mut name = String::with_capacity(64);
+        for (at, field) in self.fields.iter().enumerate() {
+            if !is_passed_on(field.name) || !accepts(field.name) {
+                continue;
+            }
+            name.clear();
+            name.push_str("HTTP_");
+            name.extend(field.name.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_uppercase() }));
+            let same = |other: &&tidegate_http::Field<'_>| other.name.eq_ignore_ascii_case(field.name);
+            if self.fields.iter().skip(at + 1).find(same).is_none() {
+                if self.fields.iter().take(at).find(same).is_none() {
+                    put(&name, field.value);
+                }
+                continue;
+            }
+            // Several lines are one value (RFC 3875 section 4.1.18), written where the first of them stands.
+            if self.fields.iter().take(at).find(same).is_none() {
+                let separator: &[u8] = if field.name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
+                let values: Vec<&[u8]> = self.fields.all(field.name).collect();
+                put(&name, &values.join(separator));
+            }
+        }
+    }
+}
+
+/// Whether a field of the request becomes a variable. Names are tokens; those with anything but letters,
+/// digits and `-` could take the place of another one.
+pub fn is_passed_on(name: &str) -> bool {
+    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    const NEVER: [&str; 12] = [
+        "content-type",
+        "content-length",
+        "proxy",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+    ];
+    is_plain && !NEVER.iter().any(|never| name.len() == never.len() && name.eq_ignore_ascii_case(never))
+}
+
+fn decimal(into: &mut Vec<u8>, number: u64) -> &[u8] {
+    into.clear();
+    push_decimal(into, number);
+    into
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tidegate_http::Field;
+
+    fn written(environment: &Environment<'_>) -> BTreeMap<String, String> {
+        let mut out = BTreeMap::new();
+        let mut sink = |name: &[u8], value: &[u8]| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            assert!(out.insert(text(name), text(value)).is_none(), "{} twice", text(name));
+        };
+        environment.write(&mut sink, |name| !name.eq_ignore_ascii_case("x-sendfile"));
+        out
+    }
+
+    #[test]
+    fn a_request_for_a_script() {
+        let field = |name, value: &'static str| Field { name, value: value.as_bytes() };
+        let fields = [
+            field("Host", "example.com:8080"),
+            field("Cookie", "a=1"),
+            field("Content-Type", "text/plain"),
+            field("Content-Length", "3"),
+            field("Accept", "text/html"),
+            field("cookie", "b=2"),
+            field("ACCEPT", "*/*"),
+            field("Proxy", "http://evil/"),
+            field("X_Forwarded_For", "evil"),
+            field("X.Y", "evil"),
+            field("X-Sendfile", "/etc/passwd"),
+            field("Connection", "close"),
+            field("Authorization", "Basic eA=="),
+        ];
+        let extra = [("APP_ENV".to_owned(), "live".to_owned()), ("SERVER_NAME".to_owned(), "set".to_owned())];
+        let environment = Environment {
+            server_software: "Tidegate",
+            server_name: "example.com",
+            server_port: 8080,
+            server_protocol: "HTTP/1.1",
+            request_method: "POST",
+            request_uri: "/a.php/b?c=d",
+            request_scheme: "https",
+            query_string: "c=d",
+            script_name: b"/a.php",
+            script_filename: b"/srv/a.php",
+            path_info: b"/b",
+            path_translated: b"/srv/b",
+            document_root: b"/srv",
+            remote_addr: "192.0.2.1",
+            remote_port: Some(4711),
+            content_length: Some(3),
+            fields: Fields::new(&fields),
+            extra: &extra,
+            ..Environment::default()
+        };
+        let expected: BTreeMap<String, String> = [
+            ("GATEWAY_INTERFACE", "CGI/1.1"),
+            ("SERVER_SOFTWARE", "Tidegate"),
+            ("SERVER_NAME", "set"),
+            ("SERVER_PORT", "8080"),
+            ("SERVER_PROTOCOL", "HTTP/1.1"),
+            ("REQUEST_METHOD", "POST"),
+            ("REDIRECT_STATUS", "200"),
+            ("REQUEST_URI", "/a.php/b?c=d"),
+            ("REQUEST_SCHEME", "https"),
+            ("HTTPS", "on"),
+            ("QUERY_STRING", "c=d"),
+            ("SCRIPT_NAME", "/a.php"),
+            ("SCRIPT_FILENAME", "/srv/a.php"),
+            ("PATH_INFO", "/b"),
+            ("PATH_TRANSLATED", "/srv/b"),
+            ("DOCUMENT_ROOT", "/srv"),
+            ("REMOTE_ADDR", "192.0.2.1"),
+            ("REMOTE_PORT", "4711"),
+            ("CONTENT_LENGTH", "3"),
+            ("CONTENT_TYPE", "text/plain"),
+            ("HTTP_HOST", "example.com:8080"),
+            ("HTTP_COOKIE", "a=1; b=2"),
+            ("HTTP_ACCEPT", "text/html, */*"),
+            ("HTTP_AUTHORIZATION", "Basic eA=="),
+            ("APP_ENV", "live"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        assert_eq!(written(&environment), expected);
+    }
+
+    #[test]
+    fn what_has_to_be_there() {
+        let written = written(&Environment::default());
+        let names: Vec<_> = written.keys().map(String::as_str).collect();
+        let expected = [
+            "GATEWAY_INTERFACE",
+            "QUERY_STRING",
+            "REDIRECT_STATUS",
+            "REMOTE_ADDR",
+            "REQUEST_METHOD",
+            "REQUEST_SCHEME",
+            "REQUEST_URI",
+            "SCRIPT_NAME",
+            "SERVER_NAME",
+            "SERVER_PORT",
+            "SERVER_PROTOCOL",
+            "SERVER_SOFTWARE",
+        ];
+        assert_eq!(names, expected);
+    }
+}

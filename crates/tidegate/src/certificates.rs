@@ -1,0 +1,248 @@
+//! Certificates that change on disk: read anew without a reload command, and looked over for what an operator
+//! should know.
+//!
+//! The master looks once a second, by asking the file system for what changes when a file is replaced or
+//! written: that works for links that are switched, for network file systems and for every way of renewing.
+//! What has changed is read once it has stood still between two looks, since a pair is seldom written in one
+//! step. A pair that is broken then leaves the one in use where it is (FAULTS 52).
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tidegate_config::Settings;
+use tidegate_config::settings::{CertificateFiles, Site};
+use tidegate_core::log;
+use tidegate_core::tls::{TlsStore, certificate_files, key_of};
+use tidegate_modules::status::CertificateInfo;
+use tidegate_tls::certificate::Slot;
+use tidegate_tls::inspect::{Finding, findings};
+use tidegate_tls::{Certificate, CertificateError, Pair};
+
+/// What tells one state of a file from another; `None` where there is no file.
+type Stamp = Option<(u64, u64, i64, i64, u64)>;
+
+/// What is known of the files.
+#[derive(Default)]
+pub struct CertificateWatch {
+    seen: HashMap<PathBuf, Stamp>,
+    /// Changed at the last look; not yet known to stand still.
+    moving: HashMap<PathBuf, Stamp>,
+}
+
+/// What a look has found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Pairs of which a file has changed, by their place among [`certificate_files`].
+    pub pairs: Vec<usize>,
+    /// The authorities of clients have changed: terms must be made anew.
+    pub authorities: bool,
+}
+
+impl CertificateWatch {
+    /// Takes the files of `settings` as they are now for those that will have been read. Comes before reading
+    /// them, so that no change is missed.
+    pub fn begin(settings: &Settings) -> CertificateWatch {
+        let mut watch = CertificateWatch::default();
+        for path in paths(settings) {
+            watch.seen.insert(path.to_owned(), stamp_of(path));
+        }
+        watch
+    }
+
+    /// Looks at every file; finds what has changed and stands still since the last look.
+    pub fn look(&mut self, settings: &Settings, stamp: impl Fn(&Path) -> Stamp) -> Looked {
+        let mut settled = Vec::new();
+        for path in paths(settings) {
+            let now = stamp(path);
+            if self.seen.get(path) == Some(&now) {
+                self.moving.remove(path);
+            } else if self.moving.insert(path.to_owned(), now) == Some(now) {
+                settled.push(path);
+            }
+        }
+        let is_settled = |path: &PathBuf| settled.contains(&path.as_path());
+        let mut looked = Looked::default();
+        for (place, files) in certificate_files(settings).enumerate() {
+            let both = [&files.certificate, &files.key];
+            let stands_still = both.iter().all(|path| !self.moving.contains_key(*path) || is_settled(path));
+            if both.into_iter().any(is_settled) && stands_still {
+                looked.pairs.push(place);
+            }
+        }
+        looked.authorities = authorities(settings).any(is_settled);
+        for path in settled {
+            // A file of a pair whose other half still moves is looked at again with it.
+            let is_waiting = certificate_files(settings).enumerate().any(|(place, files)| {
+                (files.certificate == path || files.key == path) && !looked.pairs.contains(&place)
+            });
+            if !is_waiting && let Some(now) = self.moving.remove(path) {
+                self.seen.insert(path.to_owned(), now);
+            }
+        }
+        looked
+    }
+}
+
+fn authorities(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()).map(|clients| &clients.authorities)
+}
+
+fn paths(settings: &Settings) -> Vec<&Path> {
+    let pairs = certificate_files(settings).flat_map(|files| [&files.certificate, &files.key]);
+    let mut paths: Vec<&Path> = pairs.chain(authorities(settings)).map(PathBuf::as_path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+/// Of the file that a path leads to now, links followed.
+pub fn stamp_of(path: &Path) -> Stamp {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
+}
+
+/// Reads a pair anew and puts it into its slot; the log says what came of it.
+pub fn renew(files: &CertificateFiles, tls: &TlsStore) -> Option<Pair> {
+    let name = files.certificate.display();
+    let renewed = Pair::read(&files.certificate, &files.key).and_then(|pair| {
+        tls.fill(&key_of(files), &pair)?;
+        Ok(pair)
+    });
+    match renewed {
+        Ok(pair) => {
+            let until = tls.slot(&key_of(files)).present().map_or(0, |present| present.about.not_after);
+            log::info(format_args!("the certificate {name} has changed and is in use, good until {}", day(until)));
+            Some(pair)
+        }
+        Err(error) => {
+            log::error(format_args!("the certificate {name} has changed, but the one before stays in use: {error}"));
+            None
+        }
+    }
+}
+
+/// Seconds since 1970 as a day.
+pub fn day(seconds: i64) -> String {
+    let date = tidegate_http::HttpDate(seconds).rfc3339();
+    String::from_utf8_lossy(date.get(..10).unwrap_or_default()).into_owned()
+}
+
+/// What should be known of every certificate that the settings name, with where it stands. The error is of a
+/// pair that cannot be served at all.
+pub fn look_over(
+    settings: &Settings,
+    now: i64,
+) -> Vec<(&CertificateFiles, Result<Vec<Finding>, CertificateError>)> {
+    let look = |files: &CertificateFiles| {
+        let pair = Pair::read(&files.certificate, &files.key)?;
+        Ok(findings(&Certificate::new(&pair)?, &hosts_of(settings, files), now))
+    };
+    certificate_files(settings).map(|files| (files, look(files))).collect()
+}
+
+/// Says what there is to know of the certificates in use.
+pub fn warn(settings: &Settings, tls: &TlsStore, now: i64) {
+    for files in certificate_files(settings) {
+        let Some(present) = tls.slot(&key_of(files)).present() else { continue };
+        for finding in findings(&present, &hosts_of(settings, files), now) {
+            let name = files.certificate.display();
+            if finding.is_fatal {
+                log::error(format_args!("the certificate {name}: {}", finding.said));
+            } else {
+                log::warn(format_args!("the certificate {name}: {}", finding.said));
+            }
+        }
+    }
+}
+
+/// The host names that a pair is there for.
+fn hosts_of(settings: &Settings, files: &CertificateFiles) -> Vec<String> {
+    let is_own = |site: &&Arc<Site>| {
+        let own = &site.tls.certificates;
+        if own.is_empty() {
+            // Then that of any listener.
+            !settings.sites.iter().any(|site| site.tls.certificates.contains(files))
+        } else {
+            // One of several may be for some of the names only.
+            own.len() == 1 && own.contains(files)
+        }
+    };
+    let sites = settings.sites.iter().filter(is_own);
+    sites.flat_map(|site| &site.names).map(ToString::to_string).collect()
+}
+
+/// The certificates for the status report: those of files, and those that are automatic.
+pub fn of_settings(settings: &Settings, tls: &TlsStore) -> Vec<(String, Arc<Slot>)> {
+    let mut slots: Vec<(String, Arc<Slot>)> = Vec::new();
+    let named = certificate_files(settings)
+        .map(|files| (files.certificate.display().to_string(), tls.slot(&key_of(files))));
+    let automatic = tidegate_core::tls::automatic_names(settings);
+    let automatic = automatic.iter().map(|name| (format!("automatic: {name}"), tls.automatic_slot(name)));
+    for (source, slot) in named.chain(automatic) {
+        if !slots.iter().any(|(known, _)| *known == source) {
+            slots.push((source, slot));
+        }
+    }
+    slots
+}
+
+/// What the status report says of a certificate.
+pub fn info_of(source: &str, slot: &Slot) -> CertificateInfo {
+    let present = slot.present();
+    let about = present.as_ref().map(|present| &present.about);
+    CertificateInfo {
+        source: source.to_owned(),
+        names: about.map(|about| about.names.clone()).unwrap_or_default(),
+        key: about.map(|about| about.key.to_string()).unwrap_or_default(),
+        issuer: about.map(|about| about.issuer.clone()).unwrap_or_default(),
+        not_after: about.map(|about| about.not_after),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_config::{ProcessEnvironment, load_str};
+
+    #[test]
+    fn a_pair_is_read_once_both_halves_stand_still() {
+        let text = "listen \":1\" { tls certificate=\"/a.pem\" key=\"/a.key\" }\n\
+            site { respond 200; tls { client-certificates \"/ca.pem\" } }\n";
+        let settings = load_str("a", text, "/".as_ref(), &ProcessEnvironment).settings.unwrap();
+        let mut watch = CertificateWatch::default();
+        let state = |pem: u64, key: u64, ca: u64| {
+            move |path: &Path| {
+                let version = match path.to_str() {
+                    Some("/a.pem") => pem,
+                    Some("/a.key") => key,
+                    _ => ca,
+                };
+                Some((0, version, 0, 0, 0))
+            }
+        };
+        for path in paths(&settings) {
+            watch.seen.insert(path.to_owned(), state(1, 1, 1)(path));
+        }
+        let nothing = Looked::default();
+        let pair = || Looked { pairs: vec![0], authorities: false };
+        let mut look = |pem, key, ca| watch.look(&settings, state(pem, key, ca));
+        for ((pem, key, ca), expected) in [
+            ((1, 1, 1), nothing),
+            ((2, 1, 1), Looked::default()), // changed just now
+            ((2, 2, 1), Looked::default()), // the other half too: wait for both
+            ((2, 2, 1), pair()),
+            ((2, 2, 1), Looked::default()),
+            ((2, 3, 1), Looked::default()), // the key alone
+            ((2, 3, 1), pair()),
+            ((2, 4, 1), Looked::default()),
+            ((2, 3, 1), Looked::default()), // and back
+            ((2, 3, 1), Looked::default()),
+            ((2, 3, 2), Looked::default()),
+            ((2, 3, 2), Looked { pairs: vec![], authorities: true }),
+            ((2, 3, 2), Looked::default()),
+        ] {
+            assert_eq!(look(pem, key, ca), expected, "{pem} {key} {ca}");
+        }
+    }
+}

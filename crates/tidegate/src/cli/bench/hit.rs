@@ -1,0 +1,57 @@
+//! `tidegate bench hit`: load on a URL or a list of them.
+
+use super::load::{Demands, Generator, Intensity, Subject};
+use super::output::{Done, Output, stop_on_signals};
+use super::usage;
+use anyhow::Result;
+use clap::Args;
+use std::process::ExitCode;
+use tidegate_bench::plan::Plan;
+
+/// Puts load on a URL or a list of them, and shows what came of it.
+///
+/// Without --rate it is a closed loop: N connections, each sending its next request when the last is answered.
+/// With --rate it is an open loop: requests start on a schedule, and the response time counts from the intended
+/// start, so that a server that stands still cannot hide it.
+#[derive(Args)]
+#[command(after_long_help = "\
+Examples:
+  tidegate bench hit -c 25 -n 10000 http://127.0.0.1/index.htm     as ab -k -c 25 -n 10000
+  tidegate bench hit -c 25 -n 10000 --no-keepalive URL             as ab -c 25 -n 10000
+  tidegate bench hit -c 100 -t 1m -f urls.txt                      as siege -b -i -c 100 -t 1M -f urls.txt
+  tidegate bench hit -c 64 -t 30s --rate 20k --arrivals poisson --target p99=20ms URL
+  tidegate bench hit -c 400 -t 1m --min-bitrate 320k --target conforming=95 URL
+
+Exit codes: 0 PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong")]
+pub struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    #[command(flatten)]
+    intensity: Intensity,
+    #[command(flatten)]
+    demands: Demands,
+    #[command(flatten)]
+    generator: Generator,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(sentence) = arguments.intensity.manner.unlearnt() {
+        return Ok(usage(sentence));
+    }
+    let targets = arguments.demands.targets()?;
+    let (name, mix) = arguments.subject.mix(!arguments.intensity.manner.no_keepalive)?;
+    let mut plan = Plan::new(mix);
+    plan.seed = arguments.subject.seed;
+    plan.expectation = arguments.demands.expectation()?;
+    plan.min_bitrate = arguments.demands.min_bitrate;
+    arguments.intensity.apply(&mut plan)?;
+    let processes = arguments.generator.apply(&mut plan)?;
+    let stop = stop_on_signals()?;
+    match arguments.output.carry_out(plan.clone(), &arguments.generator, processes, &stop)? {
+        Done::Whole(outcome, host) => arguments.output.conclude(&name, &plan, *outcome, host, &targets),
+        Done::Part => Ok(ExitCode::SUCCESS),
+    }
+}

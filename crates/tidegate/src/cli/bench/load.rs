@@ -1,0 +1,318 @@
+//! The arguments that say what is asked and how; shared by the commands that put load on a server.
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidegate_bench::check::Expectation;
+use tidegate_bench::plan::{Load, Pace, Plan};
+use tidegate_bench::preflight;
+use tidegate_bench::processes::PartStart;
+use tidegate_bench::quantity;
+use tidegate_bench::request::{Description, Mix};
+use tidegate_bench::schedule::Arrivals;
+use tidegate_bench::target::Url;
+use tidegate_bench::urls;
+use tidegate_bench::verdict::Target;
+
+/// What is asked.
+#[derive(Args, Clone)]
+pub struct Subject {
+    /// What to ask for; several are asked in turn
+    #[arg(value_name = "URL", required_unless_present = "file")]
+    pub urls: Vec<String>,
+    /// A list of URLs in siege's format: `URL`, `URL POST a=b`, `URL POST <file`, `3x URL` three times as often
+    #[arg(short, long, value_name = "FILE", conflicts_with = "urls")]
+    pub file: Option<PathBuf>,
+    /// Ask in the order of the list; else it is shuffled
+    #[arg(long)]
+    pub in_order: bool,
+    /// For whatever is drawn at random: the order of URLs, Poisson arrivals, slow clients
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Method of the URLs on the command line [default: GET, with --data POST]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// A field of every request; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub fields: Vec<String>,
+    /// Body of the URLs on the command line; @FILE reads it from a file
+    #[arg(short, long, value_name = "TEXT")]
+    pub data: Option<String>,
+}
+
+/// What a right answer is and what a run must reach.
+#[derive(Args, Clone)]
+pub struct Demands {
+    /// What every answer must be: status=200,length=…,sha256=…,regex=…
+    #[arg(long, value_name = "CHECKS")]
+    pub expect: Vec<String>,
+    /// What the run must reach: p99=50ms, mean=, max=, availability=, rate=, errors=, conforming=
+    #[arg(long, value_name = "TARGET")]
+    pub target: Vec<String>,
+    /// Bits per second that an answer must come at to conform, as SPECweb99 counts
+    #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
+    pub min_bitrate: Option<f64>,
+}
+
+/// How the generator works.
+#[derive(Args, Clone)]
+pub struct Generator {
+    /// Threads [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Processes, where one may not hold enough descriptors [default: as many as it takes]
+    #[arg(long, value_name = "N|auto", value_parser = processes)]
+    pub processes: Option<u32>,
+    /// Local address to connect from; may be repeated, each gives 28,000 ports
+    #[arg(long = "source", value_name = "ADDRESS")]
+    pub sources: Vec<IpAddr>,
+    /// A request fails when no byte has come for so long; so does a connect
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
+    pub timeout: Duration,
+    /// End when nothing was answered for so long and connects failed
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
+    pub give_up: Duration,
+    #[arg(long, hide = true, value_parser = part)]
+    pub part: Option<PartStart>,
+}
+
+/// How much load, and of what kind.
+#[derive(Args, Clone)]
+pub struct Intensity {
+    /// Connections at once
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections: u32,
+    /// Requests in all
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// Time in all [default: 10s, where no count is given]
+    #[arg(short, long, value_name = "TIME", value_parser = quantity::duration)]
+    pub time: Option<Duration>,
+    /// Time before that whose requests are not counted
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
+    pub warmup: Duration,
+    /// Requests per second on a schedule that the server cannot slow down (open loop)
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    pub rate: Option<f64>,
+    /// How scheduled requests follow each other
+    #[arg(long, value_enum, default_value = "constant", requires = "rate")]
+    pub arrivals: ArrivalsName,
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// How connections are used.
+#[derive(Args, Clone)]
+pub struct Manner {
+    /// Close the connection after each request
+    #[arg(long)]
+    pub no_keepalive: bool,
+    /// Requests sent on a connection before their answers came
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub pipeline: u32,
+    /// Time over which the connections are opened
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
+    pub ramp: Duration,
+    /// Connections that read slowly: `25%:10KiB` reads a quarter of them at 10 KiB/s
+    #[arg(long, value_name = "SHARE:RATE", value_parser = pace)]
+    pub slow_readers: Option<Pace>,
+    /// Connections that send their requests slowly
+    #[arg(long, value_name = "SHARE:RATE", value_parser = pace)]
+    pub slow_writers: Option<Pace>,
+    /// Speak HTTP/2
+    #[arg(long)]
+    pub h2: bool,
+    /// Speak HTTP/3
+    #[arg(long)]
+    pub h3: bool,
+    /// Share of TLS connections that resume a session, in percent
+    #[arg(long, value_name = "PERCENT")]
+    pub tls_resume: Option<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ArrivalsName {
+    /// At equal distances
+    Constant,
+    /// At random, as many independent users
+    Poisson,
+}
+
+impl Subject {
+    /// One URL and nothing special.
+    pub fn of_url(url: &str, seed: u64) -> Subject {
+        Subject {
+            urls: vec![url.to_owned()],
+            file: None,
+            in_order: false,
+            seed,
+            method: None,
+            fields: Vec::new(),
+            data: None,
+        }
+    }
+
+    /// The requests, and what to call them.
+    pub fn descriptions(&self) -> Result<(String, Vec<Description>)> {
+        let mut list = match &self.file {
+            Some(file) => urls::read(file)?,
+            None => self.urls.iter().map(|url| self.description(url)).collect::<Result<_>>()?,
+        };
+        for field in &self.fields {
+            let (name, value) = field
+                .split_once(':')
+                .with_context(|| format!("`{field}` is no field; write --header 'Name: value'"))?;
+            for description in &mut list {
+                description.fields.push((name.trim().to_owned(), value.trim().to_owned()));
+            }
+        }
+        let name = match (&self.file, self.urls.as_slice()) {
+            (Some(file), _) => format!("{} URLs of {}", list.len(), file.display()),
+            (None, [url]) => url.clone(),
+            (None, several) => format!("{} URLs", several.len()),
+        };
+        Ok((name, list))
+    }
+
+    fn description(&self, url: &str) -> Result<Description> {
+        let mut description = Description::get(Url::parse(url)?);
+        if let Some(data) = &self.data {
+            description.body = match data.strip_prefix('@') {
+                Some(path) => std::fs::read(path).with_context(|| format!("cannot read the body {path}"))?,
+                None => data.clone().into_bytes(),
+            };
+            description.method = "POST".to_owned();
+            description.fields.push(("Content-Type".into(), "application/x-www-form-urlencoded".into()));
+        }
+        if let Some(method) = &self.method {
+            description.method = method.clone();
+        }
+        Ok(description)
+    }
+
+    /// The mix, ready to send.
+    pub fn mix(&self, keep_alive: bool) -> Result<(String, Mix)> {
+        let (name, list) = self.descriptions()?;
+        let mix = Mix::build(&list, keep_alive, (!self.in_order).then_some(self.seed))?;
+        Ok((name, mix))
+    }
+}
+
+impl Demands {
+    pub fn expectation(&self) -> Result<Expectation> {
+        let mut expectation = Expectation::default();
+        for text in &self.expect {
+            expectation.demand(text).map_err(|error| anyhow!("--expect {text}: {error}"))?;
+        }
+        Ok(expectation)
+    }
+
+    pub fn targets(&self) -> Result<Vec<Target>> {
+        let parse = |text: &String| Target::parse(text).map_err(|error| anyhow!("--target: {error}"));
+        self.target.iter().map(parse).collect()
+    }
+}
+
+impl Manner {
+    /// What this build cannot do yet.
+    pub fn unlearnt(&self) -> Option<&'static str> {
+        if self.h2 {
+            Some("this build of bench has not learnt HTTP/2 yet; leave --h2 away to measure HTTP/1.1")
+        } else if self.h3 {
+            Some("this build of bench has not learnt HTTP/3 yet; leave --h3 away to measure HTTP/1.1")
+        } else if self.tls_resume.is_some() {
+            Some("this build of bench has not learnt TLS yet; leave --tls-resume away and use http://")
+        } else {
+            None
+        }
+    }
+
+    pub fn apply(&self, plan: &mut Plan) {
+        plan.keep_alive = !self.no_keepalive;
+        plan.pipeline = self.pipeline;
+        plan.ramp = self.ramp;
+        plan.slow_readers = self.slow_readers;
+        plan.slow_writers = self.slow_writers;
+    }
+}
+
+impl Intensity {
+    /// Load and manner.
+    pub fn apply(&self, plan: &mut Plan) -> Result<()> {
+        plan.connections = self.connections;
+        plan.requests = self.requests;
+        plan.time = self.time.or(self.requests.is_none().then_some(Duration::from_secs(10)));
+        plan.warmup = self.warmup;
+        if let Some(rate) = self.rate {
+            plan.load = Load::Open { rate, arrivals: self.arrivals.kind() };
+            if self.manner.pipeline > 1 {
+                bail!(
+                    "--pipeline goes with a closed loop only: scheduled requests never wait behind another"
+                );
+            }
+        }
+        self.manner.apply(plan);
+        Ok(())
+    }
+}
+
+impl ArrivalsName {
+    pub fn kind(self) -> Arrivals {
+        match self {
+            ArrivalsName::Constant => Arrivals::Constant,
+            ArrivalsName::Poisson => Arrivals::Poisson,
+        }
+    }
+}
+
+impl Generator {
+    /// Threads, addresses and limits; after the connections are known. Says how many processes it takes.
+    pub fn apply(&self, plan: &mut Plan) -> Result<u32> {
+        let descriptors = preflight::raise_descriptors();
+        let needed = preflight::processes_for(plan.connections, descriptors);
+        let processes = self
+            .part
+            .map_or(self.processes.filter(|count| *count > 0).unwrap_or(needed), |part| part.part.of);
+        if processes < needed {
+            bail!(
+                "{} connections take {needed} processes of {descriptors} descriptors each; use --processes auto",
+                plan.connections
+            );
+        }
+        plan.timeout = self.timeout;
+        plan.give_up = self.give_up;
+        plan.sources = if self.sources.is_empty() && plan.mix.is_loopback() {
+            preflight::loopback_sources(plan.connections)
+        } else {
+            self.sources.clone()
+        };
+        if let Some(part) = self.part {
+            plan.take_part(part.part);
+        }
+        let each = if self.part.is_some() { plan.connections } else { plan.connections.div_ceil(processes) };
+        let automatic = (preflight::threads_for(plan.connections) / processes).max(1);
+        plan.threads = self.threads.unwrap_or(automatic).min(each.max(1));
+        Ok(processes)
+    }
+}
+
+fn processes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..=256) => Ok(count),
+        _ if text == "auto" => Ok(0),
+        _ => Err("a number from 1 to 256, or auto".to_owned()),
+    }
+}
+
+fn part(text: &str) -> Result<PartStart, String> {
+    PartStart::parse(text).ok_or_else(|| "INDEX/OF@START".to_owned())
+}
+
+fn pace(text: &str) -> Result<Pace, String> {
+    let (share, rate) = text.split_once(':').ok_or("write SHARE:RATE, such as 25%:10KiB")?;
+    let share = quantity::share(share).map_err(|error| error.to_string())?;
+    let rate = quantity::size(rate).map_err(|error| error.to_string())?;
+    Ok(Pace { rate, share })
+}

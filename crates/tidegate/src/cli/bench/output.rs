@@ -1,0 +1,162 @@
+//! How a run is carried out and its result given out: in this process or several, on the terminal, as JSON, in
+//! files.
+
+use super::super::{complain, print};
+use super::load::Generator;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tidegate_bench::host::{Host, Watch};
+use tidegate_bench::live::Live;
+use tidegate_bench::plan::Plan;
+use tidegate_bench::report::{self, Report};
+use tidegate_bench::run::{Outcome, Stop, lead_time, run_at};
+use tidegate_bench::verdict::Target;
+use tidegate_bench::{monotonic_ns, preflight, processes};
+
+/// What is given out.
+#[derive(Args, Clone)]
+pub struct Output {
+    /// One JSON object on standard output in place of the screen
+    #[arg(long)]
+    pub json: bool,
+    /// Write a line for each interval, comma-separated
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write an HdrHistogram log (V2), for the tools that read such
+    #[arg(long, value_name = "FILE")]
+    pub hlog: Option<PathBuf>,
+    /// Write the report as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    #[command(flatten)]
+    pub conduct: Conduct,
+}
+
+/// What every command that makes runs may be told.
+#[derive(Args, Clone)]
+pub struct Conduct {
+    /// No live line
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// A process of the server, watched with its children; may be repeated [default: who listens there]
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Vec<u32>,
+    /// Do not watch this host during the run
+    #[arg(long)]
+    pub no_host: bool,
+}
+
+/// What became of a run.
+pub enum Done {
+    /// The outcome of the whole, and the host meanwhile.
+    Whole(Box<Outcome>, Option<Host>),
+    /// This process was a part and has told its parent.
+    Part,
+}
+
+/// Interrupts end runs, and a second one this process.
+pub fn stop_on_signals() -> Result<Stop> {
+    let stop = Stop::default();
+    let again = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, again.clone())?;
+        signal_hook::flag::register(signal, again.clone())?;
+        signal_hook::flag::register(signal, stop.flag())?;
+    }
+    Ok(stop)
+}
+
+impl Conduct {
+    /// Carries out a plan in this process, after a look whether the target is there.
+    pub fn run_here(&self, plan: Plan, stop: &Stop) -> Result<(Outcome, Option<Host>)> {
+        preflight::reach(&plan)?;
+        let live = self.live(&plan);
+        let start = monotonic_ns().saturating_add(lead_time(&plan));
+        let watch = self.watch(&plan, start)?;
+        let outcome = run_at(plan, start, stop, |progress| live.show(progress));
+        live.clear();
+        Ok((outcome.context("cannot start the generator")?, watch.map(Watch::finish)))
+    }
+
+    fn live(&self, plan: &Plan) -> Live {
+        let is_wanted = !self.quiet && std::io::stderr().is_terminal();
+        Live::new(plan.time.map(|time| time + plan.warmup), is_wanted)
+    }
+
+    fn watch(&self, plan: &Plan, start: u64) -> Result<Option<Watch>> {
+        if self.no_host {
+            return Ok(None);
+        }
+        let interval = plan.interval();
+        Watch::begin(plan, &self.server_pid, start, interval).map(Some).context("cannot watch the host")
+    }
+}
+
+impl Output {
+    /// Carries out a plan over so many processes.
+    pub fn carry_out(&self, plan: Plan, generator: &Generator, count: u32, stop: &Stop) -> Result<Done> {
+        if let Some(part) = generator.part {
+            processes::follow_parent();
+            let outcome = run_at(plan, part.start, stop, processes::tell_progress)?;
+            processes::tell_outcome(outcome);
+            return Ok(Done::Part);
+        }
+        if count == 1 {
+            let (outcome, host) = self.conduct.run_here(plan, stop)?;
+            return Ok(Done::Whole(Box::new(outcome), host));
+        }
+        preflight::reach(&plan)?;
+        let live = self.conduct.live(&plan);
+        // Time for the others to start.
+        let start = monotonic_ns().saturating_add(lead_time(&plan) + 500_000_000);
+        let watch = self.conduct.watch(&plan, start)?;
+        let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let outcome = processes::run(&arguments, count, start, |progress| live.show(progress));
+        live.clear();
+        Ok(Done::Whole(Box::new(outcome?), watch.map(Watch::finish)))
+    }
+
+    /// Concludes and gives out.
+    pub fn conclude(
+        &self,
+        subject: &str,
+        plan: &Plan,
+        outcome: Outcome,
+        host: Option<Host>,
+        targets: &[Target],
+    ) -> Result<ExitCode> {
+        let mut report = Report::new(subject, plan, outcome, targets);
+        report.host = host;
+        if self.json {
+            print(&format!("{}\n", report::json(&report)))?;
+        } else {
+            print(&report::screen(&report))?;
+        }
+        write(self.csv.as_deref(), || Ok(report::csv(&report).into_bytes()))?;
+        write(self.hlog.as_deref(), || Ok(report::hdr_log(&report)?))?;
+        write(self.html.as_deref(), || Ok(report::page(&report).into_bytes()))?;
+        let verdict = report.judgement.verdict;
+        if self.json {
+            for reason in &report.judgement.reasons {
+                complain(&format!("tidegate bench: {verdict}: {reason}\n"));
+            }
+        }
+        Ok(ExitCode::from(verdict.exit_code()))
+    }
+}
+
+/// Writes a file where one is wanted.
+pub fn write(path: Option<&Path>, content: impl FnOnce() -> Result<Vec<u8>>) -> Result<()> {
+    match path {
+        Some(path) => {
+            std::fs::write(path, content()?).with_context(|| format!("cannot write {}", path.display()))
+        }
+        None => Ok(()),
+    }
+}

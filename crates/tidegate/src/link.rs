@@ -1,0 +1,285 @@
+//! What the master and a server process say to each other, and the link they say it over.
+//!
+//! A message is a frame of `tidegate_io::passing`: JSON, and the descriptors that go with it. Each end has a
+//! thread that writes, so that a process that was stopped holds up nobody, and one that reads. A question
+//! carries a number; the answer with that number goes to whoever asked.
+//!
+//! What a server must be told, or has to tell, is a variant here: the state of application pools, say, is one
+//! more of [`ToServer`], and their demand one more of [`ToMaster`].
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use tidegate_config::Settings;
+use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_core::tls::TlsUpdate;
+use tidegate_io::passing;
+use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
+use tidegate_modules::status::ServerInfo;
+use tidegate_stats::Snapshot;
+
+/// Messages that wait to be written. With more the other end has not read for long.
+const QUEUE: usize = 256;
+/// Questions without an answer yet.
+const QUESTIONS: usize = 256;
+
+/// The first message to a server process, before it has any thread.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Begin {
+    /// Whom to become; `None`: stay.
+    pub identity: Option<Identity>,
+    /// What may be read; `None`: whatever the user may.
+    pub readable: Option<Vec<PathBuf>>,
+    /// A folder for files without a name (`spill`).
+    pub spill: Option<PathBuf>,
+}
+
+/// A user and its groups, by number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+}
+
+/// From the master to a server process.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToServer {
+    /// Get ready for settings. Descriptors: of `logs`, then of `listeners`, worker by worker.
+    Prepare {
+        /// Comes back with the answer.
+        number: u64,
+        /// The settings, fitted to the process.
+        settings: Arc<Settings>,
+        /// One process takes the place of one that has ended: what has gone wrong with the file system since
+        /// the settings were taken up costs the routes it is needed for, not the whole server.
+        is_recovery: bool,
+        /// The logs that are files.
+        logs: Vec<LogTarget>,
+        /// What each worker listens on.
+        listeners: Vec<Vec<ListenAddress>>,
+    },
+    /// What TLS needs and settings do not hold. Before `Prepare`: all of it; later: what has changed.
+    Tls(TlsUpdate),
+    /// Take up what was prepared.
+    Commit,
+    /// Forget what was prepared.
+    Discard,
+    /// Logs, opened anew; a descriptor for each.
+    Logs(Vec<LogTarget>),
+    /// Accept no more, finish what is open, end.
+    Drain {
+        /// Whether connections between requests are closed at once.
+        close_idle: bool,
+    },
+    /// End now.
+    Stop,
+    /// How a pool is.
+    Pool(PoolUpdate),
+    /// Answer.
+    Question(u64, Question),
+    /// The answer to a question of the server.
+    Answer(u64, Answer),
+}
+
+/// From a server process to the master.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToMaster {
+    /// It is ready for these settings.
+    Prepared(u64),
+    /// These settings cannot be taken up.
+    Failed(u64, String),
+    /// What was prepared is in force.
+    Committed,
+    /// What it was told is done: the logs that were sent are in use, or it accepts no more.
+    Done,
+    /// It has to end: start another in its place, then tell it to drain.
+    Leaving,
+    /// What its workers want of pools.
+    Pools(Vec<PoolDemand>),
+    /// Its last words.
+    Ended {
+        /// What it has counted.
+        figures: Box<Figures>,
+        /// Connections that were cut.
+        cut: u64,
+    },
+    /// Answer.
+    Question(u64, Question),
+    /// The answer to a question of the master.
+    Answer(u64, Answer),
+}
+
+/// What either end may ask the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// Of a server: what its workers have counted. Of the master: the report on all of it.
+    Figures,
+    /// Of a server: what each worker says to this. Of the master: what all workers say.
+    Workers(String),
+}
+
+/// What a server process has counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// By its workers.
+    pub counted: Snapshot,
+    /// By its log writer.
+    pub log_lines_lost: u64,
+}
+
+/// To a [`Question`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Of one server process.
+    Figures(Box<Figures>),
+    /// Of all of them.
+    Report(Box<(ServerInfo, Snapshot)>),
+    /// One for each worker.
+    Workers(Vec<String>),
+}
+
+type Then = Box<dyn FnOnce(Answer) + Send>;
+
+/// The writing end, and the questions that wait.
+pub struct Link {
+    queue: SyncSender<(Vec<u8>, Vec<OwnedFd>)>,
+    asked: Mutex<Option<HashMap<u64, Then>>>,
+    next: AtomicU64,
+}
+
+impl Link {
+    /// Starts the thread that writes to `socket`, and hands `reader` every message that comes, on a thread of
+    /// its own; then `ended`, once nothing more can come.
+    pub fn start<M: DeserializeOwned>(
+        socket: OwnedFd,
+        mut reader: impl FnMut(&Arc<Link>, M, Vec<OwnedFd>) + Send + 'static,
+        ended: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> io::Result<Arc<Link>> {
+        let (queue, messages) = sync_channel::<(Vec<u8>, Vec<OwnedFd>)>(QUEUE);
+        let link = Arc::new(Link { queue, asked: Mutex::new(Some(HashMap::new())), next: AtomicU64::new(0) });
+        let writes = socket.try_clone()?;
+        std::thread::Builder::new().name("tidegate-tell".into()).spawn(move || {
+            for (bytes, descriptors) in messages {
+                let borrowed: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+                if passing::send(writes.as_fd(), &bytes, &borrowed).is_err() {
+                    return; // the reader hears of it as well
+                }
+            }
+        })?;
+        let own = link.clone();
+        std::thread::Builder::new().name("tidegate-link".into()).spawn(move || {
+            let outcome = loop {
+                match passing::receive(socket.as_fd()) {
+                    Ok(Some((bytes, descriptors))) => match serde_json::from_slice(&bytes) {
+                        Ok(message) => reader(&own, message, descriptors),
+                        Err(error) => break Err(error.into()),
+                    },
+                    Ok(None) => break Ok(()),
+                    // It went with something of ours unread, or in the middle of a message: it was killed.
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) =>
+                    {
+                        break Ok(());
+                    }
+                    Err(error) => break Err(error),
+                }
+            };
+            // Whoever waits for an answer hears that there is none.
+            drop(own.asked.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+            ended(outcome);
+        })?;
+        Ok(link)
+    }
+
+    /// Sends a message. `false`: the other end does not take any.
+    pub fn send(&self, message: &impl Serialize, descriptors: Vec<OwnedFd>) -> bool {
+        let Ok(bytes) = serde_json::to_vec(message) else { return false };
+        match self.queue.try_send((bytes, descriptors)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        }
+    }
+
+    /// Asks. `then` is called with the answer, on the thread that reads; or dropped, when there will be none.
+    pub fn ask<M: Serialize>(
+        &self,
+        wrap: impl FnOnce(u64, Question) -> M,
+        question: Question,
+        then: impl FnOnce(Answer) + Send + 'static,
+    ) {
+        let number = self.next.fetch_add(1, Relaxed);
+        {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(asked) = asked.as_mut().filter(|asked| asked.len() < QUESTIONS) else { return };
+            asked.insert(number, Box::new(then));
+        }
+        if !self.send(&wrap(number, question), Vec::new()) {
+            self.forget(number);
+        }
+    }
+
+    /// An answer has come.
+    pub fn answered(&self, number: u64, answer: Answer) {
+        if let Some(then) = self.forget(number) {
+            then(answer);
+        }
+    }
+
+    fn forget(&self, number: u64) -> Option<Then> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn questions_find_their_answers_and_end_with_the_link() {
+        let (here, there) = passing::pair().unwrap();
+        let (ended, has_ended) = channel();
+        let master = Link::start(
+            here,
+            |link: &Arc<Link>, message: ToMaster, _| {
+                if let ToMaster::Answer(number, answer) = message {
+                    link.answered(number, answer);
+                }
+            },
+            move |outcome| ended.send(outcome.is_ok()).unwrap(),
+        )
+        .unwrap();
+        let (bytes, _) = {
+            let (sender, answer) = channel();
+            let asked = Question::Workers("x".into());
+            master.ask(ToServer::Question, asked, move |answer| sender.send(answer).unwrap());
+            let frame = passing::receive(there.as_fd()).unwrap().unwrap();
+            let ToServer::Question(number, Question::Workers(text)) =
+                serde_json::from_slice(&frame.0).unwrap()
+            else {
+                panic!("a question")
+            };
+            let said = serde_json::to_vec(&ToMaster::Answer(number, Answer::Workers(vec![text]))).unwrap();
+            passing::send(there.as_fd(), &said, &[]).unwrap();
+            assert!(matches!(answer.recv().unwrap(), Answer::Workers(said) if said == ["x"]));
+            frame
+        };
+        assert!(!bytes.is_empty());
+        let (sender, answer) = channel::<Answer>();
+        master.ask(ToServer::Question, Question::Figures, move |answer| sender.send(answer).unwrap());
+        drop(there);
+        assert!(answer.recv().is_err(), "nobody will answer any more");
+        assert!(has_ended.recv().unwrap());
+    }
+}

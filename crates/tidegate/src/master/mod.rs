@@ -1,0 +1,604 @@
+//! The main process: it owns the listening sockets, the settings, the logs and the server processes, and obeys
+//! signals and the control socket. It touches no byte of a client, so nothing here is ever in a request's way.
+//!
+//! `servers` starts and replaces the server processes, `roster` is what the whole server tells of itself,
+//! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
+//! first, what others can see comes last.
+
+mod acme;
+mod activation;
+pub mod control;
+mod logs;
+mod notify;
+mod pid_file;
+mod pools;
+mod reload;
+mod roster;
+mod servers;
+mod sockets;
+mod tls;
+pub mod upgrade;
+mod users;
+
+pub use acme::default_storage;
+
+use crate::certificates::CertificateWatch;
+use crate::descriptors;
+use crate::link::ToMaster;
+use crate::revision::{self, ServeOptions, SettingsFrom};
+use anyhow::{Context, Result, anyhow, bail};
+use control::{ControlSocket, Draft, Reply, Request, Responder};
+use logs::Logs;
+use notify::Notifier;
+use pid_file::PidFile;
+use pools::Pools;
+use roster::Roster;
+use rustix::process::getppid;
+use servers::{Layout, Revision, START_PATIENCE, Servers, State};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use sockets::Sockets;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use tidegate_config::Settings;
+use tidegate_config::settings::ListenAddress;
+use tidegate_core::log::{self, Writer};
+use tidegate_core::tls::TlsFiles;
+use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tls::Tls;
+use upgrade::{Handover, Successor};
+
+/// How long server processes may take to do what they are told.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end waits for processes that were ended by force.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the master waits for.
+pub enum Event {
+    /// A signal has come.
+    Signal(i32),
+    /// An operator wants something.
+    Order(Request, Responder),
+    /// The new program serves; or why it does not.
+    Upgraded(Result<Successor, String>),
+    /// The thread for automatic certificates has said something.
+    Acme(acme::Said),
+    /// A server process has said something.
+    Said(u64, ToMaster),
+    /// The link to a server process is broken.
+    Lost(u64),
+    /// A server process has ended, and how.
+    Gone(u64, String),
+}
+
+/// The server, but for its server processes.
+pub struct Master {
+    options: ServeOptions,
+    /// In force.
+    current: Revision,
+    servers: Servers,
+    tls: Tls,
+    acme: acme::Acme,
+    roster: Arc<Roster>,
+    writer: Arc<Writer>,
+    pid_file: Option<PidFile>,
+    pools: Arc<Pools>,
+    control: Option<ControlSocket>,
+    notifier: Notifier,
+    next_alive: Option<Instant>,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    /// What came while something else was waited for.
+    deferred: VecDeque<Event>,
+    /// An upgrade is under way, and perhaps somebody waits to hear how it ends.
+    upgrade: Option<Option<Responder>>,
+}
+
+/// How the server ends.
+struct Ending {
+    /// Whether connections between requests are closed at once.
+    close_idle: bool,
+    /// Whether nothing is waited for.
+    now: bool,
+    /// The new process, which has taken over what is on the disk.
+    successor: Option<Successor>,
+    /// Who waits for the end.
+    waiting: Vec<Responder>,
+}
+
+impl Ending {
+    fn drain() -> Ending {
+        Ending { close_idle: true, now: false, successor: None, waiting: Vec::new() }
+    }
+
+    fn now() -> Ending {
+        Ending { now: true, ..Ending::drain() }
+    }
+}
+
+impl Master {
+    /// Opens logs and sockets, starts the server processes, and takes the control socket and the pid file. When
+    /// this returns the server serves; an error is a sentence that says what to do.
+    pub fn start(options: ServeOptions, settings: Settings, handover: Option<&Handover>) -> Result<Master> {
+        let limit = descriptors::raise_limit();
+        let notifier = Notifier::from_environment();
+        let workers = revision::workers(&settings);
+        let (identity, warning) = users::identity(settings.user.as_ref())?;
+        let layout = Layout::of(&settings, workers, identity);
+        let logs = Logs::open(&settings, &Logs::default())?;
+        let seen = CertificateWatch::begin(&settings);
+        let files = TlsFiles::read(&settings)?;
+        let (given, mut warnings) = activation::take();
+        let present = handover.map_or(&given, |left| &left.sockets);
+        let sockets = Sockets::open(&settings, layout.total(), present)?;
+        warnings.extend(activation::unused(&given, &sockets));
+        let draft = bind_control(&options, &settings, handover.is_some())?;
+        let (sender, events) = channel();
+        watch_signals(sender.clone())?;
+        let writer = Writer::start().context("cannot start the log thread")?;
+        use_error_log(&writer, &logs, &settings)?;
+        // A folder that somebody serves for a moment needs no such advice.
+        warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
+        let roster = Roster::new();
+        let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
+        let pools = Pools::start(clients)?;
+        pools.adopt(&settings);
+        roster.set_pools(pools.clone());
+        let servers = Servers::new(roster.clone(), pools.clone(), sender.clone(), &options.executable);
+        let current = Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
+        say_what_is_missing(&current.fitted(), workers, limit, &warnings);
+        let mut master = Master {
+            options,
+            current,
+            servers,
+            tls,
+            acme: acme::Acme::default(),
+            roster,
+            writer,
+            pid_file: None,
+            pools,
+            control: None,
+            next_alive: notifier.watchdog().map(|every| Instant::now() + every),
+            notifier,
+            events,
+            sender,
+            deferred: VecDeque::new(),
+            upgrade: None,
+        };
+        master.begin_tls()?;
+        master.start_servers()?;
+        let (roster, sender) = (master.roster.clone(), master.sender.clone());
+        let path = master.current.settings.pid_file.clone();
+        let last = draft.map(|draft| draft.install(roster, sender)).transpose().and_then(|control| {
+            master.control = control;
+            path.as_deref().map(PidFile::write).transpose()
+        });
+        match last {
+            Ok(pid_file) => master.pid_file = pid_file,
+            Err(error) => {
+                master.cut_servers();
+                return Err(error);
+            }
+        }
+        master.take_number();
+        Ok(master)
+    }
+
+    /// The first server processes: all of them, or an error that says what is wrong.
+    fn start_servers(&mut self) -> Result<()> {
+        self.servers.set_places(self.current.layout.processes);
+        let mut outcome = Ok(());
+        for place in 0..self.current.layout.processes {
+            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
+        }
+        outcome = outcome
+            .and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting), START_PATIENCE));
+        if outcome.is_err() {
+            self.cut_servers();
+        }
+        outcome
+    }
+
+    /// A new revision is in force: its number.
+    fn take_number(&mut self) {
+        let (addresses, total) = (self.listening(), self.current.layout.total());
+        self.acme.adopt(&self.current.settings, &self.sender);
+        self.current.number = self.roster.next_revision(&self.current.settings, addresses, total);
+        self.roster.set_certificates(self.tls.certificates(&self.current.settings));
+    }
+
+    /// Every address that is listened on, as a reader would type it.
+    pub fn listening(&self) -> Vec<String> {
+        let listeners = self.current.sockets.taken().zip(&self.current.settings.listeners);
+        listeners.map(|(taken, listener)| url_of(taken, listener.tls.is_some())).collect()
+    }
+
+    /// What the whole server tells of itself.
+    pub fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    /// Serves until told to end. `has_predecessor`: the service manager hears from that one who is ready.
+    pub fn run(mut self, has_predecessor: bool) {
+        if !has_predecessor {
+            self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
+        }
+        let ending = loop {
+            self.look_at_tls();
+            if let Some(event) = self.next_event(None)
+                && let Some(ending) = self.obey(event)
+            {
+                break ending;
+            }
+        };
+        self.end(ending);
+    }
+
+    /// Ends at once, without a word to clients: for a server that must not have started.
+    pub fn abandon(self) {
+        self.end(Ending::now());
+    }
+
+    /// The next event, or nothing when it was time for something else: for what `servers` has to do, for the
+    /// watchdog, or for what the caller waits for.
+    fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
+        if until.is_none()
+            && let Some(event) = self.deferred.pop_front()
+        {
+            return Some(event);
+        }
+        // Only `run` looks; who waits for something else must not be woken for it again and again.
+        let look = self.tls.next_look().filter(|_| until.is_none() && !self.servers.is_ending);
+        let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(look);
+        let next = next.chain(until).min();
+        let event = match next {
+            Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
+            None => self.events.recv().ok(),
+        };
+        if let (Some(at), Some(every)) = (self.next_alive, self.notifier.watchdog())
+            && at <= Instant::now()
+        {
+            self.notifier.alive();
+            self.next_alive = Some(Instant::now() + every);
+        }
+        self.servers.tick(&self.current);
+        event
+    }
+
+    /// Goes on with server processes alone until `is_done` or until it takes too long. Orders wait.
+    fn wait_until(&mut self, patience: Duration, is_done: impl Fn(&Servers) -> bool) -> bool {
+        let deadline = Instant::now() + patience;
+        while !is_done(&self.servers) {
+            if deadline <= Instant::now() {
+                return false;
+            }
+            if let Some(event) = self.next_event(Some(deadline))
+                && let Some(other) = self.obey_servers(event)
+            {
+                self.deferred.push_back(other);
+            }
+        }
+        true
+    }
+
+    /// What server processes say and do; what is none of that comes back.
+    fn obey_servers(&mut self, event: Event) -> Option<Event> {
+        match event {
+            Event::Acme(said) => self.hear_acme(said),
+            Event::Said(id, message) => self.servers.said(id, message, &self.current),
+            Event::Lost(id) => {
+                self.servers.lost(id);
+                self.servers.tick(&self.current); // the next one is due at once
+            }
+            Event::Gone(id, how) => self.servers.gone(id, &how),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn obey(&mut self, event: Event) -> Option<Ending> {
+        match event {
+            Event::Signal(SIGHUP) => {
+                self.reload_and_log();
+            }
+            Event::Signal(SIGUSR1) => self.reopen_logs(),
+            Event::Signal(SIGUSR2) => self.begin_upgrade(None, None),
+            Event::Signal(SIGINT) => return Some(Ending::now()),
+            Event::Signal(_) => return Some(Ending::drain()),
+            Event::Order(Request::Reload, responder) => {
+                let reply = self.reload_and_log();
+                responder.send(reply);
+            }
+            Event::Order(Request::Stop { now }, responder) => {
+                return Some(Ending { now, waiting: vec![responder], ..Ending::drain() });
+            }
+            Event::Order(Request::Upgrade(path), responder) => self.begin_upgrade(path, Some(responder)),
+            Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
+                responder.send(Reply::failed("this is not for the master to answer"));
+            }
+            Event::Upgraded(outcome) => return self.finish_upgrade(outcome),
+            other => drop(self.obey_servers(other)),
+        }
+        None
+    }
+
+    fn reload_and_log(&mut self) -> Reply {
+        self.notifier.reloading();
+        let reply = self.reload();
+        self.notifier.ready(&format!("revision {} is in force", self.current.number));
+        let said = reply.text.trim_end();
+        if reply.is_ok {
+            log::info(said)
+        } else {
+            log::error(said)
+        }
+        reply
+    }
+
+    fn reopen_logs(&mut self) {
+        let mut failures = self.current.logs.reopen();
+        let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
+        failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
+        let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
+        if !self.wait_until(PATIENCE, |servers| servers.have_done(&all)) {
+            failures.push("a server process does not react, and may still write to the old logs".into());
+        }
+        if failures.is_empty() {
+            log::info("the logs were opened anew");
+        }
+        for failure in failures {
+            log::error(failure);
+        }
+        self.roster.set_own_losses(self.writer.lost_lines());
+    }
+
+    fn give_own_log(&self) -> Result<()> {
+        let target = &self.current.settings.error_log.target;
+        match self.current.logs.file(target) {
+            Some(file) => Ok(self.writer.provide(target, file.try_clone()?)?),
+            None => Ok(()),
+        }
+    }
+
+    fn begin_upgrade(&mut self, executable: Option<PathBuf>, responder: Option<Responder>) {
+        let executable = executable.unwrap_or_else(|| self.options.executable.clone());
+        let (arguments, sender) = (&self.options.arguments, self.sender.clone());
+        let begun = match self.upgrade {
+            Some(_) => Err(anyhow!("an upgrade is under way already")),
+            None => {
+                let tickets = self.tls.tickets();
+                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, sender)
+            }
+        };
+        match begun {
+            Ok(()) => {
+                log::info(format_args!("upgrade: starting {}", executable.display()));
+                self.upgrade = Some(responder);
+            }
+            Err(error) => report_failed_upgrade(&format!("{error:#}"), responder),
+        }
+    }
+
+    fn finish_upgrade(&mut self, outcome: Result<Successor, String>) -> Option<Ending> {
+        let responder = self.upgrade.take().flatten();
+        match outcome {
+            Ok(successor) => {
+                self.notifier.succeeded_by(successor.pid);
+                // Who connects when this is told meets the new one.
+                self.servers.is_ending = true;
+                let serving = self.servers.in_state(State::Serving);
+                let patience = self.current.settings.drain_timeout;
+                serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
+                self.wait_until(PATIENCE, |servers| servers.have_done(&serving));
+                successor.tell(&self.roster.figures());
+                let said = format!(
+                    "process {} serves; process {} finishes what is open, for {} s at most",
+                    successor.pid,
+                    std::process::id(),
+                    self.current.settings.drain_timeout.as_secs()
+                );
+                log::info(format_args!("upgrade: {said}"));
+                if let Some(responder) = responder {
+                    responder.send_and_wait(Reply::ok(said + "\n"));
+                }
+                Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
+            }
+            Err(why) => {
+                report_failed_upgrade(&why, responder);
+                None
+            }
+        }
+    }
+
+    fn end(mut self, mut ending: Ending) {
+        self.roster.set_draining();
+        self.servers.is_ending = true;
+        if ending.successor.is_some() {
+            self.control = None; // its place is the successor's
+            self.next_alive = None;
+        } else {
+            self.notifier.stopping();
+            self.current.sockets.remove_files(&Sockets::default());
+        }
+        // With the copies of the server processes these are the last: from here on connecting is refused.
+        self.current.sockets = Sockets::default();
+        let open = self.drain(&mut ending);
+        let said = match open {
+            0 => "ended; nothing was open any more".to_owned(),
+            1 => "ended; 1 connection was cut".to_owned(),
+            open => format!("ended; {open} connections were cut"),
+        };
+        self.pools.end();
+        log::info(&said);
+        self.writer.flush();
+        if let Some(successor) = &ending.successor {
+            successor.tell(&self.roster.figures());
+        }
+        if let Some(control) = &self.control {
+            control.remove();
+        }
+        if let Some(pid_file) = &self.pid_file {
+            pid_file.remove();
+        }
+        for responder in ending.waiting {
+            responder.send_and_wait(Reply::ok(format!("{said}\n")));
+        }
+    }
+
+    /// Waits for the server processes; how many connections had to be cut.
+    fn drain(&mut self, ending: &mut Ending) -> u64 {
+        let patience = if ending.now { Duration::ZERO } else { self.current.settings.drain_timeout };
+        if !ending.now {
+            log::info(format_args!("ending: requests in flight have {} s", patience.as_secs()));
+        }
+        let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
+        for id in all {
+            let is_draining = self.servers.list.iter().any(|s| s.id == id && s.state == State::Draining);
+            if !is_draining || ending.close_idle {
+                self.servers.drain(id, ending.close_idle, patience);
+            }
+        }
+        if ending.now {
+            self.hurry();
+        }
+        let (mut cut, mut counted) = (0, Vec::new());
+        while !self.servers.list.is_empty() {
+            match self.next_event(None) {
+                Some(Event::Signal(SIGTERM | SIGINT)) => self.hurry(),
+                Some(Event::Signal(SIGUSR1)) => self.reopen_logs(),
+                Some(Event::Order(Request::Stop { now }, responder)) => {
+                    ending.waiting.push(responder);
+                    if now {
+                        self.hurry();
+                    }
+                }
+                Some(Event::Order(_, responder)) => responder.send(Reply::failed("the server is ending")),
+                Some(event) => drop(self.obey_servers(event)),
+                None => {}
+            }
+            for server in self.servers.list.iter().filter(|server| server.cut > 0) {
+                if !counted.contains(&server.id) {
+                    counted.push(server.id);
+                    cut += server.cut;
+                }
+            }
+        }
+        cut
+    }
+
+    /// What is still open is cut.
+    fn hurry(&mut self) {
+        let late: Vec<u64> = self.servers.list.iter().filter(|s| !s.has_ended).map(|s| s.id).collect();
+        late.into_iter().for_each(|id| self.servers.hurry(id));
+    }
+
+    /// Ends all server processes at once.
+    fn cut_servers(&mut self) {
+        self.servers.is_ending = true;
+        let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
+        all.into_iter().for_each(|id| self.servers.kill(id));
+        self.wait_until(END_PATIENCE, |servers| servers.list.is_empty());
+    }
+}
+fn report_failed_upgrade(why: &str, responder: Option<Responder>) {
+    let said = format!("the upgrade failed, and process {} goes on: {why}", std::process::id());
+    log::error(&said);
+    if let Some(responder) = responder {
+        responder.send(Reply::failed(said + "\n"));
+    }
+}
+
+/// An address as a reader would type it.
+pub fn url_of(address: &ListenAddress, is_tls: bool) -> String {
+    match address {
+        ListenAddress::Tcp(address) if is_tls => format!("https://{address}"),
+        ListenAddress::Tcp(address) => format!("http://{address}"),
+        ListenAddress::Unix(_) => address.to_string(),
+    }
+}
+
+/// Sends what the master has to say where the settings want it.
+fn use_error_log(writer: &Arc<Writer>, logs: &Logs, settings: &Settings) -> Result<()> {
+    let target = &settings.error_log.target;
+    if let Some(file) = logs.file(target) {
+        writer.provide(target, file.try_clone()?).context("cannot write the error log")?;
+    }
+    let sink = writer.sink(target).context("cannot write the error log")?;
+    log::set_error_log(writer.clone(), sink, settings.error_log.level);
+    Ok(())
+}
+
+/// Where the control socket goes, unless a living server has it: an error where it was asked for, a notice
+/// where it is only the default. A predecessor gives it up.
+fn bind_control(options: &ServeOptions, settings: &Settings, has_predecessor: bool) -> Result<Option<Draft>> {
+    let (path, is_fixed) = match &options.control {
+        Some(path) => (std::path::absolute(path).unwrap_or_else(|_| path.clone()), true),
+        None => control::path_for(Some(settings)),
+    };
+    let predecessor = getppid().filter(|_| has_predecessor).map(|pid| pid.as_raw_nonzero().get());
+    if let Some(pid) = control::owner(&path).filter(|pid| Some(*pid) != predecessor) {
+        let said = format!("the control socket {} is process {pid}'s", path.display());
+        if is_fixed {
+            bail!("{said}, which runs; stop it, or name another with --control");
+        }
+        notice(&format!("{said}: this server runs without; give it one of its own with --control"));
+        return Ok(None);
+    }
+    match Draft::bind(&path) {
+        Ok(draft) => Ok(Some(draft)),
+        Err(error) if is_fixed => Err(error.context(advice(&path))),
+        Err(error) => {
+            notice(&format!("{error:#}: this server runs without; name another with --control"));
+            Ok(None)
+        }
+    }
+}
+
+fn advice(path: &Path) -> String {
+    let folder = path.parent().unwrap_or(path);
+    if folder.is_dir() {
+        format!(
+            "let the user that runs tidegate write into {}, or name another with --control",
+            folder.display()
+        )
+    } else {
+        format!("make the folder {}, or name another with --control", folder.display())
+    }
+}
+
+/// What the operator at the terminal should know before the log takes over.
+fn notice(said: &str) {
+    eprintln!("tidegate: {said}");
+}
+
+fn say_what_is_missing(settings: &Settings, workers: usize, limit: Option<u64>, warnings: &[String]) {
+    warnings.iter().for_each(log::warn);
+    if let Some(shortage) = descriptors::shortage(settings, workers, limit) {
+        log::warn(shortage);
+    }
+    // Any look-up tells; this one touches nothing.
+    let _ = Root::open(Path::new("/")).and_then(|root| root.open_folder(b"", Patience::Wait));
+    if is_openat2_missing() {
+        log::warn("kernel: openat2 is missing or forbidden; symbolic links below the roots are not followed");
+    }
+}
+
+fn watch_signals(events: Sender<Event>) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2]).context("cannot watch signals")?;
+    std::thread::Builder::new()
+        .name("tidegate-signal".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if events.send(Event::Signal(signal)).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The pools of the server: the supervisor beside the master's thread, and its link to the board of every server
+//! process.
+//!
+//! What the supervisor says goes to all of them, with the places of a pool divided among them; what they want
+//! is added up before the supervisor hears it.
+
+use crate::link::{Link, ToServer};
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidegate_config::Settings;
+use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
+use tidegate_modules::gateway::supervise::status::PoolStatus;
+use tidegate_modules::gateway::supervise::{Ends, Supervisor};
+
+/// The supervisor and whom it speaks to.
+pub struct Pools {
+    supervisor: Supervisor,
+    hub: Arc<Mutex<Hub>>,
+}
+
+#[derive(Default)]
+struct Hub {
+    /// What was said of each pool last: a process that starts hears it as well.
+    updates: BTreeMap<String, PoolUpdate>,
+    servers: Vec<Listener>,
+}
+
+/// A server process that is told of pools.
+pub struct Served {
+    /// Its number.
+    pub id: u64,
+    /// The way to it.
+    pub link: Arc<Link>,
+    /// It finishes what is open, and counts no more when places are divided.
+    pub is_draining: bool,
+}
+
+struct Listener {
+    served: Served,
+    demands: HashMap<String, PoolDemand>,
+}
+
+impl Pools {
+    /// Starts the supervisor, without pools. `clients` is the user that server processes run as, where it is
+    /// not this one: it is given the sockets.
+    pub fn start(clients: Option<(u32, u32)>) -> Result<Arc<Pools>> {
+        let hub = Arc::new(Mutex::new(Hub::default()));
+        let told = hub.clone();
+        let publish = Box::new(move |update: PoolUpdate| {
+            let mut hub = lock(&told);
+            hub.updates.insert(update.name.clone(), update.clone());
+            hub.tell_all(&update);
+        });
+        let ends = Ends { publish, demands: None, clients };
+        let supervisor = Supervisor::start(ends).context("cannot start the supervisor of pools")?;
+        Ok(Arc::new(Pools { supervisor, hub }))
+    }
+
+    /// Takes up the pools of a revision.
+    pub fn adopt(&self, settings: &Settings) {
+        lock(&self.hub).updates.retain(|name, _| settings.pools.iter().any(|pool| pool.name == *name));
+        self.supervisor.adopt(&settings.pools);
+    }
+
+    /// The server processes there are. New ones hear how things stand.
+    pub fn set_servers(&self, servers: Vec<Served>) {
+        let mut hub = lock(&self.hub);
+        let what = |served: &Served| (served.id, served.is_draining);
+        if hub.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
+            return;
+        }
+        let mut before = std::mem::take(&mut hub.servers);
+        for served in servers {
+            let known = before.iter_mut().find(|known| known.served.id == served.id);
+            let demands = known.map(|known| std::mem::take(&mut known.demands)).unwrap_or_default();
+            hub.servers.push(Listener { served, demands });
+        }
+        // With their number the share of each has changed.
+        let updates: Vec<PoolUpdate> = hub.updates.values().cloned().collect();
+        for update in &updates {
+            hub.tell_all(update);
+        }
+    }
+
+    /// What a server process wants.
+    pub fn heard(&self, id: u64, demands: Vec<PoolDemand>) {
+        let mut hub = lock(&self.hub);
+        let Some(listener) = hub.servers.iter_mut().find(|listener| listener.served.id == id) else { return };
+        for demand in demands {
+            listener.demands.insert(demand.name.clone(), demand);
+        }
+        let all = hub.demands();
+        drop(hub);
+        self.supervisor.report(all);
+    }
+
+    /// How they stand.
+    pub fn status(&self) -> Vec<PoolStatus> {
+        self.supervisor.status()
+    }
+
+    /// Ends their processes, and waits for that.
+    pub fn end(&self) {
+        self.supervisor.end();
+    }
+}
+
+impl Hub {
+    fn tell_all(&mut self, update: &PoolUpdate) {
+        let count = self.servers.iter().filter(|listener| !listener.served.is_draining).count();
+        let mut next = 0;
+        for listener in &self.servers {
+            let index = next;
+            next += usize::from(!listener.served.is_draining);
+            let mut own = update.clone();
+            for member in &mut own.members {
+                member.places = share(member.places, count, index);
+            }
+            listener.served.link.send(&ToServer::Pool(own), Vec::new());
+        }
+    }
+
+    /// What all processes want of each pool. It is known to all only as far as the last of them knows it.
+    fn demands(&self) -> Vec<PoolDemand> {
+        let mut all: BTreeMap<&str, PoolDemand> = BTreeMap::new();
+        for name in self.updates.keys() {
+            let told: Vec<Option<&PoolDemand>> =
+                self.servers.iter().map(|listener| listener.demands.get(name)).collect();
+            for demand in told.iter().flatten() {
+                match all.get_mut(name.as_str()) {
+                    None => drop(all.insert(name, (*demand).clone())),
+                    Some(sum) => sum.merge(demand),
+                }
+            }
+            if let Some(sum) = all.get_mut(name.as_str())
+                && told.iter().any(Option::is_none)
+            {
+                sum.sequence = 0;
+            }
+        }
+        all.into_values().collect()
+    }
+}
+
+/// A process's part of the places of a member: all of them together have what there is, but each has one.
+fn share(places: usize, count: usize, index: usize) -> usize {
+    let count = count.max(1);
+    (places / count + usize::from(index < places % count)).max(usize::from(places > 0))
+}
+
+fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
+    hub.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_divided_among_processes() {
+        for (places, count, shares) in
+            [(8, 1, vec![8]), (8, 3, vec![3, 3, 2]), (1, 2, vec![1, 1]), (0, 2, vec![0, 0])]
+        {
+            let told: Vec<usize> = (0..count).map(|index| share(places, count, index)).collect();
+            assert_eq!(told, shares);
+        }
+    }
+}

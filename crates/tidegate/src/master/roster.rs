@@ -1,0 +1,318 @@
+//! The server as a whole, as it reports on itself: the facts, its processes, and what they have counted,
+//! added up.
+//!
+//! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
+//! threads of their own; it asks the server processes in turn, over their links.
+
+use crate::certificates;
+use super::pools::Pools;
+use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+use tidegate_config::settings::{Settings, Site};
+use tidegate_tls::Slot;
+use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
+
+/// The version of this program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long server processes may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Questions of server processes that are answered at once.
+const ASKING: usize = 32;
+
+/// Shared by the threads of the master.
+pub struct Roster {
+    started: i64,
+    facts: Mutex<Facts>,
+    asking: AtomicUsize,
+    pools: OnceLock<Arc<Pools>>,
+}
+
+#[derive(Default)]
+struct Facts {
+    revision: u64,
+    is_draining: bool,
+    listeners: Vec<String>,
+    sites: Vec<String>,
+    certificates: Vec<(String, Arc<Slot>)>,
+    workers: usize,
+    members: Vec<Member>,
+    /// Counted by processes that have ended.
+    past: Figures,
+    /// Counted before an upgrade, by the predecessor's processes.
+    before: Figures,
+    /// The master's own log writer's losses.
+    own_losses: u64,
+}
+
+/// A server process, or a place for one.
+#[derive(Clone)]
+pub struct Member {
+    /// Of the process; 0 for a place that waits for one.
+    pub id: u64,
+    /// What is told of it.
+    pub info: ProcessInfo,
+    /// The way to it.
+    pub link: Option<Arc<Link>>,
+    /// What it had counted when it was last asked.
+    pub last: Figures,
+}
+
+impl Roster {
+    /// Of a server that starts now.
+    pub fn new() -> Arc<Roster> {
+        Arc::new(Roster {
+            started: tidegate_io::clock::wall_seconds(),
+            facts: Mutex::default(),
+            asking: AtomicUsize::new(0),
+            pools: OnceLock::new(),
+        })
+    }
+
+    /// Names the pools, which are part of the report.
+    pub fn set_pools(&self, pools: Arc<Pools>) {
+        let _ = self.pools.set(pools);
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The processes as they are now. What the last answer of a process told is kept.
+    pub fn set_members(&self, mut members: Vec<Member>) {
+        let mut facts = self.facts();
+        for member in &mut members {
+            if let Some(known) = facts.members.iter_mut().find(|known| known.id == member.id) {
+                member.last = std::mem::take(&mut known.last);
+            }
+        }
+        facts.members = members;
+    }
+
+    /// A process has ended: its counts stay. `last` are its last words; without any, what it told last.
+    pub fn has_ended(&self, id: u64, last: Option<Figures>) {
+        let mut facts = self.facts();
+        let Some(place) = facts.members.iter().position(|member| member.id == id && id != 0) else { return };
+        let member = facts.members.remove(place);
+        add(&mut facts.past, &retired(last.unwrap_or(member.last)));
+    }
+
+    /// What a predecessor's processes have counted so far.
+    pub fn set_before(&self, figures: Figures) {
+        self.facts().before = retired(figures);
+    }
+
+    /// New settings are in force; their number.
+    pub fn next_revision(&self, settings: &Settings, listeners: Vec<String>, workers: usize) -> u64 {
+        let names = |site: &Arc<Site>| match site.names.as_slice() {
+            [] => "(any)".to_owned(),
+            names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        };
+        let mut facts = self.facts();
+        facts.sites = settings.sites.iter().map(names).collect();
+        facts.listeners = listeners;
+        facts.workers = workers;
+        facts.revision += 1;
+        facts.revision
+    }
+
+    /// The certificates of the revision in force, and where each comes from.
+    pub fn set_certificates(&self, certificates: Vec<(String, Arc<Slot>)>) {
+        self.facts().certificates = certificates;
+    }
+
+    /// The server accepts no more.
+    pub fn set_draining(&self) {
+        self.facts().is_draining = true;
+    }
+
+    /// The master's own lost log lines.
+    pub fn set_own_losses(&self, lines: u64) {
+        self.facts().own_losses = lines;
+    }
+
+    /// What all processes have counted, those that have ended too.
+    pub fn figures(&self) -> Figures {
+        let (sender, answers) = channel();
+        let (mut asked, mut sum) = (0, Figures::default());
+        {
+            let facts = self.facts();
+            add(&mut sum, &facts.past);
+            add(&mut sum, &facts.before);
+            sum.log_lines_lost += facts.own_losses;
+            for member in &facts.members {
+                let Some(link) = &member.link else { continue };
+                let (sender, id) = (sender.clone(), member.id);
+                asked += 1;
+                link.ask(ToServer::Question, Question::Figures, move |answer| {
+                    let _ = sender.send((id, answer));
+                });
+            }
+        }
+        drop(sender);
+        let deadline = Instant::now() + PATIENCE;
+        let mut heard = Vec::with_capacity(asked);
+        while heard.len() < asked {
+            // Ends early where a process goes: its end of the channel is dropped.
+            match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((id, Answer::Figures(figures))) => {
+                    add(&mut sum, &figures);
+                    heard.push(id);
+                    if let Some(member) = self.facts().members.iter_mut().find(|member| member.id == id) {
+                        member.last = *figures;
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        // One that does not answer has still counted what it told last.
+        for member in self.facts().members.iter().filter(|member| !heard.contains(&member.id)) {
+            add(&mut sum, &member.last);
+        }
+        sum
+    }
+
+    /// What every worker of every process says to a question, in their order.
+    pub fn ask(&self, question: &str) -> Vec<String> {
+        let links: Vec<(usize, Arc<Link>)> = {
+            let facts = self.facts();
+            let members = facts.members.iter().filter(|member| member.info.state == "serving");
+            members.filter_map(|member| Some((member.info.workers, member.link.clone()?))).collect()
+        };
+        let mut answers = Vec::with_capacity(links.len());
+        for (workers, link) in links {
+            let (sender, answer) = channel();
+            link.ask(ToServer::Question, Question::Workers(question.into()), move |said| {
+                let _ = sender.send(said);
+            });
+            answers.push((workers, answer));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut all = Vec::new();
+        for (workers, answer) in answers {
+            match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Answer::Workers(said)) => all.extend(said),
+                _ => all.extend((0..workers).map(|_| "this worker does not answer".to_owned())),
+            }
+        }
+        all
+    }
+
+    /// Answers a server process, for its status page. Another thread waits for the other processes; when too
+    /// many wait already the question stays without an answer, and the page says so.
+    pub fn answer(self: &Arc<Self>, link: &Arc<Link>, number: u64, question: Question) {
+        if self.asking.fetch_add(1, Relaxed) >= ASKING {
+            self.asking.fetch_sub(1, Relaxed);
+            link.send(&ToServer::Answer(number, Answer::Workers(Vec::new())), Vec::new());
+            return;
+        }
+        let (roster, link) = (self.clone(), link.clone());
+        let asking = std::thread::Builder::new().name("tidegate-ask".into());
+        let started = asking.spawn(move || {
+            let said = match question {
+                Question::Figures => {
+                    let figures = roster.figures();
+                    Answer::Report(Box::new((roster.server(&figures), figures.counted)))
+                }
+                Question::Workers(question) => Answer::Workers(roster.ask(&question)),
+            };
+            link.send(&ToServer::Answer(number, said), Vec::new());
+            roster.asking.fetch_sub(1, Relaxed);
+        });
+        if started.is_err() {
+            self.asking.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// What the server is.
+    pub fn server(&self, figures: &Figures) -> ServerInfo {
+        // Asked first: the supervisor may take a moment.
+        let pools = self.pools.get().map(|pools| pools.status()).unwrap_or_default();
+        let facts = self.facts();
+        ServerInfo {
+            version: VERSION.into(),
+            pid: std::process::id(),
+            started: self.started,
+            now: tidegate_io::clock::wall_seconds(),
+            workers: facts.workers,
+            revision: facts.revision,
+            listeners: facts.listeners.clone(),
+            sites: facts.sites.clone(),
+            certificates: facts.certificates.iter().map(|(source, slot)| certificates::info_of(source, slot)).collect(),
+            is_draining: facts.is_draining,
+            log_lines_lost: figures.log_lines_lost,
+            pools,
+            processes: facts.members.iter().map(|member| member.info.clone()).collect(),
+        }
+    }
+
+    /// The report.
+    pub fn report(&self, format: Format) -> String {
+        let figures = self.figures();
+        status::report(self.server(&figures), figures.counted, format)
+    }
+
+    /// Carries out what is asked of the file caches: `report`, `list`, `start`, `stop` or `restart`.
+    /// Whether it was done, and what to show.
+    pub fn cache(&self, question: &str, format: Format) -> (bool, String) {
+        if !matches!(question, "" | "report" | "list") {
+            let answers = self.ask(&format!("cache {question}"));
+            let refusal = answers.into_iter().find(|answer| answer != "ok");
+            return refusal.map_or((true, "ok\n".into()), |refusal| (false, refusal + "\n"));
+        }
+        let reports = self.ask("cache report");
+        let lists = (question == "list").then(|| self.ask("cache list"));
+        (true, status::cache_report(&reports, lists.as_deref(), format, std::process::id()))
+    }
+}
+
+/// What a server process says to the master that the roster answers or takes; the rest comes back.
+pub fn take_answers(roster: &Arc<Roster>, link: &Arc<Link>, message: ToMaster) -> Option<ToMaster> {
+    match message {
+        ToMaster::Question(number, question) => roster.answer(link, number, question),
+        ToMaster::Answer(number, answer) => link.answered(number, answer),
+        order => return Some(order),
+    }
+    None
+}
+
+fn add(sum: &mut Figures, more: &Figures) {
+    sum.counted.merge(&more.counted);
+    sum.log_lines_lost += more.log_lines_lost;
+}
+
+fn retired(mut figures: Figures) -> Figures {
+    figures.counted.retire();
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(requests: u64) -> Figures {
+        let stats = tidegate_stats::Worker::default();
+        stats.requests.add(requests);
+        stats.connections.add(3);
+        Figures { counted: stats.snapshot(), log_lines_lost: 1 }
+    }
+
+    #[test]
+    fn counts_outlive_their_process_and_gauges_do_not() {
+        let roster = Roster::new();
+        let member = |id, last| Member { id, info: ProcessInfo::default(), link: None, last };
+        roster.set_members(vec![member(1, figures(5)), member(2, figures(7))]);
+        assert_eq!(roster.figures().counted.requests, 12);
+        roster.has_ended(1, None);
+        roster.has_ended(2, Some(figures(9)));
+        roster.has_ended(2, Some(figures(100)));
+        roster.set_before(figures(1000));
+        let sum = roster.figures();
+        assert_eq!((sum.counted.requests, sum.log_lines_lost), (1014, 3));
+        assert_eq!((sum.counted.connections.current, sum.counted.workers), (0, 0));
+    }
+}

@@ -1,0 +1,137 @@
+//! TLS in the master: it reads certificates and keys, rotates the keys of session tickets, and hands both to the
+//! server processes, which read no file.
+
+use super::Master;
+use super::servers::Revision;
+use crate::certificates::{self, CertificateWatch};
+use anyhow::{Context, Result, bail};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tidegate_config::Settings;
+use tidegate_core::log;
+use tidegate_core::tls::{TlsStore, TlsUpdate, certificate_files, key_of};
+use tidegate_io::clock::wall_seconds;
+use tidegate_tls::Slot;
+
+/// How often files are looked at, and keys.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the master knows of TLS.
+pub struct Tls {
+    /// What server processes have too.
+    store: Arc<TlsStore>,
+    watch: CertificateWatch,
+    next_look: Option<Instant>,
+}
+
+impl Tls {
+    /// With the ticket keys of a predecessor where there is one.
+    pub fn new(tickets: Option<&[u8]>) -> Result<Tls> {
+        let store = TlsStore::new().context("cannot make keys for TLS session tickets")?;
+        if let Some(tickets) = tickets.filter(|tickets| !tickets.is_empty()) {
+            // Clients come back with new sessions where this fails.
+            let _ = store.tickets().inherit(tickets);
+        }
+        Ok(Tls { store, watch: CertificateWatch::default(), next_look: None })
+    }
+
+    /// Whether a revision can be served; an error is a sentence about the settings.
+    pub fn check(&self, next: &Revision) -> Result<()> {
+        if let Some(wrong) = self.store.take(&next.tls).into_iter().next() {
+            bail!(wrong);
+        }
+        self.store.sites(&next.settings)?;
+        Ok(())
+    }
+
+    /// A revision is in force.
+    pub fn adopt(&mut self, revision: &mut Revision) {
+        let settings = &revision.settings;
+        self.watch = std::mem::take(&mut revision.seen);
+        let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some());
+        self.next_look = speaks.then(|| Instant::now() + LOOK);
+        certificates::warn(settings, &self.store, wall_seconds());
+    }
+
+    /// When it is time to look again.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.next_look
+    }
+
+    /// The keys of session tickets, for a successor.
+    pub fn tickets(&self) -> Vec<u8> {
+        self.store.tickets().to_bytes()
+    }
+
+    /// Certificates for the status report.
+    pub fn certificates(&self, settings: &Settings) -> Vec<(String, Arc<Slot>)> {
+        certificates::of_settings(settings, &self.store)
+    }
+}
+
+impl Master {
+    /// Before the first server process starts.
+    pub(super) fn begin_tls(&mut self) -> Result<()> {
+        self.tls.check(&self.current)?;
+        self.tls.adopt(&mut self.current);
+        self.servers.tls.tickets = Some(self.tls.tickets());
+        Ok(())
+    }
+
+    /// What is automatic has changed: it is kept for processes that start, and told to those that run.
+    pub(super) fn give_automatic(&mut self, update: &TlsUpdate) {
+        for wrong in self.tls.store.apply(update) {
+            log::error(format_args!("an automatic certificate cannot be used: {wrong}"));
+        }
+        let present = &mut self.servers.tls;
+        for (name, pair) in &update.automatic {
+            present.automatic.retain(|(known, _)| known != name);
+            present.automatic.push((name.clone(), pair.clone()));
+        }
+        for (token, answer) in &update.tokens {
+            present.tokens.retain(|(known, _)| known != token);
+            present.tokens.extend(answer.is_some().then(|| (token.clone(), answer.clone())));
+        }
+        for (name, pair) in &update.challenges {
+            present.challenges.retain(|(known, _)| known != name);
+            present.challenges.extend(pair.is_some().then(|| (name.clone(), pair.clone())));
+        }
+        self.servers.give_tls(update);
+    }
+
+    /// What has changed on the disk, and keys that are old enough.
+    pub(super) fn look_at_tls(&mut self) {
+        let now = Instant::now();
+        if self.tls.next_look.is_none_or(|at| at > now) {
+            return;
+        }
+        self.tls.next_look = Some(now + LOOK);
+        let mut update = TlsUpdate::default();
+        if self.tls.store.tickets().rotate_if_due() {
+            update.tickets = Some(self.tls.tickets());
+            self.servers.tls.tickets.clone_from(&update.tickets);
+        }
+        let settings = self.current.settings.clone();
+        let looked = self.tls.watch.look(&settings, certificates::stamp_of);
+        for (place, files) in certificate_files(&settings).enumerate() {
+            if looked.pairs.contains(&place)
+                && let Some(pair) = certificates::renew(files, &self.tls.store)
+            {
+                self.current.tls.renew(key_of(files), pair.clone());
+                update.files.renew(key_of(files), pair);
+            }
+        }
+        if update != TlsUpdate::default() {
+            self.servers.give_tls(&update);
+        }
+        if looked.authorities {
+            // They are part of the terms of sites: those are made anew from the same settings.
+            match self.take_up(Settings::clone(&settings), &mut Vec::new()) {
+                Ok(()) => log::info("the certificates of the clients' authorities have changed and are in use"),
+                Err(error) => log::error(format_args!(
+                    "the certificates of the clients' authorities have changed, but those before stay in use: {error:#}"
+                )),
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Tells the master what the workers of this process want of pools: often while requests are under way, at
+//! once when one begins to wait where none did, and otherwise hardly ever.
+
+use crate::link::{Link, ToMaster};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+use tidegate_modules::gateway::board::{Board, PoolDemand};
+
+/// How often, while there is something to tell.
+const BUSY: Duration = Duration::from_millis(50);
+/// How often it is looked whether there is.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Starts the thread that tells.
+pub fn start(board: Arc<Board>, link: Arc<Link>) -> io::Result<()> {
+    // One wake-up is as good as many.
+    let (sender, pressed) = sync_channel::<()>(1);
+    board.on_pressure(move || {
+        let _ = sender.try_send(());
+    });
+    std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || {
+        let mut last: Vec<PoolDemand> = Vec::new();
+        loop {
+            let demands = board.demands();
+            let is_busy = demands.iter().any(|pool| pool.demand.in_use > 0 || pool.demand.waiting > 0);
+            // While requests wait their age is news, and while none does the absence of any is news once.
+            let is_news = demands != last || is_busy;
+            if is_news && !demands.is_empty() {
+                // What a slow master does not take now it is told next time.
+                link.send(&ToMaster::Pools(demands.clone()), Vec::new());
+            }
+            last = demands;
+            let wait = if is_busy || is_news { BUSY } else { QUIET };
+            if pressed.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! A server process: it serves clients, and does what the master says over the link.
+//!
+//! Started by the master alone, as `tidegate server`, with its end of the link as standard input. It opens no
+//! socket, no log and no settings file: all of that comes over the link. The main thread waits for messages
+//! and for workers that end; clients are the workers' business.
+//!
+//! When the link breaks, the master has gone. A process that nobody can reload, stop or replace must not go
+//! on holding the ports: it finishes what is open and ends, as HAProxy's processes do. A service manager starts
+//! the next master, which finds the ports free.
+
+mod demand;
+mod orders;
+pub mod privileges;
+pub mod view;
+
+use crate::descriptors;
+use crate::link::{Answer, Begin, Figures, Link, Question, ToMaster, ToServer};
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+use tidegate_core::log::Writer;
+use tidegate_core::tls::TlsStore;
+use tidegate_core::worker::Asker;
+use tidegate_io::passing;
+use tidegate_modules::gateway::board::Board;
+use tidegate_stats::{Snapshot, Worker as Stats};
+
+/// How long a worker may take to answer a question.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(4);
+
+enum Event {
+    /// The master has said something.
+    Said(ToServer, Vec<OwnedFd>),
+    /// The master has gone.
+    Orphaned,
+    /// A worker has ended.
+    WorkerEnded(usize),
+    /// Somebody wants this process to end.
+    Terminate,
+}
+
+/// Serves until told to end.
+pub fn run() -> Result<ExitCode> {
+    let link = take_link()?;
+    let begin: Begin = match passing::receive(link.as_fd()).context("cannot hear the master")? {
+        Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
+        None => return Ok(ExitCode::SUCCESS), // it has thought better of it
+    };
+    let _ = rustix::thread::set_name(c"tidegate");
+    // Before there is a second thread: identities and landlock are a thread's own.
+    let warning = privileges::give_up(&begin)?;
+    descriptors::raise_limit();
+    let (sender, events) = channel();
+    watch_signals(sender.clone())?;
+    let writer = Writer::start().context("cannot start the log thread")?;
+    let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
+    let members = Arc::new(Members { workers: RwLock::default(), writer: writer.clone() });
+    let board = Board::new();
+    let told = board.clone();
+    let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
+    let link = Link::start(
+        link,
+        move |link, message, descriptors| match message {
+            ToServer::Question(number, question) => answer(link, &asked, number, question),
+            ToServer::Answer(number, answer) => link.answered(number, answer),
+            ToServer::Pool(update) => told.apply(update),
+            order => drop(heard.send(Event::Said(order, descriptors))),
+        },
+        move |_| drop(lost.send(Event::Orphaned)),
+    )
+    .context("cannot start the link")?;
+    demand::start(board.clone(), link.clone()).context("cannot start a thread")?;
+    orders::Server::new(link, writer, tls, members, board, (sender, events), warning).run();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The master's end is standard input, whose place a closed one takes.
+fn take_link() -> Result<OwnedFd> {
+    let link = io::stdin().as_fd().try_clone_to_owned().context("cannot take the link")?;
+    if !rustix::net::sockopt::socket_type(&link).is_ok_and(|kind| kind == rustix::net::SocketType::STREAM) {
+        bail!("this command is not for you: `tidegate serve` starts its server processes with it");
+    }
+    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing).context("cannot replace standard input")?;
+    tidegate_io::paged::prepare(); // while it may still be opened for writing
+    Ok(link)
+}
+
+/// Signals are the master's business: those of a terminal, or of a service manager, reach every process of
+/// the group. Only TERM means this process.
+fn watch_signals(events: Sender<Event>) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2]).context("cannot watch signals")?;
+    std::thread::Builder::new()
+        .name("tidegate-signal".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal == SIGTERM && events.send(Event::Terminate).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
+}
+
+/// What questions are answered from.
+struct Members {
+    workers: RwLock<Vec<(Asker, Arc<Stats>)>>,
+    writer: Arc<Writer>,
+}
+
+impl Members {
+    fn figures(&self) -> Figures {
+        let mut counted = Snapshot::default();
+        if let Ok(workers) = self.workers.read() {
+            workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
+        }
+        Figures { counted, log_lines_lost: self.writer.lost_lines() }
+    }
+
+    fn ask(&self, question: &str) -> Vec<String> {
+        let askers: Vec<Asker> = match self.workers.read() {
+            Ok(workers) => workers.iter().map(|(asker, _)| asker.clone()).collect(),
+            Err(_) => Vec::new(),
+        };
+        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let answers: Vec<_> = askers.iter().map(|asker| asker.ask(question)).collect();
+        let told = |answer: Receiver<String>| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            answer.recv_timeout(left).unwrap_or_else(|_| "this worker does not answer".into())
+        };
+        answers.into_iter().map(told).collect()
+    }
+}
+
+fn answer(link: &Arc<Link>, members: &Arc<Members>, number: u64, question: Question) {
+    let question = match question {
+        Question::Figures => {
+            let figures = Answer::Figures(Box::new(members.figures()));
+            link.send(&ToMaster::Answer(number, figures), Vec::new());
+            return;
+        }
+        Question::Workers(question) => question,
+    };
+    // Workers answer between two turns: another thread waits for them.
+    let (link, members) = (link.clone(), members.clone());
+    let asking = std::thread::Builder::new().name("tidegate-ask".into());
+    let _ = asking.spawn(move || {
+        let said = Answer::Workers(members.ask(&question));
+        link.send(&ToMaster::Answer(number, said), Vec::new());
+    });
+}

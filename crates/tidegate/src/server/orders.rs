@@ -1,0 +1,339 @@
+//! What a server process does with what it is told: settings in two steps, logs, and its end.
+
+use super::view::StatusView;
+use super::{Event, Members};
+use crate::link::{Link, ToMaster, ToServer};
+use crate::registry::Registry;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use tidegate_config::Settings;
+use tidegate_config::settings::{Action, ListenAddress, LogTarget};
+use tidegate_core::listen::Listener;
+use tidegate_core::log::{self, Writer};
+use tidegate_core::tls::TlsStore;
+use tidegate_core::worker::{self, Command, Handle};
+use tidegate_modules::gateway::board::Board;
+
+/// How long a worker may take to do what it is told.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a worker that was told to end now may take.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the process waits for its last words to be read.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The process, but for its workers' threads.
+pub(super) struct Server {
+    link: Arc<Link>,
+    writer: Arc<Writer>,
+    tls: Arc<TlsStore>,
+    members: Arc<Members>,
+    board: Arc<Board>,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    /// In force.
+    settings: Option<Arc<Settings>>,
+    /// Prepared, not yet in force.
+    next: Option<Arc<Settings>>,
+    workers: Vec<Handle>,
+    /// What each worker will listen on when the first settings are in force.
+    waiting: Vec<Vec<Listener>>,
+    ended: usize,
+    is_leaving: bool,
+    /// Said once there is a log to say it in.
+    warning: Option<String>,
+}
+
+/// How the process ends.
+enum End {
+    Drain { close_idle: bool, is_orphan: bool },
+    Now,
+}
+
+impl Server {
+    pub(super) fn new(
+        link: Arc<Link>,
+        writer: Arc<Writer>,
+        tls: Arc<TlsStore>,
+        members: Arc<Members>,
+        board: Arc<Board>,
+        (sender, events): (Sender<Event>, Receiver<Event>),
+        warning: Option<String>,
+    ) -> Server {
+        Server {
+            link,
+            writer,
+            tls,
+            members,
+            board,
+            sender,
+            events,
+            settings: None,
+            next: None,
+            workers: Vec::new(),
+            waiting: Vec::new(),
+            ended: 0,
+            is_leaving: false,
+            warning,
+        }
+    }
+
+    /// Serves until told to end.
+    pub(super) fn run(mut self) {
+        let end = loop {
+            match self.events.recv() {
+                Ok(Event::Said(order, descriptors)) => {
+                    if let Some(end) = self.obey(order, descriptors) {
+                        break end;
+                    }
+                }
+                Ok(Event::WorkerEnded(number)) => {
+                    self.ended += 1;
+                    log::error(format_args!(
+                        "worker {number} has ended by mistake: another process takes over"
+                    ));
+                    self.leave();
+                }
+                Ok(Event::Terminate) => self.leave(),
+                Ok(Event::Orphaned) | Err(_) => {
+                    break End::Drain { close_idle: true, is_orphan: true };
+                }
+            }
+        };
+        self.end(end);
+    }
+
+    fn tell(&self, message: &ToMaster) {
+        self.link.send(message, Vec::new());
+    }
+
+    /// The master puts another process in this one's place before it tells this one to drain: nobody who
+    /// connects meanwhile has to wait.
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true) {
+            self.tell(&ToMaster::Leaving);
+        }
+    }
+
+    fn obey(&mut self, order: ToServer, descriptors: Vec<OwnedFd>) -> Option<End> {
+        match order {
+            ToServer::Prepare { number, settings, is_recovery, logs, listeners } => {
+                // Looked at first, since it is told best here.
+                let roots = if is_recovery { Ok(()) } else { may_enter_roots(&settings) };
+                let prepared = roots
+                    .and_then(|()| self.prepare(&settings, is_recovery, (&logs, &listeners), descriptors));
+                let told = match prepared {
+                    Ok(()) => {
+                        self.next = Some(settings);
+                        ToMaster::Prepared(number)
+                    }
+                    Err(error) => ToMaster::Failed(number, error.to_string()),
+                };
+                self.tell(&told);
+            }
+            ToServer::Tls(update) => {
+                for wrong in self.tls.apply(&update) {
+                    log::error(format_args!("a certificate that the master has sent cannot be used: {wrong}"));
+                }
+            }
+            ToServer::Commit => self.commit(),
+            ToServer::Discard => {
+                self.next = None;
+                self.workers.iter().for_each(|worker| worker.send(Command::Discard));
+            }
+            ToServer::Logs(targets) => {
+                for (target, file) in targets.iter().zip(descriptors) {
+                    if let Err(error) = self.writer.provide(target, File::from(file)) {
+                        log::error(format_args!("cannot change the log {target}: {error}"));
+                    }
+                }
+                self.tell(&ToMaster::Done);
+            }
+            ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
+            ToServer::Stop => return Some(End::Now),
+            // The reader has answered these.
+            ToServer::Question(..) | ToServer::Answer(..) | ToServer::Pool(_) => {}
+        }
+        None
+    }
+
+    fn prepare(
+        &mut self,
+        settings: &Arc<Settings>,
+        is_recovery: bool,
+        (logs, listeners): (&[LogTarget], &[Vec<ListenAddress>]),
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let mut descriptors = descriptors.into_iter();
+        for (target, file) in logs.iter().zip(descriptors.by_ref()) {
+            self.writer.provide(target, File::from(file))?;
+        }
+        let mut of_workers: Vec<Vec<Listener>> = Vec::with_capacity(listeners.len());
+        for addresses in listeners {
+            let given = addresses.iter().zip(descriptors.by_ref());
+            of_workers.push(given.map(|(address, fd)| Listener { fd, address: address.clone() }).collect());
+        }
+        if self.settings.is_none() {
+            return self.start_workers(settings, is_recovery, of_workers);
+        }
+        let mut of_workers = of_workers.into_iter();
+        self.tell_workers(|reply| {
+            Command::Prepare(settings.clone(), of_workers.next().unwrap_or_default(), reply)
+        })
+    }
+
+    /// The first settings: workers that listen to nobody yet show that the settings can be served.
+    fn start_workers(
+        &mut self,
+        settings: &Arc<Settings>,
+        is_recovery: bool,
+        listeners: Vec<Vec<Listener>>,
+    ) -> io::Result<()> {
+        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery, self.board.clone(), self.tls.clone());
+        for number in 0..listeners.len() {
+            let sender = self.sender.clone();
+            let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
+            let (settings, writer) = (settings.clone(), self.writer.clone());
+            self.workers.push(worker::start(number, settings, Vec::new(), make.clone(), writer, on_end)?);
+        }
+        if let Ok(mut members) = self.members.workers.write() {
+            *members = self.workers.iter().map(|worker| (worker.asker(), worker.stats.clone())).collect();
+        }
+        self.waiting = listeners;
+        Ok(())
+    }
+
+    fn commit(&mut self) {
+        let Some(settings) = self.next.take() else { return };
+        self.use_error_log(&settings);
+        let outcome = if self.settings.is_none() {
+            let mut listeners = std::mem::take(&mut self.waiting).into_iter();
+            self.tell_workers(|reply| Command::Listen(listeners.next().unwrap_or_default(), reply))
+        } else {
+            self.tell_workers(Command::Commit)
+        };
+        self.board.retain(|name| settings.pools.iter().any(|pool| pool.name == name));
+        self.settings = Some(settings);
+        if let Some(warning) = self.warning.take() {
+            log::warn(warning);
+        }
+        if let Err(error) = outcome {
+            // What was prepared does not fail but for want of memory. A fresh process is the way out.
+            log::error(format_args!("settings could not be taken up, another process does: {error}"));
+            self.leave();
+        }
+        self.tell(&ToMaster::Committed);
+    }
+
+    fn use_error_log(&self, settings: &Settings) {
+        match self.writer.sink(&settings.error_log.target) {
+            Ok(sink) => log::set_error_log(self.writer.clone(), sink, settings.error_log.level),
+            Err(error) => log::error(format_args!("cannot write the error log: {error}")),
+        }
+    }
+
+    /// Tells every worker the same, and waits until all have done it.
+    fn tell_workers(&self, mut command: impl FnMut(Sender<io::Result<()>>) -> Command) -> io::Result<()> {
+        let mut answers = Vec::with_capacity(self.workers.len());
+        for worker in &self.workers {
+            let (reply, answer) = channel();
+            worker.send(command(reply));
+            answers.push(answer);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut outcome = Ok(());
+        for (number, answer) in answers.iter().enumerate() {
+            match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => outcome = Err(error),
+                Err(_) => outcome = Err(io::Error::other(format!("worker {number} does not answer"))),
+            }
+        }
+        outcome
+    }
+
+    fn end(mut self, end: End) {
+        let mut deadline = None;
+        if let End::Drain { close_idle, is_orphan } = end {
+            if is_orphan {
+                // Nobody else would set an end to it.
+                let patience =
+                    self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.drain_timeout);
+                log::error(format_args!(
+                    "the master has ended: process {} accepts no more, finishes what is open within {} s and ends",
+                    std::process::id(),
+                    patience.as_secs()
+                ));
+                deadline = Some(Instant::now() + patience);
+            }
+            self.waiting.clear();
+            self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
+            // Nothing is prepared: this waits until the workers have come past the order to drain. One that
+            // has ended by it does not answer.
+            let _ = self.tell_workers(Command::Commit);
+            self.tell(&ToMaster::Done);
+            self.wait_for_workers(deadline);
+        }
+        let cut = if self.ended < self.workers.len() {
+            self.members.figures().counted.connections.current
+        } else {
+            0
+        };
+        self.workers.iter().for_each(|worker| worker.send(Command::Stop));
+        self.wait_for_workers(Some(Instant::now() + STOP_PATIENCE));
+        self.writer.flush();
+        self.tell(&ToMaster::Ended { figures: Box::new(self.members.figures()), cut });
+        // The master answers `Stop` when it has heard that.
+        let deadline = Instant::now() + FAREWELL;
+        while let Ok(event) = self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if matches!(event, Event::Orphaned | Event::Said(ToServer::Stop, _)) {
+                return;
+            }
+        }
+    }
+
+    /// Until all workers have ended, the time is over, or somebody says that it is.
+    fn wait_for_workers(&mut self, mut deadline: Option<Instant>) {
+        while self.ended < self.workers.len() {
+            let event = match deadline {
+                Some(deadline) => {
+                    self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+                }
+                None => self.events.recv().ok(),
+            };
+            match event {
+                None | Some(Event::Said(ToServer::Stop, _)) => return,
+                Some(Event::WorkerEnded(_)) => self.ended += 1,
+                Some(Event::Orphaned) if deadline.is_none() => {
+                    let patience = self.settings.as_ref().map(|settings| settings.drain_timeout);
+                    deadline = Some(Instant::now() + patience.unwrap_or_default());
+                }
+                Some(Event::Said(ToServer::Logs(targets), files)) => {
+                    let _ = self.obey(ToServer::Logs(targets), files);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// A root that this user may not look into would answer 403 to everything: the master was allowed to, and so
+/// the settings looked right.
+fn may_enter_roots(settings: &Settings) -> io::Result<()> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        let Action::Files(files) = &route.action else { continue };
+        if let Err(error) = accessat(CWD, &files.root, Access::EXEC_OK, AtFlags::EACCESS) {
+            let (root, user) = (files.root.display(), rustix::process::geteuid().as_raw());
+            let mut said = format!("cannot open the root {root} ({}): {error}", route.origin);
+            if error == rustix::io::Errno::ACCESS {
+                said += &format!("; let user {user}, whom the server processes run as, look into it");
+            }
+            return Err(io::Error::new(error.kind(), said));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Giving up what a server process does not need, while it has a single thread: root, the right to gain
+//! rights, and files beyond the roots (landlock).
+//!
+//! The master resolves names to numbers and says what may be read; the process does it to itself, first of
+//! all, so that nothing it does later can be undone by a client.
+
+use crate::link::{Begin, Identity};
+use anyhow::{Context, Result};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use std::path::{Path, PathBuf};
+use tidegate_config::settings::Action;
+use tidegate_config::settings::gateway::Script;
+
+/// Gives up what `begin` says. An error must end the process. The sentence is a warning.
+pub fn give_up(begin: &Begin) -> Result<Option<String>> {
+    if let Some(identity) = &begin.identity {
+        become_user(identity)?;
+    }
+    rustix::thread::set_no_new_privs(true).context("cannot give up gaining privileges")?;
+    match &begin.readable {
+        Some(readable) => confine(readable, begin.spill.as_deref()),
+        None => Ok(None),
+    }
+}
+
+fn become_user(identity: &Identity) -> Result<()> {
+    let groups: Vec<Gid> = identity.groups.iter().copied().map(Gid::from_raw).collect();
+    setgroups(&groups).context("cannot give up groups")?;
+    setgid(Gid::from_raw(identity.gid)).context("cannot take on the group")?;
+    setuid(Uid::from_raw(identity.uid)).context("cannot take on the user")?;
+    // With the user's last root identity gone there is no way back; believe it only when seen.
+    let is_root_again = identity.uid != 0 && setuid(Uid::from_raw(0)).is_ok();
+    anyhow::ensure!(!is_root_again, "the process could still become root");
+    Ok(())
+}
+
+/// Reads below `readable`, writes files without a name in `spill`, connects, and nothing else that landlock knows. What this kernel does not have of
+/// it is left out; a kernel without landlock is worth a word.
+fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>> {
+    let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
+    let mut rules = Vec::with_capacity(readable.len());
+    for path in readable {
+        // What is not there, or may not be looked at by this user, cannot be served either.
+        let Ok(fd) = PathFd::new(path) else { continue };
+        let access = if path.is_dir() { read } else { AccessFs::ReadFile.into() };
+        rules.push(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)));
+    }
+    if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
+        // A file without a name is opened in the folder, which counts as making one there.
+        let access = read | AccessFs::MakeReg | AccessFs::WriteFile;
+        rules.push(Ok(PathBeneath::new(fd, access)));
+    }
+    let confined = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V5))
+        .and_then(|ruleset| ruleset.handle_access(AccessNet::BindTcp))
+        .and_then(|ruleset| ruleset.scope(Scope::Signal))
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.add_rules(rules))
+        .and_then(landlock::RulesetCreated::restrict_self);
+    match confined {
+        Ok(status) if status.ruleset == RulesetStatus::NotEnforced => Ok(Some(
+            "this kernel has no landlock, or it is switched off: server processes are confined by the \
+                     permissions of their user alone; `sandbox off` says that this is meant"
+                .into(),
+        )),
+        Ok(_) => Ok(None),
+        Err(error) => Ok(Some(format!(
+            "server processes could not be confined by landlock, and go on without: {error}"
+        ))),
+    }
+}
+
+/// What of the system a server process reads: name resolution, certificates of authorities, its own state.
+pub const SYSTEM: &[&str] = &[
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/localtime",
+    "/etc/ssl",
+    "/etc/pki",
+    "/usr/share/ca-certificates",
+    "/usr/share/zoneinfo",
+    "/usr/lib",
+    "/lib",
+    "/run/systemd/resolve",
+    "/proc",
+    "/sys/fs/cgroup",
+    "/sys/devices/system",
+];
+
+/// What server processes may read under these settings, beside [`SYSTEM`].
+///
+/// Of a root the folder it lies in too, and that of the folder it leads to where it is a symbolic link: a root
+/// that is replaced as a whole, as deployments do, is another folder under the same name. The root folder of
+/// the system is never opened that way.
+pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut add = |path: &Path| {
+        paths.push(path.to_owned());
+        if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
+            paths.push(parent.to_owned());
+        }
+    };
+    for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        for folder in folders(&route.action) {
+            add(folder);
+            if let Ok(real) = folder.canonicalize() {
+                add(&real);
+            }
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// Where server processes may put what has to be complete before an application gets it; `None` where no route
+/// needs that.
+pub fn spill(settings: &tidegate_config::Settings) -> Option<PathBuf> {
+    let needs = |action: &Action| matches!(action, Action::Fastcgi(_) | Action::Scgi(_) | Action::Cgi(_));
+    let mut routes = settings.sites.iter().flat_map(|site| &site.routes);
+    routes.any(|route| needs(&route.action)).then(|| settings.spill.folder.clone())
+}
+
+/// What a route reads: whoever adds a kind of answer that reads files names them here.
+fn folders(action: &Action) -> Vec<&Path> {
+    match action {
+        Action::Files(files) => vec![&files.root],
+        Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+            let script = match &application.script {
+                Script::File(file) => Some(file.as_path()),
+                Script::Suffixes(_) | Script::FirstFile { .. } | Script::Mounted(_) => None,
+            };
+            let root = Some(application.root.as_path()).filter(|root| root.is_absolute());
+            let sent = application.gateway.sendfile.iter().map(|folder| folder.root.as_path());
+            root.into_iter().chain(script).chain(sent).collect()
+        }
+        Action::Proxy(proxy) => proxy.gateway.sendfile.iter().map(|folder| folder.root.as_path()).collect(),
+        Action::Redirect { .. } | Action::Respond { .. } | Action::Status => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Landlock holds for the thread that asks for it, so a test may.
+    #[test]
+    fn a_confined_thread_reads_below_its_folders_and_does_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("tidegate-confined-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("f"), "here").unwrap();
+        let allowed = vec![folder.clone(), PathBuf::from("/no/such/folder")];
+        let confined = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            if let Some(warning) = confine(&allowed, None).unwrap() {
+                eprintln!("SKIPPED: {warning}");
+                return;
+            }
+            assert_eq!(std::fs::read_to_string(allowed[0].join("f")).unwrap(), "here");
+            assert!(std::fs::read("/etc/passwd").is_err(), "reads elsewhere");
+            assert!(std::fs::write(allowed[0].join("g"), "").is_err(), "writes");
+            assert!(std::fs::remove_file(allowed[0].join("f")).is_err(), "removes");
+            assert!(std::process::Command::new("/bin/true").spawn().is_err(), "runs a program");
+            assert!(TcpListener::bind("127.0.0.1:0").is_err(), "opens a port");
+        });
+        confined.join().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_root_may_be_read_with_the_folder_it_lies_in_but_never_all() {
+        let text = "listen \":1\"\nsite { root \"/usr/share\"; route \"/x/*\" { root \"/tmp\" } }\n";
+        let loaded =
+            tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let paths = readable(&loaded.settings.unwrap());
+        for path in ["/usr/share", "/usr", "/tmp"] {
+            assert!(paths.contains(&PathBuf::from(path)), "{path}");
+        }
+        assert!(!paths.contains(&PathBuf::from("/")));
+    }
+}

@@ -1,0 +1,437 @@
+//! `tidegate bench` as an operator has it: against Tidegate, against nginx, and against peers that misbehave by
+//! script.
+//!
+//! Figures of time are never asserted; counts, words and exit codes are.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
+
+struct Outcome {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Outcome {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("{}\n{}", self.stdout, self.stderr))
+    }
+}
+
+/// Runs `tidegate bench`. The generator may share its processor with other tests, so figures may be INVALID;
+/// counts hold all the same.
+fn bench(arguments: &[&str]) -> Outcome {
+    let output =
+        Command::new(BINARY).arg("bench").args(arguments).stdin(Stdio::null()).output().expect("it starts");
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, SeqCst);
+        let path = std::env::temp_dir().join(format!("tidegate-bench-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        fs::write(self.0.join(name), content).unwrap();
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A Tidegate server of a folder.
+struct Served {
+    folder: Folder,
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    fn new() -> Served {
+        let folder = Folder::new();
+        folder.write("1k", [b'x'; 1_024]);
+        folder.write("100k", (0..100 << 10).map(|at| (at * 31 % 251) as u8).collect::<Vec<_>>());
+        let mut child = Command::new(BINARY)
+            .args(["serve", "--listen", "127.0.0.1:0", "--control"])
+            .arg(folder.0.join("control"))
+            .arg(&folder.0)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        Served { folder, child, url }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A peer by script: `serve` is called for each connection, with its number.
+fn peer(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let serve = std::sync::Arc::new(serve);
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(number, stream));
+        }
+    });
+    url
+}
+
+/// Reads one request head; false at the end.
+fn request(stream: &mut TcpStream) -> bool {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+// ---------------------------------------------------------------- the commands
+
+#[test]
+fn a_closed_loop_counts_what_it_asked_for() {
+    let served = Served::new();
+    let outcome = bench(&["hit", "-n", "500", "-c", "7", "--json", &served.url("/1k")]);
+    let report = outcome.json();
+    assert_eq!((&report["requests"], &report["answered"]), (&500.into(), &500.into()));
+    assert_eq!(report["availability"], 100.0);
+    assert_eq!(report["body_bytes"], 500 * 1_024);
+    assert_eq!(report["statuses"]["200"], 500);
+    assert_eq!(report["errors"], serde_json::json!({}));
+    for name in ["latency", "service"] {
+        for field in ["min", "mean", "max", "p50", "p90", "p99", "p99.99"] {
+            assert!(report[name][field].as_f64().is_some_and(|time| time > 0.0), "{name}.{field}");
+        }
+        assert_eq!(report[name]["count"], 500);
+    }
+    assert!(matches!(outcome.code, 0 | 98), "{}", outcome.stderr);
+}
+
+#[test]
+fn connections_pipelines_and_lists_add_up() {
+    let served = Served::new();
+    let cases: [&[&str]; 4] = [
+        &["-n", "100", "-c", "5", "--no-keepalive"],
+        &["-n", "203", "-c", "3", "--pipeline", "8"],
+        &["-n", "100", "-c", "4", "--threads", "2"],
+        &["-n", "30", "-c", "3", "--processes", "2"],
+    ];
+    for case in cases {
+        let url = served.url("/1k");
+        let arguments: Vec<&str> = ["hit", "--json", url.as_str()].iter().chain(case).copied().collect();
+        let report = bench(&arguments).json();
+        let wanted: u64 = case[1].parse().unwrap();
+        assert_eq!((&report["requests"], &report["succeeded"]), (&wanted.into(), &wanted.into()), "{case:?}");
+        assert_eq!(report["body_bytes"], wanted * 1_024, "{case:?}");
+    }
+    let list = served.folder.write(
+        "urls.txt",
+        format!("HERE={}\n# often and seldom\n3x $(HERE)/1k\n$(HERE)/missing\n", served.url),
+    );
+    let report = bench(&["hit", "-n", "400", "-c", "4", "-f", &list, "--json"]).json();
+    assert_eq!((&report["statuses"]["200"], &report["statuses"]["404"]), (&300.into(), &100.into()));
+    assert_eq!((&report["errors"]["status"], &report["availability"]), (&100.into(), &75.0.into()));
+}
+
+#[test]
+fn an_open_loop_keeps_its_schedule_whatever_the_server_does() {
+    let served = Served::new();
+    let run = ["hit", "--rate", "200", "-t", "1s", "-c", "4", "--json", &served.url("/1k")];
+    let report = bench(&run).json();
+    assert_eq!((&report["requests"], &report["demanded"]), (&200.into(), &200.0.into()));
+    assert_eq!(report["lateness"]["count"], 200);
+
+    // One that answers nothing: every arrival is counted, sent or not.
+    let url = peer(|_, mut stream| while request(&mut stream) {});
+    let run = ["hit", "--rate", "100", "-t", "500ms", "-c", "2", "--timeout", "300ms", "--json", &url];
+    let outcome = bench(&run);
+    let report = outcome.json();
+    assert_eq!((&report["requests"], &report["succeeded"]), (&50.into(), &0.into()));
+    assert_eq!(outcome.code, 98);
+    assert!(outcome.stderr.contains("not one request succeeded"), "{}", outcome.stderr);
+}
+
+#[test]
+fn downloads_are_paced_and_checked() {
+    let served = Served::new();
+    let copy = served.folder.0.join("100k").display().to_string();
+    let url = served.url("/100k");
+    for verify in ["crc", "none", copy.as_str()] {
+        let run = ["downloads", "-c", "20", "--limit", "400KiB", "--verify", verify, "--json", &url];
+        let report = bench(&run).json();
+        assert_eq!((&report["succeeded"], &report["body_bytes"]), (&20.into(), &(20 * (100 << 10)).into()));
+        assert_eq!(report["connects"], 20, "each reader has a connection of its own");
+        assert!(report["speed"]["max"].as_u64().is_some_and(|speed| speed < 1 << 20), "{}", report["speed"]);
+    }
+    let other = served.folder.write("other", vec![0; 100 << 10]);
+    let run = [
+        "downloads",
+        "-c",
+        "5",
+        "--limit",
+        "none",
+        "--verify",
+        &other,
+        "--target",
+        "errors=0",
+        "--json",
+        &url,
+    ];
+    let outcome = bench(&run);
+    assert_eq!(outcome.json()["errors"]["check"], 5);
+}
+
+#[test]
+fn verdicts_and_exit_codes() {
+    let served = Served::new();
+    let url = served.url("/1k");
+    let run = |target: &str| bench(&["hit", "-n", "50", "-c", "2", "--target", target, "--json", &url]);
+    let met = run("availability=99");
+    assert!(matches!(met.code, 0 | 98), "{}", met.stderr);
+    let missed = run("p50=1us");
+    assert!(matches!(missed.code, 98 | 99), "{}", missed.stderr);
+    assert!(missed.stderr.contains("p50 of the response time"), "{}", missed.stderr);
+    let wrong = bench(&["hit", "-n", "10", "--expect", "length=7", "--json", &url]);
+    assert_eq!((wrong.code, &wrong.json()["errors"]["check"]), (98, &10.into()));
+    let right = bench(&["hit", "-n", "10", "--expect", "status=200,length=1024,regex=^x+$", "--json", &url]);
+    assert_eq!(right.json()["succeeded"], 10);
+}
+
+#[test]
+fn reports_are_written() {
+    let served = Served::new();
+    let place = |name: &str| served.folder.0.join(name).display().to_string();
+    let (html, csv, hlog) = (place("r.html"), place("r.csv"), place("r.hlog"));
+    let url = served.url("/1k?a=<b>");
+    let files = ["--html", &html, "--csv", &csv, "--hlog", &hlog];
+    let outcome =
+        bench(&[&["hit", "-n", "200", "-c", "2", &url.replace(['<', '>'], "%3C")][..], &files].concat());
+    assert!(
+        outcome.stdout.contains("Availability") && outcome.stdout.contains("Verdict: "),
+        "{}",
+        outcome.stdout
+    );
+    let page = fs::read_to_string(html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg"));
+    for outside in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "the page needs {outside}");
+    }
+    assert!(fs::read_to_string(csv).unwrap().lines().count() >= 2);
+    let hlog = fs::read_to_string(hlog).unwrap();
+    assert!(hlog.lines().any(|line| line.starts_with("Tag=response,") && line.contains(",HIST")), "{hlog}");
+}
+
+#[test]
+fn sweep_peak_idle_and_compare() {
+    let served = Served::new();
+    let url = served.url("/1k");
+    let sweep =
+        bench(&["sweep", "--rate", "50:100:x2", "-t", "300ms", "--warmup", "100ms", "-q", "--json", &url]);
+    let steps = sweep.json();
+    assert_eq!(steps.as_array().map(Vec::len), Some(2), "{}", sweep.stderr);
+    assert_eq!((&steps[1]["demanded"], &steps[1]["report"]["requests"]), (&100.0.into(), &30.into()));
+
+    let peak = ["--from", "50", "--to", "100", "-t", "200ms", "--warmup", "0s", "--confirm", "1"];
+    let peak = bench(&[&["peak", "-q", "--json", "--target", "errors=0", &url][..], &peak].concat());
+    assert!(peak.json()["trials"].as_array().is_some_and(|trials| !trials.is_empty()), "{}", peak.stderr);
+
+    let idle = bench(&["idle", "-c", "30", "-t", "500ms", "--json", &url]).json();
+    assert_eq!((&idle["most_open"], &idle["failed"], &idle["connects"]), (&30.into(), &0.into(), &30.into()));
+
+    let compare = ["compare", "--blocks", "2", "-q", "--json", "--command", "true", "--command", "exit 0"];
+    let compare = bench(&compare);
+    assert_eq!(compare.code, 0, "{}", compare.stderr);
+    assert_eq!(compare.json()["figures"][0]["a"].as_array().map(Vec::len), Some(4));
+    let failing = bench(&["compare", "--blocks", "2", "--command", "true", "--command", "exit 3"]);
+    assert!(failing.code == 1 && failing.stderr.contains("`exit 3` failed"), "{}", failing.stderr);
+}
+
+// ---------------------------------------------------------------- what goes wrong
+
+#[test]
+fn bad_input_gets_one_sentence() {
+    let folder = Folder::new();
+    let list = folder.write("urls.txt", "http://127.0.0.1/\nhttp://127.0.0.1/ GOT\n");
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refused = format!("http://{free}/");
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["hit", "http://does-not-exist.invalid/"], 1, "the host does-not-exist.invalid cannot be resolved"),
+        (&["hit", &refused], 1, "refuses connections: nothing listens there"),
+        (&["hit", "-f", &list], 1, "urls.txt:2: `GOT` is not POST"),
+        (&["hit", "-f", "/does/not/exist"], 1, "cannot read /does/not/exist"),
+        (&["hit", "https://127.0.0.1/"], 1, "does not speak https yet"),
+        (&["hit", "--h2", "http://127.0.0.1/"], 2, "has not learnt HTTP/2 yet"),
+        (&["hit", "--tls-resume", "50", "http://127.0.0.1/"], 2, "has not learnt TLS yet"),
+        (&["hit", "--target", "fast=yes", "http://127.0.0.1/"], 1, "`fast=yes` is no target"),
+        (&["hit", "-t", "soon", "http://127.0.0.1/"], 2, "`soon` is no duration"),
+    ];
+    for (arguments, code, sentence) in cases {
+        let outcome = bench(arguments);
+        assert_eq!(outcome.code, code, "{arguments:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains(sentence), "{arguments:?}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn peers_that_misbehave_are_counted_by_kind() {
+    // Connection 0 is the look before the run.
+    let answers: [(&str, &[u8]); 4] = [
+        ("truncated", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),
+        ("malformed", b"SSH-2.0-OpenSSH\r\n\r\n"),
+        ("closed", b""),
+        ("status", b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+    ];
+    for (kind, answer) in answers {
+        let url = peer(move |_, mut stream| {
+            if request(&mut stream) {
+                let _ = stream.write_all(answer);
+            }
+        });
+        let report = bench(&["hit", "-n", "6", "-c", "2", "--json", &url]).json();
+        assert_eq!(
+            (&report["errors"][kind], &report["requests"]),
+            (&6.into(), &6.into()),
+            "{kind}: {report}"
+        );
+    }
+}
+
+#[test]
+fn a_target_that_dies_leaves_what_was_measured() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        // The look before the run, then one connection with 25 answers, then nothing listens any more.
+        drop(listener.accept());
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..25 {
+            request(&mut stream);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+        }
+    });
+    let begun = Instant::now();
+    let outcome = bench(&["hit", "-c", "1", "-t", "10m", "--give-up", "1s", "--json", &url]);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let report = outcome.json();
+    assert_eq!(report["succeeded"], 25);
+    assert!(report["failed"].as_u64().is_some_and(|failed| failed > 0));
+    assert!(outcome.stderr.contains("accepted no more connections"), "{}", outcome.stderr);
+    assert!(matches!(outcome.code, 98 | 99), "{}", outcome.code);
+}
+
+// ---------------------------------------------------------------- nginx
+
+/// Requests and bytes equal the access log, for kept and closed connections and for errors.
+#[test]
+fn figures_equal_the_access_log_of_nginx() {
+    if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "nginx is missing: cargo xtask tools --for bench");
+        eprintln!("NOT TESTED: nginx is missing (cargo xtask tools --for bench)");
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("1k", [b'x'; 1_024]);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let here = folder.0.display();
+    let settings = format!(
+        "daemon off; master_process off; pid {here}/pid; error_log {here}/error.log;\n\
+         events {{ worker_connections 512; }}\n\
+         http {{ keepalive_requests 37; log_format b '$status $bytes_sent $body_bytes_sent';\n\
+         access_log {here}/access.log b; client_body_temp_path {here}/b; proxy_temp_path {here}/p;\n\
+         fastcgi_temp_path {here}/f; uwsgi_temp_path {here}/u; scgi_temp_path {here}/s;\n\
+         server {{ listen 127.0.0.1:{port}; root {here}; }} }}\n"
+    );
+    let settings = folder.write("nginx.conf", settings);
+    let nginx = Command::new("nginx")
+        .args(["-p", &here.to_string(), "-c", &settings])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _nginx = Ended(nginx.unwrap());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < deadline, "nginx does not listen");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    let log = folder.0.join("access.log");
+    let url = format!("http://127.0.0.1:{port}/1k");
+    let missing = format!("http://127.0.0.1:{port}/missing");
+    for extra in [&[][..], &["--no-keepalive"], &["--pipeline", "4"]] {
+        let before = logged(&log);
+        let run = ["hit", "-n", "1000", "-c", "10", "--json", url.as_str(), missing.as_str()];
+        let report = bench(&[&run[..], extra].concat()).json();
+        // nginx writes a line when a request is over for it, which may be after the answer was read.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let lines = loop {
+            let lines = logged(&log) - before;
+            if lines >= 1_000 || Instant::now() > deadline {
+                break lines;
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        };
+        assert_eq!((&report["requests"], lines), (&1_000.into(), 1_000), "{extra:?}");
+        let (mut bytes, mut bodies, mut missing) = (0, 0, 0);
+        for line in fs::read_to_string(&log).unwrap().lines().skip(before) {
+            let fields: Vec<u64> = line.split(' ').map(|field| field.parse().unwrap()).collect();
+            bytes += fields[1];
+            bodies += fields[2];
+            missing += u64::from(fields[0] == 404);
+        }
+        assert_eq!((&report["bytes"], &report["body_bytes"]), (&bytes.into(), &bodies.into()), "{extra:?}");
+        assert_eq!(report["errors"]["status"], missing, "{extra:?}");
+    }
+}
+
+/// A process that ends with the test, also where that fails.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn logged(log: &Path) -> usize {
+    fs::read_to_string(log).map_or(0, |text| text.lines().count())
+}

@@ -1,0 +1,269 @@
+//! Pools with real processes: started, killed, failing, replaced by a reload, and gone without a trace.
+//!
+//! The applications are CGI scripts, which any system can run. Nothing here sleeps and hopes: every wait is
+//! for something to be seen, and ends after `WAIT`.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+const WAIT: Duration = Duration::from_secs(20);
+const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
+
+/// A server in a folder of its own.
+struct Server {
+    folder: PathBuf,
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// Serves these pools, and `cgi-bin` through one of them.
+    fn start(name: &str, pools: &str, route: &str) -> Server {
+        let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+        fs::create_dir_all(folder.join("cgi-bin")).unwrap();
+        Server::write(&folder, pools, route);
+        let mut child = Command::new(BINARY)
+            .args(["serve", "--config", "tidegate.kdl", "--control", "control"])
+            .current_dir(&folder)
+            .env("XDG_RUNTIME_DIR", &folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (sender, listening) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if let Some((_, address)) = line.split_once("listening on http://") {
+                    let _ = sender.send(address.to_owned());
+                }
+            }
+        });
+        let address = listening.recv_timeout(WAIT).expect("it listens");
+        Server { folder, child, address }
+    }
+
+    fn write(folder: &Path, pools: &str, route: &str) {
+        let text = format!(
+            "listen \"127.0.0.1:0\"\n{pools}\nsite {{ respond 200 \"fine\"\n route \"/cgi-bin/*\" {{ {route} }} }}\n"
+        );
+        fs::write(folder.join("tidegate.kdl"), text).unwrap();
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let path = self.folder.join("cgi-bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn tell(&self, arguments: &[&str]) -> String {
+        let output = Command::new(BINARY)
+            .args(arguments)
+            .args(["--control", "control"])
+            .current_dir(&self.folder)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// What is told of the only pool.
+    fn pool(&self) -> serde_json::Value {
+        let status: serde_json::Value = serde_json::from_str(&self.tell(&["status", "--json"])).unwrap();
+        status["pools"][0].clone()
+    }
+
+    fn processes(&self) -> BTreeSet<u64> {
+        let pool = self.pool();
+        let all = pool["processes"].as_array().cloned().unwrap_or_default();
+        all.iter().filter_map(|process| process["pid"].as_u64()).collect()
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        get(&self.address, path)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tell(&["stop", "--now"]);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0), answer)
+}
+
+fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Ends the load of a test also when the test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+fn is_alive(pid: u64) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn kill(pid: u64) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).unwrap();
+    let _ = kill_process(pid, Signal::KILL);
+}
+
+const POOL: &str = "pool \"scripts\" { cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
+const ROUTE: &str = "cgi \"scripts\"; alias \"cgi-bin\"";
+
+#[test]
+fn scripts_are_run_and_nothing_is_left_behind() {
+    let server = Server::start("run", POOL, ROUTE);
+    server.script("hello", "echo 'Content-Type: text/plain'; echo; echo \"hello $PATH_INFO\"");
+    let (status, answer) = server.get("/cgi-bin/hello/world");
+    assert!(status == 200 && answer.contains("hello /world"), "{answer}");
+    assert_eq!(server.get("/cgi-bin/missing").0, 404);
+    let processes = server.processes();
+    assert_eq!(processes.len(), 3);
+    let folder = server.folder.clone();
+    drop(server);
+    for pid in processes {
+        wait_for(|| (!is_alive(pid)).then_some(()), "a stub to be gone");
+    }
+    assert!(!folder.exists());
+}
+
+#[test]
+fn killed_processes_cost_only_what_they_had_in_hand() {
+    let server = Server::start("kill", POOL, ROUTE);
+    server.script("hello", "echo 'Content-Type: text/plain'; echo; echo hello");
+    let (is_over, failed, answered) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let mut killed = 0;
+    std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    let (status, _) = get(&server.address, "/cgi-bin/hello");
+                    let counter = if status == 200 { &answered } else { &failed };
+                    counter.fetch_add(1, SeqCst);
+                }
+            });
+        }
+        for round in 1..=6 {
+            wait_for(|| (answered.load(SeqCst) >= round * 5).then_some(()), "answers");
+            let victim = server.processes().into_iter().next().expect("there are some");
+            kill(victim);
+            killed += 1;
+            wait_for(|| (!server.processes().contains(&victim)).then_some(()), "the dead to be noticed");
+        }
+        is_over.store(true, SeqCst);
+    });
+    // A stub that is killed may have had one request in hand; nobody else loses anything.
+    assert!(failed.load(SeqCst) <= killed, "{} failed, {killed} were killed", failed.load(SeqCst));
+    wait_for(|| (server.processes().len() == 3).then_some(()), "all of them to be back");
+}
+
+#[test]
+fn who_crashes_again_and_again_is_answered_for_at_once() {
+    let pool = "pool \"scripts\" { command \"sh\" \"-c\" \"echo no luck >&2; exit 3\" }";
+    let server = Server::start("crash", pool, ROUTE);
+    server.script("hello", "true");
+    wait_for(|| (server.pool()["state"] == "failing").then_some(()), "the pool to fail");
+    let (status, answer) = server.get("/cgi-bin/hello");
+    assert!(status == 503 && answer.contains("Retry-After: "), "{answer}");
+    let pool = server.pool();
+    assert!(pool["last_failure"].as_str().unwrap().contains("no luck"), "{pool}");
+    let is_counted = || server.pool()["refused"]["down"].as_u64() >= Some(1);
+    wait_for(|| is_counted().then_some(()), "the refusal to be told");
+    assert_eq!(server.get("/").0, 200);
+}
+
+#[test]
+fn a_reload_touches_only_what_it_changes() {
+    let server = Server::start("reload", POOL, ROUTE);
+    server.script("hello", "echo 'Content-Type: text/plain'; echo; echo $COLOUR");
+    let before = server.processes();
+    server.tell(&["reload"]);
+    assert_eq!(server.processes(), before);
+    let changed = POOL.replace("cgi-stubs;", "cgi-stubs; environment { COLOUR \"blue\" };");
+    Server::write(&server.folder, &changed, ROUTE);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
+        let load = scope.spawn(|| {
+            let mut failed = Vec::new();
+            while !is_over.load(SeqCst) {
+                let (status, answer) = get(&server.address, "/cgi-bin/hello");
+                if status != 200 {
+                    failed.push(answer);
+                }
+            }
+            failed
+        });
+        server.tell(&["reload"]);
+        wait_for(
+            || {
+                let now = server.processes();
+                (now.is_disjoint(&before) && now.len() == 3).then_some(())
+            },
+            "all to be replaced",
+        );
+        is_over.store(true, SeqCst);
+        let failed = load.join().unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+    assert!(server.get("/cgi-bin/hello").1.contains("blue"));
+}
+
+#[test]
+fn scripts_that_take_too_long_are_killed_with_all_they_have_started() {
+    let pool = "pool \"scripts\" { cgi-stubs expiration=\"1s\" }";
+    let server = Server::start("expire", pool, ROUTE);
+    server.script("stuck", "sleep 1234 & echo $! > child; echo $$ > self; wait");
+    let (status, _) = server.get("/cgi-bin/stuck");
+    assert_eq!(status, 502);
+    for name in ["child", "self"] {
+        let pid = fs::read_to_string(server.folder.join("cgi-bin").join(name)).unwrap();
+        let pid = pid.trim().parse().unwrap();
+        wait_for(|| (!is_alive(pid)).then_some(()), name);
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_script_along() {
+    let server = Server::start("away", POOL, ROUTE);
+    server.script("stuck", "echo 'Content-Type: text/plain'; echo; echo $$ > self; sleep 1234 & wait");
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(stream, "GET /cgi-bin/stuck HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let path = server.folder.join("cgi-bin/self");
+    let pid = wait_for(|| fs::read_to_string(&path).ok()?.trim().parse().ok(), "the script to begin");
+    drop(stream);
+    wait_for(|| (!is_alive(pid)).then_some(()), "the script to be gone");
+}

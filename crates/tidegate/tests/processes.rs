@@ -1,0 +1,528 @@
+//! Master and server processes as an operator has them: killed, replaced, reloaded and upgraded under load.
+//!
+//! FAULTS 43 to 45, 47, 51. Nothing here sleeps and hopes: every wait is for a line, a process or an answer.
+
+mod running;
+
+use running::{BINARY, Folder, KeepAlive, Load, Server, WAIT, exchange, wait_for};
+use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+use std::fs;
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
+
+fn site(lines: &str, body: &str) -> String {
+    format!("{lines}\nlisten \"127.0.0.1:0\"\nsite {{ respond 200 \"{body}\" }}\n")
+}
+
+// ---------------------------------------------------------------- clients that do not stop
+
+/// What became of the requests of one client.
+#[derive(Default, Debug)]
+struct Tally {
+    answers: usize,
+    /// Connections that could not be made.
+    refused: Vec<String>,
+    /// Requests that were under way on a connection.
+    broken: Vec<String>,
+}
+
+/// Sends POST after POST on one connection, and makes another when it has ended or the server says that it
+/// will.
+struct Posts {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Tally>>,
+}
+
+impl Posts {
+    fn on(address: &str, clients: usize) -> Posts {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let start = |_| {
+            let (over, address) = (is_over.clone(), address.to_owned());
+            std::thread::spawn(move || post_until(&over, &address))
+        };
+        Posts { threads: (0..clients).map(start).collect(), is_over }
+    }
+
+    fn end(self) -> Tally {
+        self.is_over.store(true, SeqCst);
+        let mut all = Tally::default();
+        for thread in self.threads {
+            let tally = thread.join().unwrap();
+            all.answers += tally.answers;
+            all.refused.extend(tally.refused);
+            all.broken.extend(tally.broken);
+        }
+        assert!(all.answers > 0);
+        all
+    }
+
+    /// None may have failed.
+    fn end_whole(self) {
+        let tally = self.end();
+        assert!(tally.refused.is_empty() && tally.broken.is_empty(), "{tally:?}");
+    }
+}
+
+fn post_until(is_over: &AtomicBool, address: &str) -> Tally {
+    let mut tally = Tally::default();
+    let mut kept: Option<BufReader<TcpStream>> = None;
+    while !is_over.load(SeqCst) {
+        let mut connection = match kept.take() {
+            Some(connection) => connection,
+            None => match TcpStream::connect(address) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(WAIT)).unwrap();
+                    BufReader::new(stream)
+                }
+                Err(error) => {
+                    tally.refused.push(error.to_string());
+                    continue;
+                }
+            },
+        };
+        match post(&mut connection) {
+            Ok(stays) => {
+                tally.answers += 1;
+                kept = stays.then_some(connection);
+            }
+            Err(error) => tally.broken.push(error.to_string()),
+        }
+    }
+    tally
+}
+
+/// Whether the connection stays.
+fn post(connection: &mut BufReader<TcpStream>) -> std::io::Result<bool> {
+    connection.get_mut().write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody")?;
+    let (mut length, mut stays, mut line) = (0, true, String::new());
+    loop {
+        line.clear();
+        if connection.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        match line.trim_end().to_ascii_lowercase().split_once(": ") {
+            Some(("content-length", value)) => length = value.parse().map_err(Error::other)?,
+            Some(("connection", value)) => stays = value != "close",
+            Some(_) => {}
+            None if line == "\r\n" => break,
+            None if line.starts_with("HTTP/1.1 200") => {}
+            None => return Err(Error::other(line)),
+        }
+    }
+    connection.read_exact(&mut vec![0; length])?;
+    Ok(stays)
+}
+
+fn is_alive(pid: Pid) -> bool {
+    test_kill_process(pid).is_ok()
+}
+
+/// Waits until `count` processes serve, none of them `not`.
+fn serving(server: &Server<'_>, count: usize, not: &[Pid]) -> Vec<Pid> {
+    let serve = || {
+        let all = server.status()["server"]["processes"].as_array().unwrap().clone();
+        let serve = all.iter().filter(|process| process["state"] == "serving");
+        let pids: Vec<Pid> = serve.filter_map(|p| Pid::from_raw(p["pid"].as_i64()? as i32)).collect();
+        (pids.len() == count && !pids.iter().any(|pid| not.contains(pid))).then_some(pids)
+    };
+    wait_for(serve, "the server processes to serve")
+}
+
+// ---------------------------------------------------------------- processes that end
+
+/// FAULTS 43.
+#[test]
+fn killing_a_server_process_loses_what_is_in_flight_and_refuses_nobody() {
+    let folder = Folder::new("kill");
+    let server = Server::with_config(&folder, &site("workers 2\nprocesses 2", "x"));
+    const CLIENTS: usize = 4;
+    const KILLS: usize = 6;
+    let posts = Posts::on(&server.address, CLIENTS);
+    let mut pids = serving(&server, 2, &[]);
+    for kill in 0..KILLS {
+        let killed = pids[kill % 2];
+        kill_process(killed, Signal::KILL).unwrap();
+        pids = serving(&server, 2, &[killed]);
+        assert_eq!(server.body("/"), "x");
+    }
+    let status = server.status();
+    let processes = status["server"]["processes"].as_array().unwrap().iter();
+    let restarts: u64 = processes.map(|process| process["restarts"].as_u64().unwrap()).sum();
+    assert_eq!(restarts, KILLS as u64);
+    let tally = posts.end();
+    assert_eq!(tally.refused, Vec::<String>::new());
+    assert!(tally.broken.len() <= CLIENTS * KILLS, "{tally:?}");
+}
+
+#[test]
+fn a_crash_loop_is_slowed_down_said_and_survived() {
+    let folder = Folder::new("loop");
+    let mut server = Server::with_config(&folder, &site("workers 1", "x"));
+    let mut killed = Vec::new();
+    for _ in 0..4 {
+        let pid = serving(&server, 1, &killed)[0];
+        kill_process(pid, Signal::KILL).unwrap();
+        killed.push(pid);
+    }
+    let line = server.line("in a row");
+    assert!(line.contains("signal 9") && line.contains("the next one waits"), "{line}");
+    serving(&server, 1, &killed);
+    assert_eq!(server.body("/"), "x");
+    assert_eq!(server.status()["server"]["processes"][0]["restarts"], 4);
+}
+
+#[test]
+fn a_root_that_has_gone_costs_its_route_alone_when_a_process_is_replaced() {
+    let folder = Folder::new("gone");
+    fs::create_dir(folder.path("www")).unwrap();
+    folder.write("www/f", "file");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\n\
+                site { respond 200 \"x\"; route \"/f\" { root \"www\" } }\n";
+    let mut server = Server::with_config(&folder, text);
+    assert_eq!(server.body("/f"), "file");
+    fs::rename(folder.path("www"), folder.path("away")).unwrap();
+    let pid = server.processes()[0];
+    kill_process(pid, Signal::KILL).unwrap();
+    serving(&server, 1, &[pid]);
+    assert_eq!(server.body("/"), "x");
+    assert!(running::get(&server.address, "/f").unwrap_err().to_string().contains("503"));
+    server.line("answers 503 until the next reload");
+    fs::rename(folder.path("away"), folder.path("www")).unwrap();
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!(server.body("/f"), "file");
+}
+
+#[test]
+fn a_server_process_that_is_told_to_end_is_replaced_first() {
+    let folder = Folder::new("term");
+    let server = Server::with_config(&folder, &site("workers 1", "x"));
+    let posts = Posts::on(&server.address, 2);
+    let load = Load::on(&server.address);
+    for _ in 0..3 {
+        let pid = serving(&server, 1, &[])[0];
+        for ignored in [Signal::HUP, Signal::INT, Signal::USR1, Signal::USR2] {
+            kill_process(pid, ignored).unwrap();
+        }
+        assert_eq!(server.body("/"), "x");
+        assert_eq!(serving(&server, 1, &[]), [pid], "these signals are the master's");
+        kill_process(pid, Signal::TERM).unwrap();
+        serving(&server, 1, &[pid]);
+    }
+    load.end();
+    posts.end_whole();
+}
+
+#[test]
+fn nobody_holds_the_port_when_the_master_is_killed() {
+    let folder = Folder::new("orphans");
+    let mut server =
+        Server::with_config(&folder, &site("workers 1\nprocesses 2\ndrain-timeout \"20s\"", "x"));
+    let mut idle = KeepAlive::new(&server.address);
+    assert_eq!(idle.get("/").0, "x");
+    let mut half = TcpStream::connect(&server.address).unwrap();
+    half.set_read_timeout(Some(WAIT)).unwrap();
+    half.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n").unwrap();
+    wait_for(|| (server.status()["stats"]["connections"]["current"] == 2).then_some(()), "both connections");
+    let pids = server.processes();
+    server.signal(Signal::KILL);
+    server.wait();
+    assert!(idle.is_closed_by_the_server());
+    half.write_all(b"\r\n").unwrap();
+    let mut answer = String::new();
+    half.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nx"), "what was under way is finished: {answer:?}");
+    wait_for(|| pids.iter().all(|pid| !is_alive(*pid)).then_some(()), "the server processes to end");
+    assert!(TcpStream::connect(&server.address).is_err());
+    server.control = None;
+}
+
+// ---------------------------------------------------------------- reload and upgrade
+
+/// FAULTS 44 and 45, scaled down.
+#[test]
+fn reloads_and_upgrades_fail_no_request() {
+    let folder = Folder::new("nothing-lost");
+    let text = site("workers 2\nprocesses 2", "x");
+    let server = Server::with_config(&folder, &text);
+    let posts = Posts::on(&server.address, 3);
+    let load = Load::on(&server.address);
+    let crashes = folder.write("crashes", "#!/bin/sh\nexit 7\n");
+    fs::set_permissions(&crashes, fs::Permissions::from_mode(0o755)).unwrap();
+    for round in 0..3 {
+        for _ in 0..5 {
+            assert_eq!(server.tell(&["reload"]).code, Some(0));
+        }
+        folder.write("tidegate.kdl", &text.replace("site", "siet"));
+        assert_eq!(server.tell(&["reload"]).code, Some(1));
+        folder.write("tidegate.kdl", &text);
+        assert_eq!(server.tell(&["upgrade", "--binary", &crashes]).code, Some(1));
+        let outcome = server.tell(&["upgrade"]);
+        assert_eq!(outcome.code, Some(0), "round {round}: {}", outcome.stderr);
+    }
+    load.end();
+    posts.end_whole();
+}
+
+#[test]
+fn other_numbers_of_workers_and_processes_are_taken_up_without_a_failed_request() {
+    let folder = Folder::new("numbers");
+    let server = Server::with_config(&folder, &site("workers 1", "x"));
+    let posts = Posts::on(&server.address, 2);
+    let load = Load::on(&server.address);
+    for (workers, processes) in [(2, 1), (1, 3), (2, 2), (1, 1)] {
+        let pids = server.processes();
+        folder.write("tidegate.kdl", &site(&format!("workers {workers}\nprocesses {processes}"), "x"));
+        let outcome = server.tell(&["reload"]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert!(outcome.stdout.contains("server processes took over"), "{}", outcome.stdout);
+        serving(&server, processes, &pids);
+        assert_eq!(server.status()["server"]["workers"], workers * processes);
+    }
+    let requests = server.status()["stats"]["requests"].as_u64().unwrap();
+    load.end();
+    let answered = server.status()["stats"]["requests"].as_u64().unwrap();
+    assert!(requests > 0 && answered >= requests, "counts outlive their process");
+    posts.end_whole();
+}
+
+#[test]
+fn one_process_that_cannot_take_settings_up_leaves_all_as_they_were() {
+    let folder = Folder::new("all-or-none");
+    let server = Server::with_config(&folder, &site("workers 1\nprocesses 2", "one"));
+    let pids = server.processes();
+    // One of the two does not answer: it is stopped.
+    kill_process(pids[1], Signal::STOP).unwrap();
+    let control = server.control.clone().unwrap();
+    folder.write("tidegate.kdl", &site("workers 1\nprocesses 2", "two"));
+    let reload = std::thread::spawn(move || {
+        Command::new(BINARY).args(["reload", "--control", &control]).output().unwrap()
+    });
+    // It is killed before it has answered, and its successor begins with what is in force by then.
+    kill_process(pids[1], Signal::KILL).unwrap();
+    let outcome = reload.join().unwrap();
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    serving(&server, 2, &pids[1..]);
+    for _ in 0..10 {
+        assert_eq!(server.body("/"), "two");
+    }
+}
+
+#[test]
+fn figures_outlive_an_upgrade() {
+    let folder = Folder::new("figures");
+    let server = Server::with_config(&folder, &site("workers 1", "x"));
+    for _ in 0..5 {
+        server.body("/");
+    }
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    let requests = || (server.status()["stats"]["requests"] == 5).then_some(());
+    wait_for(requests, "what the predecessor has counted");
+    server.body("/");
+    assert_eq!(server.status()["stats"]["requests"], 6);
+}
+
+// ---------------------------------------------------------------- confinement
+
+#[test]
+fn a_root_that_a_reload_adds_is_served_by_processes_that_may_read_it() {
+    let folder = Folder::new("roots");
+    for name in ["a/one", "b/two"] {
+        fs::create_dir_all(folder.path(name)).unwrap();
+    }
+    folder.write("a/one/f", "first");
+    folder.write("b/two/f", "second");
+    let text = |root: &str| format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ root \"{root}\" }}\n");
+    let server = Server::with_config(&folder, &text("a/one"));
+    assert_eq!(server.body("/f"), "first");
+    let pids = server.processes();
+    let status = fs::read_to_string(format!("/proc/{}/status", pids[0].as_raw_nonzero())).unwrap();
+    assert!(status.contains("\nNoNewPrivs:\t1\n"), "{status}");
+    let load = Load::on_path(&server.address, "/f");
+    folder.write("tidegate.kdl", &text("b/two"));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(server.body("/f"), "second");
+    // Back again: that needs no more than was allowed, or other processes, and works either way.
+    folder.write("tidegate.kdl", &text("a/one"));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!(server.body("/f"), "first");
+    load.end();
+    // A root that is replaced as a whole is followed, though it is another folder now.
+    fs::create_dir_all(folder.path("a/next")).unwrap();
+    folder.write("a/next/f", "third");
+    fs::rename(folder.path("a/one"), folder.path("a/old")).unwrap();
+    fs::rename(folder.path("a/next"), folder.path("a/one")).unwrap();
+    wait_for(|| (server.body("/f") == "third").then_some(()), "the new root");
+    folder.write("tidegate.kdl", &format!("sandbox off\n{}", text("a/one")));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!(server.body("/f"), "third");
+}
+
+#[test]
+fn servers_become_the_user_that_is_named() {
+    if !geteuid().is_root() || !fs::read_to_string("/etc/passwd").unwrap().contains("\nwww-data:") {
+        eprintln!("SKIPPED: this takes root and a user www-data");
+        return;
+    }
+    let folder = Folder::new("user");
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).unwrap();
+    folder.write("f", "open");
+    let text = "user \"www-data\"\nworkers 1\nlisten \"127.0.0.1:0\"\nlisten \"unix:web.sock\" { mode \"0660\"; \
+                group \"www-data\" }\naccess-log \"access.log\"\nsite { root \".\" }\n";
+    let server = Server::with_config(&folder, text);
+    assert_eq!(server.body("/f"), "open");
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", server.processes()[0].as_raw_nonzero())).unwrap();
+    assert!(
+        status.contains("\nUid:\t33\t33\t33\t33\n") && status.contains("\nGid:\t33\t33\t33\t33\n"),
+        "{status}"
+    );
+    assert!(status.contains("\nCapEff:\t0000000000000000\n"), "{status}");
+    let there = fs::metadata(folder.path("web.sock")).unwrap();
+    assert_eq!((there.mode() & 0o777, there.gid()), (0o660, 33));
+    // The log is root's, and written all the same: the master has opened it.
+    let log = || fs::read_to_string(folder.path("access.log")).ok()?.contains("GET /f").then_some(());
+    wait_for(log, "the access line");
+    // What the user may not read is said, and nothing has changed.
+    fs::create_dir(folder.path("closed")).unwrap();
+    fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    folder.write("tidegate.kdl", &text.replace("root \".\"", "root \"closed\""));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("cannot open the root"), "{}", outcome.stderr);
+    assert_eq!(server.body("/f"), "open");
+}
+
+// ---------------------------------------------------------------- sockets
+
+#[test]
+fn a_unix_socket_has_its_mode_is_kept_over_an_upgrade_and_removed_at_the_end() {
+    let folder = Folder::new("unix");
+    let text =
+        |mode: &str| format!("listen \"unix:web.sock\" {{ mode \"{mode}\" }}\n{}", site("workers 1", "x"));
+    let path = folder.path("web.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap()); // a stale one
+    let server = Server::with_config(&folder, &text("0600"));
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    folder.write("tidegate.kdl", &text("0666"));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    assert_eq!(mode(), 0o666);
+    let inode = fs::metadata(&path).unwrap().ino();
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    assert_eq!(exchange(UnixStream::connect(&path).unwrap(), "/").unwrap(), "x");
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    assert!(!path.exists());
+}
+
+#[test]
+fn sockets_that_the_service_manager_gives_are_used_and_handed_on() {
+    let folder = Folder::new("activation");
+    let (given, other) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (address, unused) = (given.local_addr().unwrap(), other.local_addr().unwrap());
+    let text = format!("workers 2\nlisten \"{address}\"\nsite {{ respond 200 \"given\" }}\n");
+    let script =
+        "exec 3<&0 4<&1 1>&2 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=web:spare exec \"$@\"";
+    let server = Server::through(&folder, &text, |mut command| {
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script, "sh", BINARY]).args(arguments).current_dir(&folder.0);
+        shell.stdin(Stdio::from(OwnedFd::from(given))).stdout(Stdio::from(OwnedFd::from(other)));
+        std::mem::swap(&mut command, &mut shell);
+        command
+    });
+    assert_eq!(server.address, address.to_string());
+    assert_eq!(server.body("/"), "given");
+    let said = server.seen.join("\n");
+    assert!(said.contains("spare") && said.contains(&unused.to_string()), "{said}");
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    assert_eq!(server.body("/"), "given");
+}
+
+#[test]
+fn the_service_manager_hears_what_happens() {
+    let folder = Folder::new("notify");
+    let path = folder.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(WAIT)).unwrap();
+    let hear = || {
+        let mut heard = [0; 512];
+        let count = socket.recv(&mut heard).unwrap();
+        String::from_utf8_lossy(&heard[..count]).into_owned()
+    };
+    let mut server = Server::through(&folder, &site("workers 1", "x"), |mut command| {
+        command.env("NOTIFY_SOCKET", &path);
+        command
+    });
+    assert!(hear().starts_with("READY=1\n"));
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let reloading = hear();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert!(hear().starts_with("READY=1\n"));
+    assert_eq!(server.tell(&["upgrade"]).code, Some(0));
+    let successor = server.status()["server"]["pid"].as_u64().unwrap();
+    let main = hear();
+    assert!(main.starts_with(&format!("MAINPID={successor}\nREADY=1\n")), "{main}");
+    server.wait();
+    assert_eq!(server.tell(&["stop"]).code, Some(0));
+    assert!(hear().starts_with("STOPPING=1\n"), "of the successor, and nothing of the predecessor");
+}
+
+// ---------------------------------------------------------------- logs and clocks
+
+/// FAULTS 51.
+#[test]
+fn a_full_disk_below_a_log_stops_nobody_and_is_said() {
+    let folder = Folder::new("full");
+    let text = site("workers 1\naccess-log \"/dev/full\"", "x");
+    let mut server = Server::with_config(&folder, &text);
+    for _ in 0..3 {
+        assert_eq!(server.body("/"), "x");
+    }
+    server.line("/dev/full cannot be written");
+    assert_eq!(server.body("/"), "x");
+}
+
+/// FAULTS 47, by construction: whatever measures time or sets a timer reads the monotonic clock, so that a
+/// wall clock that jumps makes none of them early or late. The wall clock is read for dates alone, in these
+/// files.
+#[test]
+fn the_wall_clock_is_read_for_dates_alone() {
+    const MAY: &[&str] = &[
+        "tidegate-core/src/log/",         // the time in a line
+        "tidegate-core/src/worker.rs",    // `Date`, and the time of access lines
+        "tidegate-io/src/clock.rs",       // reads it
+        "tidegate-modules/src/",          // ages of files against their modification times
+        "tidegate/src/cli/",              // tools
+        "tidegate/src/master/roster.rs",  // when it was started, told
+        "tidegate/src/master/servers.rs", // when they were started, told
+    ];
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for part in ["tidegate-core", "tidegate-io", "tidegate-wire", "tidegate-modules", "tidegate"] {
+        let mut folders = vec![crates.join(part).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = fs::read_to_string(&path).unwrap();
+                let reads = ["SystemTime::now", "wall_seconds", "clock::wall(", "Realtime"];
+                let shown = path.strip_prefix(&crates).unwrap().display().to_string();
+                let may = MAY.iter().any(|prefix| shown.starts_with(prefix));
+                assert!(may || !reads.iter().any(|read| text.contains(read)), "{shown} reads the wall clock");
+            }
+        }
+    }
+}

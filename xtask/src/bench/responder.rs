@@ -1,0 +1,82 @@
+//! The application of the gateway bench: answers every FastCGI request with the same bytes.
+//!
+//! Started by the bench as `xtask responder`, a process of its own on the generator's processor. A thread for
+//! each connection, one read and one write for each request; of the request it looks only for the end of its
+//! content, and whether the connection stays.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The unix socket to listen on
+    socket: PathBuf,
+    /// Bytes of the body
+    size: usize,
+}
+
+const HEADER: usize = 8;
+const BEGIN_REQUEST: u8 = 1;
+const STDIN: u8 = 5;
+
+/// Serves until it is ended from outside.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let _ = std::fs::remove_file(&arguments.socket);
+    let listener = UnixListener::bind(&arguments.socket)?;
+    let answer: &'static [u8] = answer(arguments.size).leak();
+    println!("listening on unix:{}", arguments.socket.display());
+    for stream in listener.incoming() {
+        let stream = stream?;
+        std::thread::Builder::new().stack_size(256 << 10).spawn(move || serve(stream, answer))?;
+    }
+    Ok(())
+}
+
+/// The records of an answer.
+fn answer(size: usize) -> Vec<u8> {
+    let mut content =
+        format!("Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n\r\n").into_bytes();
+    content.resize(content.len() + size, b'x');
+    let mut answer = Vec::new();
+    for piece in content.chunks(32 << 10) {
+        answer.extend([1, 6, 0, 1, (piece.len() >> 8) as u8, piece.len() as u8, 0, 0]);
+        answer.extend_from_slice(piece);
+    }
+    answer.extend([1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    answer
+}
+
+/// Ends with the connection, in order or not: the other side may leave at any time.
+fn serve(mut stream: UnixStream, answer: &[u8]) {
+    let (mut buffer, mut have) = (vec![0; 64 << 10], 0);
+    let mut keeps = true;
+    loop {
+        let mut at = 0;
+        while let Some(header) = buffer[at..have].first_chunk::<HEADER>() {
+            let content = usize::from(header[4]) << 8 | usize::from(header[5]);
+            let end = at + HEADER + content + usize::from(header[6]);
+            if end > have {
+                break;
+            }
+            if header[1] == BEGIN_REQUEST {
+                keeps = buffer[at + HEADER + 2] & 1 == 1;
+            }
+            if header[1] == STDIN && content == 0 && (stream.write_all(answer).is_err() || !keeps) {
+                return;
+            }
+            at = end;
+        }
+        buffer.copy_within(at..have, 0);
+        have -= at;
+        if have == buffer.len() {
+            buffer.resize(have * 2, 0);
+        }
+        match stream.read(&mut buffer[have..]) {
+            Ok(count) if count > 0 => have += count,
+            _ => return,
+        }
+    }
+}

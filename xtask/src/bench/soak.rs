@@ -1,0 +1,136 @@
+//! `cargo xtask bench soak`: half an hour of mixed load, slow clients, reloads and killed processes, in which
+//! descriptors and memory must stay flat.
+//!
+//! Not part of the tests: it is about time. What is compared is the middle of the first and of the last
+//! fifth of the samples, each taken a few seconds after the last disturbance.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::generator::{self, words};
+use super::peers::Kind;
+use super::reload::Operator;
+use super::report::{Spread, Table, grouped};
+use super::server::{Server, Setup};
+use super::{cpu, host, static_files};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Minutes
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    /// Requests per second of the mixed load
+    #[arg(long, default_value_t = 2_000)]
+    rate: u32,
+    /// Use the release binary that is there
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// Seconds between two samples; a reload comes with each, a kill with every fourth.
+const EVERY: Duration = Duration::from_secs(15);
+/// Growth that is taken for noise.
+const MOST_GROWTH: f64 = 1.10;
+
+struct Sample {
+    descriptors: f64,
+    resident: f64,
+}
+
+/// Runs it and prints what was seen; an error when something has grown.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    host::prepare()?;
+    if !arguments.no_build {
+        static_files::build()?;
+    }
+    let mut setup = Setup::new(Duration::from_secs(20), 4_000)?;
+    setup.site_directives =
+        "compress \"gzip\" min=\"1KiB\"; route \"/post\" { respond 200 \"taken\" }; route \"/folder/*\" { listing }"
+            .to_owned();
+    for (name, size) in [("1k.bin", 1 << 10), ("100k.bin", 100 << 10), ("10M.bin", 10 << 20)] {
+        setup.add_document(name, size)?;
+    }
+    fs::create_dir(setup.documents.join("folder"))?;
+    for number in 0..500 {
+        setup.add_document(&format!("folder/{number}.txt"), 100)?;
+    }
+    let server = Server::start(Kind::Tidegate, true, &setup)?;
+    let operator = Operator { server: &server };
+    let base = format!("http://127.0.0.1:{}", server.port);
+    let list = setup.write(
+        "urls.txt",
+        &format!(
+            "{base}/1k.bin\n{base}/1k.bin\n{base}/1k.bin\n{base}/100k.bin\n{base}/folder/\n\
+             {base}/post POST field=value\n"
+        ),
+    )?;
+    println!("{}, {}\n", host::today(), host::description());
+    let seconds = (arguments.minutes * 60.0) as u64;
+    let mixed = generator::start(&words(&format!(
+        "hit -f {} -c 500 -t {seconds}s --rate {} --slow-readers 5%:20KiB --slow-writers 5%:1KiB",
+        list.display(),
+        arguments.rate
+    )))?;
+    let downloads = generator::start(&words(&format!(
+        "downloads -c 200 --limit 200KiB -t {seconds}s --verify none {base}/10M.bin"
+    )))?;
+    let mut samples = Vec::new();
+    let (mut reloads, mut kills) = (0u64, 0u64);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() + EVERY < end {
+        let until = Instant::now() + EVERY;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(left);
+        }
+        let resident = cpu::resident_bytes(&server.processes()?)? as f64;
+        samples.push(Sample { descriptors: operator.descriptors()? as f64, resident });
+        operator.order("reload")?;
+        reloads += 1;
+        if samples.len().is_multiple_of(4) {
+            for process in operator.server_processes()? {
+                if let Some(process) = rustix::process::Pid::from_raw(process) {
+                    rustix::process::kill_process(process, rustix::process::Signal::KILL)?;
+                    kills += 1;
+                }
+            }
+        }
+    }
+    let (mixed, downloads) = (mixed.finish()?, downloads.finish()?);
+    let fifth = (samples.len() / 5).max(1);
+    let (first, last) = (&samples[..fifth], &samples[samples.len() - fifth..]);
+    let mut table = Table::new(["what", "at first", "at last", "ratio"]);
+    let mut grown = Vec::new();
+    for (what, figure, unit) in [
+        ("descriptors", (|sample: &Sample| sample.descriptors) as fn(&Sample) -> f64, 1.0),
+        ("resident KiB", |sample: &Sample| sample.resident, 1024.0),
+    ] {
+        let middle =
+            |samples: &[Sample]| Spread::of(samples.iter().map(figure)).map_or(0.0, |spread| spread.median);
+        let (first, last) = (middle(first), middle(last));
+        table.row([
+            what.to_owned(),
+            grouped(first / unit),
+            grouped(last / unit),
+            format!("{:.2}", last / first),
+        ]);
+        if last > first * MOST_GROWTH {
+            grown.push(what);
+        }
+    }
+    println!("{table}");
+    println!("{} samples, {reloads} reloads, {kills} killed processes", samples.len());
+    for (what, load) in [("mixed load", &mixed), ("downloads", &downloads)] {
+        println!(
+            "{what}: {} requests, {:.4} % answered as expected; failed: {}",
+            grouped(load.requests as f64),
+            load.availability(),
+            load.errors_text()
+        );
+    }
+    if !grown.is_empty() {
+        bail!("has grown: {}", grown.join(", "));
+    }
+    Ok(())
+}
