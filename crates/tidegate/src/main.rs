@@ -12,7 +12,6 @@ mod master;
 mod registry;
 mod revision;
 mod server;
-mod upstreams;
 
 fn main() -> std::process::ExitCode {
     cli::run()

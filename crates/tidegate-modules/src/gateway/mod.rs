@@ -4,9 +4,9 @@
 //! process. A worker never waits for an application: it asks for a place, and the future that holds the
 //! request waits. `board` is how the workers see the pools.
 
-pub mod balance;
 mod about;
 mod answer;
+pub mod balance;
 pub mod board;
 mod call;
 pub mod cgi;

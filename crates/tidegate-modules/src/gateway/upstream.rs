@@ -3,8 +3,8 @@
 
 use super::balance::{self, Group, Sticky, Tried, Wish};
 use super::board::{Board, Lease, Pool};
-use super::places::{Place, PlaceLimits, Places, Refused};
 use super::link::Link;
+use super::places::{Place, PlaceLimits, Places, Refused};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;

@@ -121,7 +121,8 @@ impl Group {
     /// hand, so that another try is more load, and is taken from the budget. The caller knows whether it is
     /// safe to repeat.
     pub(super) fn may_retry(&self, tried: &Tried, is_sent: bool) -> bool {
-        let may = tried.0.len() <= self.settings.retry.times as usize && (!is_sent || self.budget().try_retry());
+        let may =
+            tried.0.len() <= self.settings.retry.times as usize && (!is_sent || self.budget().try_retry());
         if may {
             self.retries.fetch_add(1, Relaxed);
         }
@@ -203,9 +204,8 @@ impl Group {
     }
 
     fn address(&self, index: usize, member: &Member, tried: &Tried, now: u64) -> Option<Address> {
-        member.address(now, |address| {
-            tried.0.iter().any(|(known, tried)| *known == index && tried == address)
-        })
+        member
+            .address(now, |address| tried.0.iter().any(|(known, tried)| *known == index && tried == address))
     }
 
     fn look_at_many(&self, wish: Wish, tried: &Tried, now: u64) -> Result<usize, Refused> {
@@ -260,7 +260,9 @@ impl Group {
             return Ok(known.member);
         }
         let chosen = match self.settings.balance {
-            Balance::RoundRobin => self.turns.lock().unwrap_or_else(PoisonError::into_inner).next(&candidates),
+            Balance::RoundRobin => {
+                self.turns.lock().unwrap_or_else(PoisonError::into_inner).next(&candidates)
+            }
             Balance::LeastConnections => policy::least_loaded(&candidates, self.turn.fetch_add(1, Relaxed)),
             Balance::TwoChoices => policy::of_two(&candidates, self.draw()),
             Balance::Hash(_) => policy::by_hash(&candidates, wish.key),
@@ -281,9 +283,8 @@ impl Group {
 
     /// Whether the others could do without this member.
     fn has_others(&self, index: usize, now: u64) -> bool {
-        let is_up = |member: &Member| {
-            !member.is_awaited() && member.fitness(now, &self.rules).0 == Fitness::Up
-        };
+        let is_up =
+            |member: &Member| !member.is_awaited() && member.fitness(now, &self.rules).0 == Fitness::Up;
         self.members.iter().enumerate().any(|(other, member)| other != index && is_up(member))
     }
 
@@ -300,7 +301,9 @@ impl Group {
             Fitness::Ejected { until } => {
                 self.ejections.fetch_add(1, Relaxed);
                 let time = Duration::from_nanos(until.saturating_sub(now)).as_secs_f32();
-                log::warn(format_args!("{name} of upstream {group} fails, and gets no requests for {time:.1} s"));
+                log::warn(format_args!(
+                    "{name} of upstream {group} fails, and gets no requests for {time:.1} s"
+                ));
             }
             Fitness::Up => log::info(format_args!("{name} of upstream {group} answers again")),
             Fitness::Trial | Fitness::Down => {}

@@ -42,7 +42,14 @@ fn named(name: &str) -> upstream::Member {
 }
 
 fn group(members: Vec<upstream::Member>) -> Arc<Group> {
-    Group::new(upstream(members), None)
+    patient(upstream(members))
+}
+
+/// A group before which one may wait for ever: the tests have no clock.
+fn patient(settings: Upstream) -> Arc<Group> {
+    let group = Group::new(settings, None);
+    group.places.set_limits(PlaceLimits { queue_age: None, ..group.places.limits() });
+    group
 }
 
 /// Takes a lease that is there at once.
@@ -177,12 +184,14 @@ fn who_waits_gets_the_first_place_that_comes_free() {
 fn a_member_that_is_put_aside_takes_its_places_along() {
     let small = |name: &str| upstream::Member { places: Some(1), ..member(name) };
     let rules = Eject { failures: Some(1), ..upstream(Vec::new()).eject };
-    let group = Group::new(Upstream { eject: rules, ..upstream(vec![small("a"), small("b")]) }, None);
+    let group = patient(Upstream { eject: rules, ..upstream(vec![small("a"), small("b")]) });
     taken(&group).failed(&mut Tried::default());
     let lease = taken(&group);
     assert_eq!(lease.member.name(), "b");
     let tried = Tried::default();
-    assert!(pin!(group.take(Wish::default(), &tried)).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        pin!(group.take(Wish::default(), &tried)).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    );
     // When its time is over somebody may try it.
     group.members[0].set_down(false, 0);
     group.fit_places(u64::MAX - 1);

@@ -1,46 +1,20 @@
-//! The members of upstream groups as the master sees them: where their names lead, and whether they answer
+//! The thread that watches over the members of upstream groups: where their names lead, and whether they answer
 //! their checks.
-//!
-//! One thread of the master does both (`resolve`, `check`) and reports what has changed; servers never look
-//! up a name and never check a member. A name that cannot be looked up keeps the addresses that it had, is
-//! tried again, and stops nobody else (R10).
 
-mod check;
-mod resolve;
-
+use super::{check, resolve};
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tidegate_config::settings::upstream::{MemberAddress, Upstream};
+use tidegate_modules::gateway::balance::groups::{Fact, Finding, Findings};
 use tidegate_modules::gateway::balance::health::{Fitness, Health, Rules};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{Duration, Instant, sleep_until};
-
-/// What has become known of a member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// The name of its group.
-    pub group: String,
-    /// The member as written.
-    pub member: String,
-    /// What is known.
-    pub fact: Fact,
-}
-
-/// One fact about a member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fact {
-    /// Its name leads there.
-    Addresses(Vec<SocketAddr>),
-    /// Its checks have taken it out, or brought it back.
-    IsDown(bool),
-}
 
 type Report = Rc<dyn Fn(Finding)>;
 
@@ -94,16 +68,32 @@ impl Drop for Watched {
 
 async fn follow(mut settings: mpsc::UnboundedReceiver<Vec<Upstream>>, report: Report) {
     let resolver = Rc::new(resolve::Resolver::default());
+    // What was said last: it holds for whoever goes on under other settings.
+    let known = Rc::new(RefCell::new(Findings::default()));
+    let report: Report = Rc::new({
+        let known = known.clone();
+        move |finding: Finding| {
+            known.borrow_mut().learn(&finding);
+            report(finding);
+        }
+    });
     let mut watched: HashMap<String, Watched> = HashMap::new();
     while let Some(upstreams) = settings.recv().await {
         watched.retain(|_, watched| upstreams.iter().any(|upstream| upstream.is_same_as(&watched.upstream)));
+        known.borrow_mut().retain(&upstreams);
         for upstream in upstreams {
-            watched.entry(upstream.name.clone()).or_insert_with(|| watch_over(upstream, &resolver, &report));
+            let watch = || watch_over(upstream.clone(), &resolver, &known.borrow(), &report);
+            watched.entry(upstream.name.clone()).or_insert_with(watch);
         }
     }
 }
 
-fn watch_over(upstream: Upstream, resolver: &Rc<resolve::Resolver>, report: &Report) -> Watched {
+fn watch_over(
+    upstream: Upstream,
+    resolver: &Rc<resolve::Resolver>,
+    known: &Findings,
+    report: &Report,
+) -> Watched {
     let mut tasks = Vec::new();
     let group: Arc<str> = upstream.name.as_str().into();
     for member in &upstream.members {
@@ -111,7 +101,7 @@ fn watch_over(upstream: Upstream, resolver: &Rc<resolve::Resolver>, report: &Rep
             let (report, group, member) = (report.clone(), group.clone(), member.name.clone());
             move |fact| report(Finding { group: group.to_string(), member: member.clone(), fact })
         };
-        let (places, mut known) = watch::channel(check::Place::of(&member.address));
+        let (places, mut place) = watch::channel(check::Place::of(&member.address));
         if let MemberAddress::Name { host, port } = &member.address {
             let (resolver, host, port, say) = (resolver.clone(), host.clone(), *port, say.clone());
             let follow = async move {
@@ -126,19 +116,27 @@ fn watch_over(upstream: Upstream, resolver: &Rc<resolve::Resolver>, report: &Rep
             };
             tasks.push(tokio::task::spawn_local(follow).abort_handle());
         }
+        let was_down = known.is_down(&group, &member.name);
+        if was_down && upstream.check.is_none() {
+            // Nobody asks any more, so nobody would bring it back.
+            let back = async move { say(Fact::IsDown(false)) };
+            tasks.push(tokio::task::spawn_local(back).abort_handle());
+            continue;
+        }
         if let Some(settings) = upstream.check.clone() {
             let name = format!("{} of upstream {group}", member.name);
             let host = member.name.clone();
             let checks = async move {
                 let rules = Rules { rise: settings.rise, fall: settings.fall, ..Rules::default() };
                 let mut health = Health::default();
+                health.set_down(was_down, 0);
                 let began = Instant::now();
                 let mut next = began + spread(settings.interval, &name);
                 loop {
                     sleep_until(next).await;
                     next += settings.interval;
-                    let place = known.borrow_and_update().clone();
-                    let outcome = check::once(&settings, &place, &host).await;
+                    let now_at = place.borrow_and_update().clone();
+                    let outcome = check::once(&settings, &now_at, &host).await;
                     let now = began.elapsed().as_nanos() as u64;
                     match health.on_check(outcome.is_ok(), now, &rules) {
                         Some(Fitness::Down) => {
@@ -168,6 +166,3 @@ fn spread(interval: Duration, name: &str) -> Duration {
     let part = RandomState::new().hash_one(name) % 1_000;
     interval.min(Duration::from_secs(1)).mul_f64(part as f64 / 1_000.0)
 }
-
-#[cfg(test)]
-mod tests;

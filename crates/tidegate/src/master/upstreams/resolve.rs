@@ -24,7 +24,7 @@ pub struct Resolver {
 
 impl Resolver {
     /// Follows a name: `changed` is told its addresses, sorted, when they are known and whenever others are.
-    /// A failure leaves the addresses as they were.
+    /// A failure leaves the addresses as they were; when it is the first thing that happens there are none.
     pub async fn follow(&self, host: &str, mut changed: impl FnMut(&[IpAddr])) {
         let mut known: Vec<IpAddr> = Vec::new();
         let mut failures = 0;
@@ -48,6 +48,9 @@ impl Resolver {
                         let what =
                             format_args!("the upstream member {host} cannot be looked up: {error}; {state}");
                         tidegate_core::log::warn(what);
+                    }
+                    if failures == 0 && known.is_empty() {
+                        changed(&[]);
                     }
                     failures += 1;
                     *self.inner.borrow_mut() = None;

@@ -1,10 +1,15 @@
-use super::*;
+use super::prober::Prober;
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 use tidegate_config::settings::Origin;
 use tidegate_config::settings::pool::Queue;
-use tidegate_config::settings::upstream::{Balance, Check, CheckKind, Eject, Member, Retry};
+use tidegate_config::settings::upstream::{
+    Balance, Check, CheckKind, Eject, Member, MemberAddress, Retry, Upstream,
+};
+use tidegate_modules::gateway::balance::groups::Fact;
 
 fn upstream(address: MemberAddress, check: Option<Check>) -> Upstream {
     Upstream {
@@ -24,7 +29,6 @@ fn upstream(address: MemberAddress, check: Option<Check>) -> Upstream {
         eject: Eject { failures: None, time: Duration::ZERO, most: Duration::ZERO },
         slow_start: Duration::ZERO,
         retry: Retry { times: 0, budget: 0 },
-        keep: 1,
         origin: Origin::default(),
     }
 }
@@ -95,4 +99,12 @@ fn a_name_leads_to_addresses() {
     let name = MemberAddress::Name { host: "localhost".to_owned(), port: 3000 };
     let facts = facts(upstream(name, None));
     assert_eq!(facts.recv().unwrap(), Fact::Addresses(vec![([127, 0, 0, 1], 3000).into()]));
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_told_once() {
+    let name = MemberAddress::Name { host: "nowhere.invalid".to_owned(), port: 3000 };
+    let facts = facts(upstream(name, None));
+    assert_eq!(facts.recv().unwrap(), Fact::Addresses(Vec::new()));
+    assert!(facts.try_recv().is_err());
 }
