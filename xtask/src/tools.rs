@@ -41,19 +41,20 @@ struct Tool {
 const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 
 /// What is needed, and why.
-const TOOLS: [Tool; 26] = [
+const TOOLS: [Tool; 27] = [
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
-    tool("openssl", "openssl", &[Purpose::Test], "a TLS client of another make"),
+    tool("openssl", "openssl", BOTH, "a TLS client of another make; makes the certificate of the TLS bench"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
     server("nginx", "nginx", "nginx", BOTH, "peer of the benches; its log proves what the generator counts"),
     server("lighttpd", "lighttpd", "lighttpd", BENCH, "peer of the benches"),
     server("apache2", "apache2", "apache2", BENCH, "peer of the benches"),
     server("haproxy", "haproxy", "haproxy", BENCH, "peer of the gateway bench"),
+    server("h2o", "h2o", "h2o", BENCH, "peer of the TLS and HTTP/2 benches"),
     tool("php-cgi", "php-cgi", BOTH, "runs PHP behind the server"),
     server("php-fpm8.2", "php8.2-fpm", "php8.2-fpm", BOTH, "runs PHP behind the server"),
     tool(

@@ -11,26 +11,72 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use tidegate_io::socket::{Received, Stream};
+use tidegate_tls::ClientSession;
 
-/// The bytes of a connection. Plain TCP and unix sockets today; TLS takes its place here, behind the same
-/// four calls.
-pub(crate) struct Channel(Stream);
+/// The bytes of a connection: TCP or a unix socket, with TLS on it or without.
+pub(crate) struct Channel {
+    stream: Stream,
+    tls: Option<Box<ClientSession>>,
+}
 
 impl Channel {
     pub fn new(stream: Stream) -> Self {
-        Channel(stream)
+        Channel { stream, tls: None }
+    }
+
+    /// Speaks TLS from the first byte on.
+    pub fn with_tls(stream: Stream, session: ClientSession) -> Self {
+        Channel { stream, tls: Some(Box::new(session)) }
     }
 
     #[inline]
-    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
-        self.0.recv(buffer)
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether a TLS handshake comes before any request.
+    #[inline]
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Sends the first message of the handshake. `false`: the socket takes nothing yet.
+    pub fn begin_handshake(&mut self) -> io::Result<bool> {
+        let Some(session) = &mut self.tls else { return Ok(true) };
+        session.advance(|bytes| self.stream.send(bytes, false))?;
+        Ok(!session.has_pending())
+    }
+
+    /// Goes on with the handshake as far as bytes have come; whether a session was resumed, once it is over.
+    pub fn shake(&mut self) -> io::Result<Option<bool>> {
+        let Some(session) = &mut self.tls else { return Ok(Some(false)) };
+        session.advance(|bytes| self.stream.send(bytes, false))?;
+        while session.is_handshaking() {
+            // What follows the handshake at once is kept until it is asked for.
+            match session.receive(&mut [], |buffer| self.stream.recv(buffer))? {
+                Received::Bytes { .. } => session.advance(|bytes| self.stream.send(bytes, false))?,
+                Received::WouldBlock => return Ok(None),
+                Received::End => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        Ok(Some(session.agreed().is_some_and(|agreed| agreed.is_resumed)))
+    }
+
+    #[inline]
+    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        let Some(session) = &mut self.tls else { return self.stream.recv(buffer) };
+        let received = session.receive(buffer, |buffer| self.stream.recv(buffer))?;
+        if session.has_pending() {
+            session.flush(|bytes| self.stream.send(bytes, false))?;
+        }
+        Ok(received)
     }
 
     /// Receives without copying: the kernel drops the bytes and says how many (`MSG_TRUNC`, `tcp(7)`). For
-    /// bodies that nobody looks at.
+    /// bodies that nobody looks at, and not over TLS.
     pub fn discard(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let room = buffer.len();
-        match recv(&self.0, buffer, RecvFlags::TRUNC) {
+        match recv(&self.stream, buffer, RecvFlags::TRUNC) {
             Ok((_, 0)) => Ok(Received::End),
             Ok((_, count)) => Ok(Received::Bytes { count, drained: count < room }),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(Received::WouldBlock),
@@ -39,26 +85,53 @@ impl Channel {
     }
 
     #[inline]
-    pub fn send(&self, data: &[u8]) -> io::Result<usize> {
-        self.0.send(data, false)
+    pub fn send(&mut self, data: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.stream.send(data, false),
+            Some(session) => session.send(data, |bytes| self.stream.send(bytes, false)),
+        }
     }
 
-    fn send_all(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.send_all(pieces, false)
+    fn send_all(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.tls.is_none() {
+            return self.stream.send_all(pieces, false);
+        }
+        let mut taken = 0;
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            let sent = self.send(piece)?;
+            taken += sent;
+            if sent < piece.len() {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Whether something that was sent still waits here for the socket.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.has_pending())
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            None => Ok(true),
+            Some(session) => session.flush(|bytes| self.stream.send(bytes, false)),
+        }
     }
 
     pub fn connect_result(&self) -> io::Result<()> {
-        self.0.connect_result()
+        self.stream.connect_result()
     }
 
     pub fn reset_on_close(&self) {
-        self.0.reset_on_close();
+        self.stream.reset_on_close();
     }
 }
 
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.stream.as_fd()
     }
 }
 
@@ -115,6 +188,8 @@ pub(crate) struct Connection {
     /// When the connect began.
     pub opened: u64,
     pub is_connected: bool,
+    /// When the TLS handshake began.
+    pub shaking_since: u64,
     /// The server has finished sending; read to the end before it is believed.
     pub is_finished: bool,
     /// Bytes may be there that no event will tell of again.
@@ -141,6 +216,7 @@ impl Connection {
             server,
             opened: now,
             is_connected: false,
+            shaking_since: 0,
             is_finished: false,
             is_readable: false,
             in_flight: VecDeque::new(),
@@ -165,6 +241,9 @@ impl Connection {
     /// Sends what is unsent, as far as socket and budget go. Returns how many bytes went.
     #[inline]
     pub fn flush(&mut self, prepared: &[Prepared], now: u64) -> io::Result<usize> {
+        if self.channel.has_pending() && !self.channel.flush()? {
+            return Ok(0);
+        }
         if self.unsent == 1 && self.write_budget.is_none() {
             let Some(exchange) = self.in_flight.back() else { return Ok(0) };
             let bytes = prepared.get(exchange.request as usize).map_or(&[][..], |request| &request.bytes);

@@ -5,7 +5,9 @@ use crate::check::Expectation;
 use crate::request::Mix;
 use crate::schedule::Arrivals;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use tidegate_tls::Connector;
 
 /// When requests start.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +30,17 @@ pub struct Pace {
     pub rate: u64,
     /// The share of connections that are slow, 0 to 1.
     pub share: f64,
+}
+
+/// How TLS is spoken with servers that want it.
+#[derive(Debug, Clone)]
+pub struct TlsPlan {
+    /// For connections that begin anew.
+    pub fresh: Arc<Connector>,
+    /// For those that resume a session where there is one.
+    pub resuming: Arc<Connector>,
+    /// The share of the latter, 0 to 1.
+    pub resumes: f64,
 }
 
 /// A run.
@@ -77,6 +90,8 @@ pub struct Plan {
     pub is_once: bool,
     /// Connections send one request and then only stay open.
     pub is_idle: bool,
+    /// Needed where a server of the mix speaks TLS.
+    pub tls: Option<TlsPlan>,
     /// Which part of a run over several processes this is.
     pub part: Part,
 }
@@ -126,6 +141,7 @@ impl Plan {
             seed: 1,
             is_once: false,
             is_idle: false,
+            tls: None,
             part: Part::WHOLE,
         }
     }

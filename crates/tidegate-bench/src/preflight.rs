@@ -1,14 +1,16 @@
 //! Before a run: does the target answer at all, and has this process what the run needs? One clear sentence
 //! now is worth more than a minute of refused connects.
 
-use crate::plan::Plan;
+use crate::plan::{Plan, TlsPlan};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use thiserror::Error;
 use tidegate_io::connect::Address;
+use tidegate_io::socket::Received;
+use tidegate_tls::{Agreed, ClientSession, ClientSessionError, ServerName};
 
 /// Why a run is not begun.
 #[derive(Debug, Error)]
@@ -23,6 +25,16 @@ pub enum PreflightError {
         /// What the system said, as a sentence's end.
         reason: String,
     },
+    /// The target cannot be spoken to over TLS.
+    #[error("{authority}: {fault}{help}")]
+    Tls {
+        /// As the URL names it.
+        authority: String,
+        /// What is wrong.
+        fault: ClientSessionError,
+        /// What to do.
+        help: &'static str,
+    },
 }
 
 /// Descriptors that a process needs beside its connections.
@@ -31,24 +43,66 @@ const SPARE_DESCRIPTORS: u64 = 128;
 /// Connections from one address that its ports surely suffice for.
 const PER_SOURCE: u32 = 20_000;
 
-/// Opens and closes one connection to each server.
+/// Opens and closes one connection to each server. What the last one has agreed upon, where it speaks TLS.
 ///
 /// # Errors
-/// [`PreflightError::Unreachable`] for the first that cannot be reached.
-pub fn reach(plan: &Plan) -> Result<(), PreflightError> {
-    for (address, authority) in plan.mix.first_addresses() {
+/// For the first that cannot be reached, or not spoken to.
+pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
+    let mut agreed = None;
+    for (address, server) in plan.mix.first_addresses() {
         let wait = Duration::from_secs(5).min(plan.timeout);
         let result = match address {
-            Address::Tcp(address) => TcpStream::connect_timeout(address, wait).map(drop),
-            Address::Unix(path) => UnixStream::connect(path).map(drop),
+            Address::Tcp(address) => TcpStream::connect_timeout(address, wait).and_then(|stream| {
+                stream.set_read_timeout(Some(wait))?;
+                Ok(Box::new(stream) as Box<dyn Duplex>)
+            }),
+            Address::Unix(path) => UnixStream::connect(path).and_then(|stream| {
+                stream.set_read_timeout(Some(wait))?;
+                Ok(Box::new(stream) as Box<dyn Duplex>)
+            }),
         };
-        result.map_err(|error| PreflightError::Unreachable {
-            authority: authority.to_owned(),
+        let stream = result.map_err(|error| PreflightError::Unreachable {
+            authority: server.authority.clone(),
             address: address.to_string(),
             reason: reason(&error),
         })?;
+        if let (Some(name), Some(tls)) = (&server.tls_name, &plan.tls) {
+            agreed = shake(stream, name, tls).map_err(|fault| PreflightError::Tls {
+                authority: server.authority.clone(),
+                help: match fault {
+                    ClientSessionError::Untrusted(_) => {
+                        "; name whom to trust with --roots FILE, or use --insecure"
+                    }
+                    ClientSessionError::NotTls => "; use http://",
+                    _ => "",
+                },
+                fault,
+            })?;
+        }
     }
-    Ok(())
+    Ok(agreed)
+}
+
+trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
+
+fn shake(
+    mut stream: Box<dyn Duplex>,
+    name: &ServerName<'static>,
+    tls: &TlsPlan,
+) -> Result<Option<Agreed>, ClientSessionError> {
+    let mut session = ClientSession::new(&tls.fresh, name.clone())?;
+    loop {
+        session.advance(|bytes| stream.write(bytes))?;
+        if !session.is_handshaking() {
+            let _ = session.finish_sending(|bytes| stream.write(bytes)); // it need not be heard
+            return Ok(session.agreed());
+        }
+        session.receive(&mut [], |buffer| match stream.read(buffer)? {
+            0 => Ok(Received::End),
+            count => Ok(Received::Bytes { count, drained: true }),
+        })?;
+    }
 }
 
 fn reason(error: &io::Error) -> String {

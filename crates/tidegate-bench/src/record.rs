@@ -108,6 +108,8 @@ pub enum Failure {
     Refused,
     /// Another fault of the connect: no route, no address.
     Connect,
+    /// No TLS with it: a certificate that is not trusted, another protocol, a broken record.
+    Tls,
     /// The server did not accept in time.
     ConnectTimeout,
     /// No complete answer in time.
@@ -136,9 +138,10 @@ pub enum Failure {
 
 impl Failure {
     /// All of them, in the order of reports.
-    pub const ALL: [Failure; 14] = [
+    pub const ALL: [Failure; 15] = [
         Failure::Refused,
         Failure::Connect,
+        Failure::Tls,
         Failure::ConnectTimeout,
         Failure::Timeout,
         Failure::Reset,
@@ -158,6 +161,7 @@ impl Failure {
         match self {
             Failure::Refused => "refused",
             Failure::Connect => "connect",
+            Failure::Tls => "tls",
             Failure::ConnectTimeout => "connect_timeout",
             Failure::Timeout => "timeout",
             Failure::Reset => "reset",
@@ -178,6 +182,7 @@ impl Failure {
         match self {
             Failure::Refused => "connection refused",
             Failure::Connect => "could not connect",
+            Failure::Tls => "no TLS with the server",
             Failure::ConnectTimeout => "not accepted in time",
             Failure::Timeout => "not answered in time",
             Failure::Reset => "connection reset by the server",
@@ -220,6 +225,12 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Connections opened.
     pub connects: u64,
+    /// TLS handshakes in full.
+    #[serde(default)]
+    pub tls_full: u64,
+    /// TLS handshakes that resumed a session.
+    #[serde(default)]
+    pub tls_resumed: u64,
     /// Arrivals that found no free connection and waited for one (open loop).
     pub queued: u64,
     /// Responses that came at the demanded bit rate, where one was demanded.
@@ -244,6 +255,8 @@ impl Counts {
         self.body_bytes += other.body_bytes;
         self.bytes_sent += other.bytes_sent;
         self.connects += other.connects;
+        self.tls_full += other.tls_full;
+        self.tls_resumed += other.tls_resumed;
         self.queued += other.queued;
         self.conforming += other.conforming;
         self.response_sum = self.response_sum.saturating_add(other.response_sum);
@@ -278,6 +291,9 @@ pub struct Sample {
     pub wait: Pairs,
     /// Of connects.
     pub connect: Pairs,
+    /// Of TLS handshakes.
+    #[serde(default)]
+    pub handshake: Pairs,
     /// From the intended start to the moment that the generator took it up.
     pub lateness: Pairs,
     /// Bytes per second of each answer, where readers are slow or a bit rate is demanded.
@@ -300,6 +316,7 @@ pub(crate) struct Recorder {
     service: Times,
     wait: Times,
     connect: Times,
+    handshake: Times,
     lateness: Times,
     speed: Times,
 }
@@ -352,6 +369,13 @@ impl Recorder {
         self.connect.record(ns);
     }
 
+    /// A TLS handshake is complete.
+    pub fn shaken(&mut self, ns: u64, is_resumed: bool) {
+        self.counts.tls_full += u64::from(!is_resumed);
+        self.counts.tls_resumed += u64::from(is_resumed);
+        self.handshake.record(ns);
+    }
+
     /// Bytes per second of an answer.
     pub fn speed(&mut self, bytes_per_second: u64) {
         self.speed.record(bytes_per_second);
@@ -374,6 +398,7 @@ impl Recorder {
             service: self.service.take(),
             wait: self.wait.take(),
             connect: self.connect.take(),
+            handshake: self.handshake.take(),
             lateness: self.lateness.take(),
             speed: self.speed.take(),
             ..Sample::default()

@@ -4,6 +4,7 @@ use crate::random::Random;
 use crate::target::{TargetError, Url};
 use thiserror::Error;
 use tidegate_io::connect::Address;
+use tidegate_tls::{Connector, ConnectorError, ServerName};
 use tidegate_wire::h1::{
     ConnectionField, RequestFraming, RequestParts, UnsafeField, UnsafeRequest, append_field, encode_request,
 };
@@ -36,6 +37,9 @@ pub enum RequestError {
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// No certificate can be for the host.
+    #[error(transparent)]
+    Name(#[from] ConnectorError),
     /// The request line or `Host`.
     #[error("{url}: {fault}")]
     Request {
@@ -77,6 +81,8 @@ pub(crate) struct Server {
     /// Of the resolver; connections take them in turn.
     pub addresses: Vec<Address>,
     pub authority: String,
+    /// With TLS, the name that is asked for and verified.
+    pub tls_name: Option<ServerName<'static>>,
 }
 
 /// All requests of a run and their order.
@@ -103,15 +109,16 @@ impl Mix {
             return Err(RequestError::Weights(total));
         }
         let mut mix = Mix { prepared: Vec::with_capacity(list.len()), servers: Vec::new(), deck: Vec::new() };
-        let mut known: Vec<(String, u16, Option<std::path::PathBuf>)> = Vec::new();
+        let mut known: Vec<(String, u16, bool, Option<std::path::PathBuf>)> = Vec::new();
         for (number, description) in list.iter().enumerate() {
             let url = &description.url;
-            let key = (url.host.clone(), url.port, url.socket.clone());
+            let key = (url.host.clone(), url.port, url.is_tls, url.socket.clone());
             let server = match known.iter().position(|other| *other == key) {
                 Some(server) => server,
                 None => {
                     let addresses = url.resolve()?;
-                    mix.servers.push(Server { addresses, authority: url.authority.clone() });
+                    let tls_name = if url.is_tls { Some(Connector::name(&url.host)?) } else { None };
+                    mix.servers.push(Server { addresses, authority: url.authority.clone(), tls_name });
                     known.push(key);
                     known.len() - 1
                 }
@@ -130,8 +137,13 @@ impl Mix {
     }
 
     /// The first addresses of all servers, to try before a run.
-    pub fn first_addresses(&self) -> impl Iterator<Item = (&Address, &str)> {
-        self.servers.iter().filter_map(|server| Some((server.addresses.first()?, server.authority.as_str())))
+    pub(crate) fn first_addresses(&self) -> impl Iterator<Item = (&Address, &Server)> {
+        self.servers.iter().filter_map(|server| Some((server.addresses.first()?, server)))
+    }
+
+    /// Whether any server speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.servers.iter().any(|server| server.tls_name.is_some())
     }
 
     /// Whether all servers are on the loopback interface.

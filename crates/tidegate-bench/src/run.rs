@@ -62,6 +62,9 @@ pub struct Interval {
     /// Times, as pairs.
     pub connect: Vec<(u64, u64)>,
     /// Times, as pairs.
+    #[serde(default)]
+    pub handshake: Vec<(u64, u64)>,
+    /// Times, as pairs.
     pub lateness: Vec<(u64, u64)>,
     /// Bytes per second, as pairs.
     pub speed: Vec<(u64, u64)>,
@@ -96,6 +99,9 @@ pub struct Outcome {
     pub processes: u32,
     /// Workers in each.
     pub threads: u32,
+    /// Version, cipher suite and key exchange of a first connection, where TLS was spoken.
+    #[serde(default)]
+    pub tls: Option<String>,
 }
 
 /// How a run goes, told after each interval.
@@ -204,6 +210,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 faults: Vec::new(),
                 processes: 1,
                 threads: plan.threads,
+                tls: None,
             },
             by_number: BTreeMap::new(),
             threads: plan.threads as usize,
@@ -286,6 +293,7 @@ fn add(interval: &mut Interval, sample: Sample, worker: u32) {
         (&mut interval.service, sample.service),
         (&mut interval.wait, sample.wait),
         (&mut interval.connect, sample.connect),
+        (&mut interval.handshake, sample.handshake),
         (&mut interval.lateness, sample.lateness),
         (&mut interval.speed, sample.speed),
     ] {
@@ -305,6 +313,7 @@ impl Interval {
         self.service.extend(other.service);
         self.wait.extend(other.wait);
         self.connect.extend(other.connect);
+        self.handshake.extend(other.handshake);
         self.lateness.extend(other.lateness);
         self.speed.extend(other.speed);
         self.open += other.open;
@@ -326,6 +335,8 @@ pub struct Totals {
     pub wait: Times,
     /// Of connects.
     pub connect: Times,
+    /// Of TLS handshakes.
+    pub handshake: Times,
     /// Of the generator, behind its schedule.
     pub lateness: Times,
     /// Bytes per second of each answer, not a time.
@@ -342,6 +353,7 @@ impl Outcome {
             totals.service.add(&interval.service);
             totals.wait.add(&interval.wait);
             totals.connect.add(&interval.connect);
+            totals.handshake.add(&interval.handshake);
             totals.lateness.add(&interval.lateness);
             totals.speed.add(&interval.speed);
         }

@@ -18,6 +18,8 @@ pub struct Url {
     pub port: u16,
     /// Path and query, at least `/`.
     pub request_target: String,
+    /// Whether TLS is spoken.
+    pub is_tls: bool,
     /// The path of a unix socket in place of host and port (`http://unix:/run/app.sock:/path`).
     pub socket: Option<PathBuf>,
 }
@@ -25,11 +27,8 @@ pub struct Url {
 /// Why a URL cannot be a target. What is at fault is the argument or the file it is in.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// TLS is another branch's work.
-    #[error("{0}: this build of bench does not speak https yet; use http://")]
-    Https(String),
     /// Some other scheme.
-    #[error("{0}: not an http URL; write http://host/path")]
+    #[error("{0}: not an http URL; write http://host/path or https://host/path")]
     Scheme(String),
     /// No host, or one with bytes that no host has.
     #[error("{0}: the URL names no valid host")]
@@ -53,11 +52,11 @@ pub enum TargetError {
 impl Url {
     /// Reads an absolute URL. Without a scheme it is `http`.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
-        let rest = match text.split_once("://") {
-            Some(("http", rest)) => rest,
-            Some(("https", _)) => return Err(TargetError::Https(text.to_owned())),
+        let (is_tls, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (false, rest),
+            Some(("https", rest)) => (true, rest),
             Some(_) => return Err(TargetError::Scheme(text.to_owned())),
-            None => text,
+            None => (false, text),
         };
         if !rest.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(TargetError::Byte(text.to_owned()));
@@ -74,6 +73,7 @@ impl Url {
                 host: "localhost".to_owned(),
                 port: 80,
                 request_target,
+                is_tls,
                 socket: Some(PathBuf::from(path)),
             });
         }
@@ -85,6 +85,7 @@ impl Url {
             return Err(TargetError::Host(text.to_owned()));
         }
         let port = match port {
+            None if is_tls => 443,
             None => 80,
             Some(port) => match port.parse() {
                 Ok(port) if port != 0 => port,
@@ -92,7 +93,8 @@ impl Url {
             },
         };
         let request_target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-        Ok(Url { authority: authority.to_owned(), host: host.to_owned(), port, request_target, socket: None })
+        let (authority, host) = (authority.to_owned(), host.to_owned());
+        Ok(Url { authority, host, port, request_target, is_tls, socket: None })
     }
 
     /// All addresses of the host.
@@ -119,9 +121,10 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
         match &self.socket {
-            Some(path) => write!(f, "http://unix:{}:{}", path.display(), self.request_target),
-            None => write!(f, "http://{}{}", self.authority, self.request_target),
+            Some(path) => write!(f, "{scheme}://unix:{}:{}", path.display(), self.request_target),
+            None => write!(f, "{scheme}://{}{}", self.authority, self.request_target),
         }
     }
 }
@@ -150,9 +153,12 @@ mod tests {
             ("http://example.com?q", "example.com", 80, "/?q", "example.com"),
             ("http://[::1]:81/", "::1", 81, "/", "[::1]:81"),
             ("http://[::1]/", "::1", 80, "/", "[::1]"),
+            ("https://example.com/", "example.com", 443, "/", "example.com"),
+            ("https://example.com:8443/a", "example.com", 8443, "/a", "example.com:8443"),
         ];
         for (text, host, port, target, authority) in table {
             let url = Url::parse(text).unwrap();
+            assert_eq!(url.is_tls, text.starts_with("https"));
             assert_eq!(
                 (url.host.as_str(), url.port, url.request_target.as_str(), url.authority.as_str()),
                 (host, port, target, authority),
@@ -166,7 +172,6 @@ mod tests {
     #[test]
     fn bad_urls_say_why() {
         let table = [
-            ("https://a/", "https"),
             ("ftp://a/", "not an http URL"),
             ("http:///x", "no valid host"),
             ("http://a:0/", "port"),

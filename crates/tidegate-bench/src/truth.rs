@@ -93,6 +93,7 @@ fn outcome(mut recorder: Recorder, elapsed: u64) -> Outcome {
         faults: Vec::new(),
         processes: 1,
         threads: 1,
+        tls: None,
     }
 }
 

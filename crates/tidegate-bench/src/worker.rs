@@ -26,6 +26,7 @@ use std::time::Duration;
 use tidegate_io::connect::{Connecting, connect};
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
+use tidegate_tls::ClientSession;
 
 /// Connects that may be under way at once, so that a listen queue of ordinary length holds them.
 const CONNECTING_AT_ONCE: u32 = 256;
@@ -363,7 +364,17 @@ impl<'s> Worker<'s> {
             Ok(opened) => opened,
             Err(error) => return self.connect_failed(exchange, &error, now),
         };
-        let mut connection = Connection::new(Channel::new(stream), server_number, now);
+        let channel = match (&server.tls_name, &self.plan.tls) {
+            (Some(name), Some(tls)) => {
+                let connector = if self.random.unit() < tls.resumes { &tls.resuming } else { &tls.fresh };
+                match ClientSession::new(connector, name.clone()) {
+                    Ok(session) => Channel::with_tls(stream, session),
+                    Err(error) => return self.connect_failed(exchange, &error.into(), now),
+                }
+            }
+            _ => Channel::new(stream),
+        };
+        let mut connection = Connection::new(channel, server_number, now);
         if let Some(pace) = self.plan.slow_readers.filter(|pace| self.random.unit() <= pace.share) {
             connection.read_budget = Some(Box::new(Budget::new(pace.rate, now)));
         }
@@ -453,6 +464,7 @@ fn connect_failure(error: &io::Error) -> Failure {
         Some(Errno::CONNRESET | Errno::PIPE) => Failure::Reset,
         Some(Errno::MFILE | Errno::NFILE) => Failure::Descriptors,
         Some(Errno::ADDRNOTAVAIL | Errno::ADDRINUSE) => Failure::Ports,
+        None if error.kind() == io::ErrorKind::InvalidData => Failure::Tls,
         _ => Failure::Connect,
     }
 }

@@ -69,16 +69,24 @@ impl TlsFiles {
                 read.pairs.push((key_of(files), pair));
             }
         }
+        read.read_authorities(settings)?;
+        Ok(read)
+    }
+
+    /// Reads the certificates of authorities anew. After an error they are as they were.
+    pub fn read_authorities(&mut self, settings: &Settings) -> Result<(), TlsError> {
+        let mut read: Vec<(PathBuf, String)> = Vec::new();
         for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
             let at_fault = |error| TlsError::Certificate { origin: clients.origin.clone(), error };
             let path = &clients.authorities;
             let pem = tidegate_tls::certificate::read_file(path).map_err(at_fault)?;
             ClientAuthorities::new(&path.display().to_string(), &pem).map_err(at_fault)?;
-            if !read.authorities.iter().any(|(known, _)| known == path) {
-                read.authorities.push((path.clone(), String::from_utf8_lossy(&pem).into_owned()));
+            if !read.iter().any(|(known, _)| known == path) {
+                read.push((path.clone(), String::from_utf8_lossy(&pem).into_owned()));
             }
         }
-        Ok(read)
+        self.authorities = read;
+        Ok(())
     }
 
     /// Puts a pair in the place of the one before.

@@ -212,6 +212,7 @@ impl<'a> Player<'a> {
             connection: Some(connection),
             is_new: false,
             last: None,
+            tls: None,
         };
         self.clients.insert(name.clone(), participant);
         self.current = Some(name);

@@ -1,6 +1,7 @@
 //! TLS: sessions on the reactor's buffers, certificates, session tickets, client certificates.
 //!
-//! `tidegate-core` drives a [`Session`] where it would have a bare socket; the binary fills [`Slot`]s with
+//! `tidegate-core` drives a [`Session`] where it would have a bare socket, whoever connects to others a
+//! [`ClientSession`]; the binary fills [`Slot`]s with
 //! certificates and owns the [`TicketKeys`]. The crate knows no HTTP and no settings file: what a site wants
 //! comes as [`Terms`].
 
@@ -9,6 +10,8 @@ pub mod acme;
 pub mod certificate;
 pub mod challenge;
 pub mod client;
+pub mod client_session;
+pub mod connector;
 pub mod hello;
 pub mod inspect;
 pub mod session;
@@ -18,10 +21,14 @@ pub mod ticket;
 pub use certificate::{Certificate, CertificateError, Pair, Slot};
 pub use challenge::Challenges;
 pub use client::{ClientAuthorities, ClientIdentity, ClientPolicy};
+pub use client_session::{Agreed, CLIENT_BUFFER, ClientSession, ClientSessionError};
+pub use connector::{Connector, ConnectorError, ConnectorOptions, Trust, TrustedRoots, system_roots};
 pub use hello::{Hello, Peeked};
 pub use session::{Handshake, Resumption, Session, SessionError};
 pub use terms::{Protocols, SiteConfig, Terms, TermsError, Versions};
 pub use ticket::TicketKeys;
+
+pub use rustls::pki_types::ServerName;
 
 use rustls::crypto::CryptoProvider;
 use std::sync::{Arc, OnceLock};

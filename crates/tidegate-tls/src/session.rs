@@ -507,7 +507,7 @@ impl Open {
             suite: connection
                 .negotiated_cipher_suite()
                 .and_then(|suite| suite.suite().as_str())
-                .map_or("-", |name| name.strip_prefix("TLS13_").map_or(name, tls13_name)),
+                .map_or("-", suite_name),
             group: connection
                 .negotiated_key_exchange_group()
                 .and_then(|group| group.name().as_str())
@@ -522,11 +522,11 @@ impl Open {
 }
 
 /// The names of RFC 8446, where rustls has names of its own.
-fn tls13_name(rest: &'static str) -> &'static str {
-    match rest {
-        "AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
-        "AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
-        "CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+pub(crate) fn suite_name(name: &'static str) -> &'static str {
+    match name {
+        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
         other => other,
     }
 }

@@ -22,7 +22,7 @@ use tidegate_tls::{Certificate, CertificateError, Pair};
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
 /// What is known of the files.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct CertificateWatch {
     seen: HashMap<PathBuf, Stamp>,
     /// Changed at the last look; not yet known to stand still.

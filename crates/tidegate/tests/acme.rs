@@ -79,7 +79,7 @@ impl Pebble {
         }});
         fs::write(folder.join("pebble.json"), config.to_string()).unwrap();
         let names = Command::new(names)
-            .args(["-management", &format!("127.0.0.1:{names_management}"), "-dns01", &format!("127.0.0.1:{dns}")])
+            .args(["-management", &format!("127.0.0.1:{names_management}"), "-dnsserver", &format!("127.0.0.1:{dns}")])
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", ""])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -210,19 +210,23 @@ fn openssl_and_curl_speak_tls() {
     let folder = std::env::temp_dir().join(format!("tidegate-{}-tls", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
-    let make = |name: &str, authority: bool| {
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
-        if authority {
-            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        }
-        fs::write(folder.join(format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
+    let keep = |name: &str, certificate: &rcgen::Certificate, key: &rcgen::KeyPair| {
+        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
         fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
     };
-    make("site", false);
-    make("client", true);
+    let params = rcgen::CertificateParams::new(vec!["a.test".to_owned(), "early.test".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    keep("site", &params.self_signed(&key).unwrap(), &key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut above = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    above.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    keep("authority", &above.self_signed(&key).unwrap(), &key);
+    let issuer = rcgen::Issuer::new(above, key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    keep("client", &params.signed_by(&key, &issuer).unwrap(), &key);
     let text = "listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
-        site \"a.test\" { root \".\"; tls { client-certificates \"client.pem\" mode=optional } }\n\
+        site \"a.test\" { root \".\"; tls { client-certificates \"authority.pem\" mode=optional } }\n\
         site \"early.test\" { root \".\"; tls { early-data } }\n";
     let Some(served) = Served::with("openssl", folder, text) else { return };
     fs::write(served.folder.join("large.bin"), bytes(3 << 20)).unwrap();

@@ -122,6 +122,11 @@ impl Running {
         Ok(self.child.try_wait()?.is_none())
     }
 
+    /// Ends it; nobody wants its report.
+    pub fn stop(mut self) {
+        super::server::end(&mut self.child);
+    }
+
     /// Waits for its report. A missed target (99) and a measurement that is not to be trusted (98) have one
     /// too; what they mean is for the caller, who sees the verdict in it.
     pub fn finish(self) -> Result<Load> {

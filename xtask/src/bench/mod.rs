@@ -23,6 +23,8 @@ mod server;
 mod slow_disk;
 mod soak;
 mod static_files;
+mod tls;
+mod tls_peers;
 
 use anyhow::Result;
 
@@ -36,6 +38,8 @@ pub enum Bench {
     Cold(cold::Arguments),
     /// CPU per request to an application, beside other servers
     Gateway(gateway::Arguments),
+    /// CPU per TLS handshake and per file over TLS, and bytes of an idle connection, beside other servers
+    Tls(tls::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
     /// What clients get at multiples of the peak, beside other servers
@@ -57,6 +61,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Tls(arguments) => tls::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),

@@ -32,6 +32,11 @@ pub fn json(report: &Report) -> Value {
         "seconds": report.outcome.seconds(),
         "concurrency": report.concurrency(),
         "connects": counts.connects,
+        "tls": {
+            "full": counts.tls_full,
+            "resumed": counts.tls_resumed,
+            "spoken": report.outcome.tls,
+        },
         "most_open": report.most_open(),
         "queued": counts.queued,
         "conforming": counts.conforming,
@@ -43,6 +48,7 @@ pub fn json(report: &Report) -> Value {
         "service": times(&totals.service),
         "wait": times(&totals.wait),
         "connect": times(&totals.connect),
+        "handshake": times(&totals.handshake),
         "lateness": times(&totals.lateness),
         "speed": {
             "min": totals.speed.number_at(0.0),

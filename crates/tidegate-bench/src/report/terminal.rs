@@ -36,6 +36,18 @@ pub fn screen(report: &Report) -> String {
     line("Statuses", statuses(report));
     line("Concurrency", format!("{:.2} requests on average", report.concurrency()));
     line("Connections", format!("{} opened, {} open at most", counts.connects, report.most_open()));
+    let handshakes = counts.tls_full + counts.tls_resumed;
+    if handshakes > 0 {
+        let each = if seconds > 0.0 { handshakes as f64 / seconds } else { 0.0 };
+        let share = 100.0 * counts.tls_resumed as f64 / handshakes as f64;
+        line(
+            "TLS handshakes",
+            format!("{} in full, {} resumed ({share:.1} %), {each:.2}/s", counts.tls_full, counts.tls_resumed),
+        );
+    }
+    if let Some(spoken) = &report.outcome.tls {
+        line("TLS", spoken.clone());
+    }
     line(
         "Longest, shortest",
         format!(
@@ -155,6 +167,9 @@ fn connection_times(report: &Report) -> String {
         ]);
     };
     row("  Connect", &report.totals.connect);
+    if report.totals.handshake.count() > 0 {
+        row("  TLS handshake", &report.totals.handshake);
+    }
     row("  Waiting (first byte)", &report.totals.wait);
     row("  Service (sent to end)", &report.totals.service);
     row("  Total (meant to end)", &report.totals.response);

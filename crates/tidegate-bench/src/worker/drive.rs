@@ -42,7 +42,12 @@ impl Worker<'_> {
             }
             return now;
         }
-        if connection.unsent > 0 && event.writable {
+        if connection.channel.is_handshaking() {
+            let now = monotonic_ns();
+            self.shake(key, now);
+            return now;
+        }
+        if (connection.unsent > 0 || connection.channel.has_pending()) && event.writable {
             let now = monotonic_ns();
             self.flush(key, now);
         }
@@ -54,6 +59,12 @@ impl Worker<'_> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let result = if is_certain {
             connection.channel.connect_result()
+        } else if connection.channel.is_tls() {
+            match connection.channel.begin_handshake() {
+                Ok(false) => return,
+                Ok(true) => Ok(()),
+                Err(error) => Err(error),
+            }
         } else {
             // Sending tells: nothing goes while the connect is under way.
             match connection.flush(&self.plan.mix.prepared, now) {
@@ -72,6 +83,32 @@ impl Worker<'_> {
         self.connecting -= 1;
         let open = monotonic_ns();
         self.recorder.connected(open.saturating_sub(connection.opened));
+        if connection.channel.is_tls() {
+            connection.shaking_since = open;
+            return self.shake(key, open);
+        }
+        self.opened_for_requests(key, now);
+    }
+
+    /// Goes on with a TLS handshake; when it is complete, requests may go.
+    fn shake(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let is_resumed = match connection.channel.shake() {
+            Ok(Some(is_resumed)) => is_resumed,
+            Ok(None) => return,
+            Err(error) => return self.fail(key, broken(&error), now),
+        };
+        let now = monotonic_ns();
+        self.recorder.shaken(now.saturating_sub(connection.shaking_since), is_resumed);
+        // More may have come with the end of the handshake, and no event tells of it again.
+        connection.is_readable = true;
+        self.opened_for_requests(key, now);
+        self.read(key);
+    }
+
+    /// Requests may go on a connection.
+    fn opened_for_requests(&mut self, key: Key, now: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
         for exchange in &mut connection.in_flight {
             exchange.sent = now;
         }
@@ -190,7 +227,8 @@ impl Worker<'_> {
             }
         }
         let remaining = connection.reader.remaining().unwrap_or(0);
-        let is_discarded = remaining > 4_096 && !plan.expectation.reads_bodies();
+        let is_discarded =
+            remaining > 4_096 && !plan.expectation.reads_bodies() && !connection.channel.is_tls();
         let received = if is_discarded {
             // Not past the body: the next head must be read.
             let room = room.min(usize::try_from(remaining).unwrap_or(usize::MAX));
@@ -461,6 +499,7 @@ fn broken(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Failure::Refused,
         io::ErrorKind::TimedOut => Failure::Timeout,
+        io::ErrorKind::InvalidData => Failure::Tls,
         _ => Failure::Reset,
     }
 }

@@ -119,8 +119,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[some("kind", Kind::Choice(&["http-01", "tls-alpn-01", "dns-01"]))],
         default: Some("challenge \"tls-alpn-01\" \"http-01\""),
         doc: "How it is shown that a name is yours, best first: `tls-alpn-01` on port 443, `http-01` on port 80, \
-              `dns-01` by a record, which a wildcard needs and `dns-hook` sets.",
-        example: "challenge \"dns-01\"",
+              `dns-01` by a record, which a wildcard needs and `dns-hook` or `dns-update` sets.",
+        example: "challenge \"http-01\"",
         ..Directive::new("challenge", ACME)
     },
     Directive {

@@ -8,6 +8,7 @@ use super::schedule::{Schedule, Task, Window};
 use super::storage::{STALE, Seen, Storage, TOUCH};
 use crate::certificate::{About, Certificate, Pair, certificates};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -115,6 +116,8 @@ pub struct Manager<C> {
     schedule: Schedule,
     issuers: Vec<Rc<dyn Issue>>,
     storage: Option<Rc<Storage>>,
+    /// The serial number of the certificate of each name that was reported last.
+    known: BTreeMap<String, String>,
     report: Box<dyn Fn(Outcome)>,
     work: JoinSet<Done>,
 }
@@ -132,6 +135,7 @@ impl<C: Clock> Manager<C> {
             schedule: Schedule::default(),
             issuers: Vec::new(),
             storage: None,
+            known: BTreeMap::new(),
             report: Box::new(report),
             work: JoinSet::new(),
         }
@@ -168,12 +172,14 @@ impl<C: Clock> Manager<C> {
         self.schedule.release();
         if self.storage.as_ref().is_none_or(|present| present.root() != storage.root()) {
             self.schedule = Schedule::default();
+            self.known.clear();
         }
         let now = self.clock.now();
         self.schedule.set_names(&names, now);
         for name in names.iter().filter(|name| !self.schedule.is_good(name, now)).collect::<Vec<_>>() {
             if let Some((pair, about)) = kept(&storage, name).filter(|(_, about)| about.not_after > now) {
                 self.schedule.obtained(name, about.not_before, about.not_after, now, chance());
+                self.known.insert(name.clone(), about.serial);
                 (self.report)(Outcome::Ready { name: name.clone(), pair, issuer: None });
             }
         }
@@ -187,12 +193,15 @@ impl<C: Clock> Manager<C> {
         for task in self.schedule.take_due(now, AT_ONCE.saturating_sub(self.work.len())) {
             let (issuers, storage) = (self.issuers.clone(), storage.clone());
             match task {
-                Task::Obtain(name) => drop(self.work.spawn_local(async move {
-                    let attempt = tokio::time::timeout(ATTEMPT, obtain(&name, &issuers, &storage, now));
-                    let late = |_| Err(IssueError::new("it took longer than 20 minutes"));
-                    let result = attempt.await.unwrap_or_else(late);
-                    Done::Obtained { name, result }
-                })),
+                Task::Obtain(name) => {
+                    let known = self.known.get(&name).cloned();
+                    self.work.spawn_local(async move {
+                        let attempt = obtain(&name, known.as_deref(), &issuers, &storage, now);
+                        let late = |_| Err(IssueError::new("it took longer than 20 minutes"));
+                        let result = tokio::time::timeout(ATTEMPT, attempt).await.unwrap_or_else(late);
+                        Done::Obtained { name, result }
+                    });
+                }
                 Task::AskWindow(name) => drop(self.work.spawn_local(async move {
                     let mut window = None;
                     if let Some(present) = storage.certificate(&name) {
@@ -216,6 +225,7 @@ impl<C: Clock> Manager<C> {
             Done::Obtained { name, result: Ok((pair, issuer)) } => match about(&pair) {
                 Ok(about) => {
                     self.schedule.obtained(&name, about.not_before, about.not_after, now, chance());
+                    self.known.insert(name.clone(), about.serial);
                     (self.report)(Outcome::Ready { name, pair, issuer });
                 }
                 Err(why) => self.fail(name, IssueError::new(why), now),
@@ -242,14 +252,15 @@ fn about(pair: &Pair) -> Result<About, String> {
     Certificate::new(pair).map(|certificate| certificate.about).map_err(|error| error.to_string())
 }
 
-/// Gets a certificate from the first authority that gives one, unless another node has got one meanwhile.
+/// Gets a certificate from the first authority that gives one, unless another node has got one meanwhile: one
+/// that is not the `known` one, which is to be renewed.
 async fn obtain(
     name: &str,
+    known: Option<&str>,
     issuers: &[Rc<dyn Issue>],
     storage: &Storage,
     now: i64,
 ) -> Result<(Pair, Option<String>), IssueError> {
-    let before = kept(storage, name);
     let unusable = |error: std::io::Error| {
         IssueError::new(format!("the storage {} cannot be used: {error}", storage.root().display()))
     };
@@ -261,11 +272,12 @@ async fn obtain(
         }
     };
     // Whoever had the lock may have done the work.
-    if let Some((pair, about)) = kept(storage, name)
+    let present = kept(storage, name);
+    if let Some((pair, about)) = &present
         && about.not_after > now
-        && before.as_ref().is_none_or(|(_, before)| before.serial != about.serial)
+        && known.is_none_or(|known| known != about.serial)
     {
-        return Ok((pair, None));
+        return Ok((pair.clone(), None));
     }
     let touching = async {
         loop {
@@ -274,7 +286,7 @@ async fn obtain(
         }
     };
     tokio::select! {
-        result = issue(name, issuers, storage, before.as_ref().map(|(pair, _)| pair)) => result,
+        result = issue(name, issuers, storage, present.as_ref().map(|(pair, _)| pair)) => result,
         () = touching => unreachable_touch(),
     }
 }

@@ -2,5 +2,7 @@
 
 mod certificates;
 mod handshakes;
+mod memory;
+mod outgoing;
 mod peer;
 mod traffic;

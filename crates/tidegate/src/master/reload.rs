@@ -70,14 +70,25 @@ impl Master {
     }
 
     pub(super) fn take_up(&mut self, settings: Settings, notes: &mut Vec<String>) -> Result<()> {
+        let seen = CertificateWatch::begin(&settings);
+        let files = TlsFiles::read(&settings)?;
+        self.take_up_with(settings, files, seen, notes)
+    }
+
+    /// The same with files that were read, as they were seen before that.
+    pub(super) fn take_up_with(
+        &mut self,
+        settings: Settings,
+        files: TlsFiles,
+        seen: CertificateWatch,
+        notes: &mut Vec<String>,
+    ) -> Result<()> {
         // Who is about to start does so with what is in force, and takes part.
         self.wait_until(START_PATIENCE, |servers| servers.in_state(State::Starting).is_empty());
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         notes.extend(warning.filter(|_| settings.user != self.current.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity);
         let logs = Logs::open(&settings, &self.current.logs)?;
-        let seen = CertificateWatch::begin(&settings);
-        let files = TlsFiles::read(&settings)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
         let number = self.current.number + 1;
         let next = Revision { number, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };

@@ -126,7 +126,12 @@ impl Master {
         }
         if looked.authorities {
             // They are part of the terms of sites: those are made anew from the same settings.
-            match self.take_up(Settings::clone(&settings), &mut Vec::new()) {
+            // Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
+            let (mut files, seen) = (self.current.tls.clone(), self.tls.watch.clone());
+            let outcome = files.read_authorities(&settings).map_err(anyhow::Error::from);
+            match outcome.and_then(|()| {
+                self.take_up_with(Settings::clone(&settings), files, seen, &mut Vec::new())
+            }) {
                 Ok(()) => log::info("the certificates of the clients' authorities have changed and are in use"),
                 Err(error) => log::error(format_args!(
                     "the certificates of the clients' authorities have changed, but those before stay in use: {error:#}"

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let (events, _) = channel();
-        let error = launch(Path::new("/no/such/program"), &[], &Sockets::default(), events).unwrap_err();
+        let error = launch(Path::new("/no/such/program"), &[], &Sockets::default(), &[], events).unwrap_err();
         assert!(format!("{error:#}").contains("cannot start /no/such/program"));
     }
 

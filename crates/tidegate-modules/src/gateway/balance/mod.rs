@@ -272,13 +272,7 @@ impl Group {
 
     /// None can be asked: when the first of them may be again.
     fn down(&self, now: u64) -> Refused {
-        let until = |member: &Arc<Member>| match member.fitness(now, &self.rules).0 {
-            Fitness::Ejected { until } => Some(until),
-            _ => None,
-        };
-        let soonest = self.members.iter().filter_map(until).min();
-        let retry_after = soonest.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-        Refused::Down { retry_after: retry_after.unwrap_or(NO_MEMBER_RETRY) }
+        Refused::Down { retry_after: until(self.next_return.load(Relaxed), now) }
     }
 
     /// Whether the others could do without this member.
@@ -312,7 +306,7 @@ impl Group {
     }
 
     /// As many places as those have that can be asked. While nobody is there but some whose names are still
-    /// being looked up, requests wait; where nobody is there at all they are let through, to be refused.
+    /// being looked up, requests wait; where nobody is there at all they are refused at once.
     fn fit_places(&self, now: u64) {
         let mut sum = 0_usize;
         let (mut is_anybody_awaited, mut next_return) = (false, u64::MAX);
@@ -328,7 +322,9 @@ impl Group {
             }
         }
         self.next_return.store(next_return, Relaxed);
-        self.places.set_places(if is_anybody_awaited { sum } else { sum.max(1) });
+        self.places.set_places(sum);
+        let is_anybody_there = sum > 0 || is_anybody_awaited;
+        self.places.set_down((!is_anybody_there).then(|| until(next_return, now)));
     }
 
     fn draw(&self) -> u64 {
@@ -346,7 +342,14 @@ fn rules(settings: &Upstream) -> Rules {
 }
 
 /// What a client is told when nothing says when a member may be back.
-const NO_MEMBER_RETRY: Duration = Duration::from_secs(5);
+const UNKNOWN_RETURN: Duration = Duration::from_secs(5);
+
+fn until(next_return: u64, now: u64) -> Duration {
+    match next_return {
+        u64::MAX => UNKNOWN_RETURN,
+        next_return => Duration::from_nanos(next_return.saturating_sub(now)),
+    }
+}
 
 /// A member for one request, and a place on it. Free again when it is dropped.
 pub(super) struct Lease {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidegate_bench::check::Expectation;
-use tidegate_bench::plan::{Load, Pace, Plan};
+use tidegate_bench::plan::{Load, Pace, Plan, TlsPlan};
 use tidegate_bench::preflight;
 use tidegate_bench::processes::PartStart;
 use tidegate_bench::quantity;
@@ -15,6 +15,7 @@ use tidegate_bench::schedule::Arrivals;
 use tidegate_bench::target::Url;
 use tidegate_bench::urls;
 use tidegate_bench::verdict::Target;
+use tidegate_tls::{Connector, ConnectorOptions, Trust, TrustedRoots, system_roots};
 
 /// What is asked.
 #[derive(Args, Clone)]
@@ -74,6 +75,8 @@ pub struct Generator {
     /// End when nothing was answered for so long and connects failed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
     pub give_up: Duration,
+    #[command(flatten)]
+    pub tls: TlsManner,
     #[arg(long, hide = true, value_parser = part)]
     pub part: Option<PartStart>,
 }
@@ -127,9 +130,26 @@ pub struct Manner {
     /// Speak HTTP/3
     #[arg(long)]
     pub h3: bool,
-    /// Share of TLS connections that resume a session, in percent
-    #[arg(long, value_name = "PERCENT")]
-    pub tls_resume: Option<u8>,
+}
+
+/// How TLS is spoken with https URLs.
+#[derive(Args, Clone)]
+pub struct TlsManner {
+    /// Trust every certificate, as for a test server's own
+    #[arg(long)]
+    pub insecure: bool,
+    /// Trust servers whose certificates one of these has signed, a PEM file [default: whom the system trusts]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub roots: Option<PathBuf>,
+    /// Share of TLS connections that resume a session, in percent; the others begin anew
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub tls_resume: u8,
+    /// Offer one version of TLS alone
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
+    pub tls_version: Option<String>,
+    /// Offer no hybrid key exchange (X25519MLKEM768), as clients of yesterday
+    #[arg(long)]
+    pub tls_classical: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -222,8 +242,6 @@ impl Manner {
             Some("this build of bench has not learnt HTTP/2 yet; leave --h2 away to measure HTTP/1.1")
         } else if self.h3 {
             Some("this build of bench has not learnt HTTP/3 yet; leave --h3 away to measure HTTP/1.1")
-        } else if self.tls_resume.is_some() {
-            Some("this build of bench has not learnt TLS yet; leave --tls-resume away and use http://")
         } else {
             None
         }
@@ -267,6 +285,31 @@ impl ArrivalsName {
     }
 }
 
+impl TlsManner {
+    /// For a plan in whose mix a server speaks TLS.
+    fn plan(&self) -> Result<TlsPlan> {
+        let trust = if self.insecure {
+            Trust::Anybody
+        } else {
+            let path = self.roots.clone().unwrap_or_else(system_roots);
+            Trust::Roots(TrustedRoots::read(&path).context("--roots")?)
+        };
+        let version = self.tls_version.as_deref();
+        let options = |resumes| ConnectorOptions {
+            resumes,
+            tls12: version != Some("1.3"),
+            tls13: version != Some("1.2"),
+            hybrid: !self.tls_classical,
+            ..ConnectorOptions::new(trust.clone())
+        };
+        Ok(TlsPlan {
+            fresh: Connector::new(&options(false))?,
+            resuming: Connector::new(&options(true))?,
+            resumes: f64::from(self.tls_resume) / 100.0,
+        })
+    }
+}
+
 impl Generator {
     /// Threads, addresses and limits; after the connections are known. Says how many processes it takes.
     pub fn apply(&self, plan: &mut Plan) -> Result<u32> {
@@ -280,6 +323,9 @@ impl Generator {
                 "{} connections take {needed} processes of {descriptors} descriptors each; use --processes auto",
                 plan.connections
             );
+        }
+        if plan.mix.is_tls() {
+            plan.tls = Some(self.tls.plan()?);
         }
         plan.timeout = self.timeout;
         plan.give_up = self.give_up;

@@ -75,13 +75,15 @@ pub fn stop_on_signals() -> Result<Stop> {
 impl Conduct {
     /// Carries out a plan in this process, after a look whether the target is there.
     pub fn run_here(&self, plan: Plan, stop: &Stop) -> Result<(Outcome, Option<Host>)> {
-        preflight::reach(&plan)?;
+        let agreed = preflight::reach(&plan)?;
         let live = self.live(&plan);
         let start = monotonic_ns().saturating_add(lead_time(&plan));
         let watch = self.watch(&plan, start)?;
         let outcome = run_at(plan, start, stop, |progress| live.show(progress));
         live.clear();
-        Ok((outcome.context("cannot start the generator")?, watch.map(Watch::finish)))
+        let mut outcome = outcome.context("cannot start the generator")?;
+        outcome.tls = agreed.map(|agreed| agreed.to_string());
+        Ok((outcome, watch.map(Watch::finish)))
     }
 
     fn live(&self, plan: &Plan) -> Live {
@@ -111,7 +113,7 @@ impl Output {
             let (outcome, host) = self.conduct.run_here(plan, stop)?;
             return Ok(Done::Whole(Box::new(outcome), host));
         }
-        preflight::reach(&plan)?;
+        let agreed = preflight::reach(&plan)?;
         let live = self.conduct.live(&plan);
         // Time for the others to start.
         let start = monotonic_ns().saturating_add(lead_time(&plan) + 500_000_000);
@@ -119,7 +121,9 @@ impl Output {
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         let outcome = processes::run(&arguments, count, start, |progress| live.show(progress));
         live.clear();
-        Ok(Done::Whole(Box::new(outcome?), watch.map(Watch::finish)))
+        let mut outcome = outcome?;
+        outcome.tls = agreed.map(|agreed| agreed.to_string());
+        Ok(Done::Whole(Box::new(outcome), watch.map(Watch::finish)))
     }
 
     /// Concludes and gives out.

@@ -1,0 +1,407 @@
+//! One TLS connection that this program has opened: plaintext in, bytes of the socket out, and back.
+//!
+//! It owns no socket: whoever does lends the calls that read and write it. So the gateway can use it from a
+//! future and the load generator from its loop. Like a [`Session`](crate::Session) an idle one holds no buffer.
+
+use crate::connector::{Connector, ConnectorError};
+use crate::session::suite_name;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::mem;
+use thiserror::Error;
+use tidegate_io::socket::Received;
+
+/// The largest record of plaintext (RFC 8446 section 5.1).
+const RECORD: usize = 16 << 10;
+/// What sealing adds to a record at most.
+const OVERHEAD: usize = 64;
+/// Most plaintext that is sealed for one write.
+const BURST: usize = 4 * RECORD;
+/// Where ciphertext lies in a buffer: plaintext is put in front of it, and never reaches it.
+const SLACK: usize = RECORD + 512;
+/// The longest message of a handshake, which is a chain of certificates.
+const MESSAGE_MAX: usize = 64 << 10;
+/// A buffer of this size is worked in; bytes for a smaller one are copied.
+pub const CLIENT_BUFFER: usize = SLACK + MESSAGE_MAX + 2 * RECORD;
+
+thread_local! {
+    static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static OPENED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Why a connection over TLS has failed; most often the server is at fault.
+#[derive(Debug, Error)]
+pub enum ClientSessionError {
+    /// Its certificate is not believed.
+    #[error("its certificate is not trusted: {0}")]
+    Untrusted(String),
+    /// It has refused us.
+    #[error("it has refused the TLS connection: {0:?}")]
+    Refused(AlertDescription),
+    /// It speaks something else.
+    #[error("it does not speak TLS")]
+    NotTls,
+    /// It broke the protocol, or cannot do what we ask.
+    #[error("TLS is not possible with it: {0}")]
+    Misbehaved(String),
+    /// It left before the handshake was complete.
+    #[error("it closed the connection during the TLS handshake")]
+    Left,
+    /// The socket failed.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// The connector cannot be used for it.
+    #[error(transparent)]
+    Connector(#[from] ConnectorError),
+}
+
+impl From<ClientSessionError> for io::Error {
+    fn from(error: ClientSessionError) -> io::Error {
+        match error {
+            ClientSessionError::Socket(error) => error,
+            error => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+        }
+    }
+}
+
+/// What was agreed upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agreed {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// The cipher suite.
+    pub suite: &'static str,
+    /// The key exchange; `-` where a resumption did without.
+    pub group: &'static str,
+    /// Whether an earlier session was resumed.
+    pub is_resumed: bool,
+}
+
+impl fmt::Display for Agreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}, {}", self.version, self.suite, self.group)
+    }
+}
+
+/// A TLS connection, client side.
+pub struct ClientSession {
+    connection: Box<UnbufferedClientConnection>,
+    /// Ciphertext of a record that is not complete.
+    incoming: Vec<u8>,
+    /// Ciphertext that is not sent.
+    outgoing: Vec<u8>,
+    /// Plaintext that its reader had no room for.
+    plain: Vec<u8>,
+    has_begun: bool,
+    has_peer_closed: bool,
+    has_closed: bool,
+}
+
+impl ClientSession {
+    /// A connection to the server of this name, of which nothing has been sent.
+    pub fn new(
+        connector: &Connector,
+        name: ServerName<'static>,
+    ) -> Result<ClientSession, ClientSessionError> {
+        Ok(ClientSession {
+            connection: Box::new(connector.begin(name)?),
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            plain: Vec::new(),
+            has_begun: false,
+            has_peer_closed: false,
+            has_closed: false,
+        })
+    }
+
+    /// Whether requests must wait.
+    #[inline]
+    pub fn is_handshaking(&self) -> bool {
+        !self.has_begun || self.connection.is_handshaking()
+    }
+
+    /// Whether ciphertext waits for the socket.
+    #[inline]
+    pub fn has_pending(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Whether plaintext waits for a reader.
+    #[inline]
+    pub fn has_plaintext(&self) -> bool {
+        !self.plain.is_empty()
+    }
+
+    /// What was agreed upon; `None` before the end of the handshake.
+    pub fn agreed(&self) -> Option<Agreed> {
+        if self.is_handshaking() {
+            return None;
+        }
+        Some(Agreed {
+            version: match self.connection.protocol_version() {
+                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+                _ => "TLSv1.2",
+            },
+            suite: self
+                .connection
+                .negotiated_cipher_suite()
+                .and_then(|suite| suite.suite().as_str())
+                .map_or("-", suite_name),
+            group: self
+                .connection
+                .negotiated_key_exchange_group()
+                .and_then(|group| group.name().as_str())
+                .unwrap_or("-"),
+            is_resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
+        })
+    }
+
+    /// The protocol that the server has chosen by ALPN.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.connection.alpn_protocol()
+    }
+
+    /// Goes on with the handshake as far as what was received allows, and sends what there is to say. `write`
+    /// writes to the socket and returns how much it took, 0 where that is full.
+    pub fn advance(
+        &mut self,
+        write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> Result<(), ClientSessionError> {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.process(&mut [0; SLACK], SLACK)?;
+        }
+        Ok(self.flush(write).map(drop)?)
+    }
+
+    /// One read. The count may be 0 although something was read: then there may be something to
+    /// [`flush`](ClientSession::flush).
+    pub fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> io::Result<Received>,
+    ) -> Result<Received, ClientSessionError> {
+        if !self.plain.is_empty() {
+            return Ok(self.give(buffer));
+        }
+        if self.has_peer_closed {
+            return Ok(Received::End);
+        }
+        if buffer.len() >= CLIENT_BUFFER {
+            return self.receive_into(buffer, read);
+        }
+        let mut opened = OPENED.take();
+        opened.resize(CLIENT_BUFFER, 0);
+        let received = self.receive_into(&mut opened, read);
+        let given = match received {
+            Ok(Received::Bytes { count, drained }) => {
+                let (now, later) = opened[..count].split_at(count.min(buffer.len()));
+                buffer[..now.len()].copy_from_slice(now);
+                self.plain.extend_from_slice(later);
+                Ok(Received::Bytes { count: now.len(), drained: drained && later.is_empty() })
+            }
+            other => other,
+        };
+        OPENED.set(opened);
+        given
+    }
+
+    fn give(&mut self, buffer: &mut [u8]) -> Received {
+        let count = self.plain.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.plain[..count]);
+        if count == self.plain.len() {
+            self.plain = Vec::new();
+        } else {
+            self.plain.drain(..count);
+        }
+        Received::Bytes { count, drained: false }
+    }
+
+    fn receive_into(
+        &mut self,
+        buffer: &mut [u8],
+        read: impl FnOnce(&mut [u8]) -> io::Result<Received>,
+    ) -> Result<Received, ClientSessionError> {
+        let start = SLACK + self.incoming.len();
+        let has_room = start < buffer.len();
+        let Some(kept) = buffer.get_mut(SLACK..start).filter(|_| has_room) else {
+            return Err(ClientSessionError::Misbehaved("it has sent too long a message".into()));
+        };
+        kept.copy_from_slice(&self.incoming);
+        let (count, drained) = match read(&mut buffer[start..])? {
+            Received::Bytes { count, drained } => (count, drained),
+            Received::End if self.is_handshaking() => return Err(ClientSessionError::Left),
+            other => return Ok(other),
+        };
+        if start == SLACK && !matches!(buffer.get(SLACK), None | Some(20..=24)) {
+            return Err(ClientSessionError::NotTls);
+        }
+        self.incoming.clear();
+        let count = self.process(buffer, start + count)?;
+        if self.incoming.is_empty() {
+            self.incoming = Vec::new();
+        }
+        Ok(Received::Bytes { count, drained: drained && !self.has_peer_closed })
+    }
+
+    /// Works on the ciphertext between `SLACK` and `end`; the bytes of plaintext that it gave.
+    fn process(&mut self, buffer: &mut [u8], end: usize) -> Result<usize, ClientSessionError> {
+        let (mut at, mut plain) = (SLACK, 0);
+        loop {
+            let (front, cipher) = buffer.split_at_mut(at);
+            let cipher = &mut cipher[..end - at];
+            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(cipher);
+            let mut is_over = false;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record.map_err(fault)?;
+                        discard += record.discard;
+                        let place = front.get_mut(plain..plain + record.payload.len()).ok_or_else(|| {
+                            ClientSessionError::Misbehaved("a record larger than any may be".into())
+                        })?;
+                        place.copy_from_slice(record.payload);
+                        plain += record.payload.len();
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(), // `outgoing` keeps it
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    self.has_peer_closed = true;
+                    is_over = true;
+                }
+                Ok(_) => {
+                    is_over = true;
+                    self.incoming.extend_from_slice(cipher.get(discard..).unwrap_or_default());
+                }
+                Err(error) => {
+                    let rest = cipher.get_mut(discard..).unwrap_or_default();
+                    if let Ok(ConnectionState::EncodeTlsData(data)) =
+                        self.connection.process_tls_records(rest).state
+                    {
+                        let _ = encode(data, &mut self.outgoing); // the alert that it should see
+                    }
+                    return Err(fault(error));
+                }
+            }
+            at += discard;
+            if is_over {
+                return Ok(plain);
+            }
+        }
+    }
+
+    /// Seals and sends. Returns the plaintext taken: less than there is only when the socket is full or the
+    /// handshake is not complete. What was taken may still wait here, see [`ClientSession::has_pending`].
+    pub fn send(
+        &mut self,
+        data: &[u8],
+        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut at = 0;
+        while at < data.len() && self.flush(&mut write)? && !self.is_handshaking() {
+            let rest = &data[at..];
+            let piece = &rest[..rest.len().min(BURST)];
+            let mut sealed = SEALED.take();
+            let sent = self.seal(piece, &mut sealed).and_then(|length| {
+                let sent = if length > 0 { write(&sealed[..length])? } else { 0 };
+                self.outgoing.extend_from_slice(&sealed[sent.min(length)..length]);
+                Ok(length)
+            });
+            SEALED.set(sealed);
+            if sent? == 0 {
+                break;
+            }
+            at += piece.len();
+        }
+        Ok(at)
+    }
+
+    fn seal(&mut self, piece: &[u8], sealed: &mut Vec<u8>) -> io::Result<usize> {
+        let room = BURST + (BURST / RECORD + 2) * OVERHEAD;
+        if sealed.len() < room {
+            sealed.resize(room, 0);
+        }
+        loop {
+            match self.connection.process_tls_records(&mut self.incoming).state.map_err(io::Error::other)? {
+                ConnectionState::EncodeTlsData(data) => {
+                    encode(data, &mut self.outgoing).map_err(io::Error::other)?;
+                }
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    // A message of its own, such as an update of keys, goes first.
+                    let first = mem::take(&mut self.outgoing);
+                    let mut length = first.len();
+                    if sealed.len() < room + length {
+                        sealed.resize(room + length, 0);
+                    }
+                    sealed[..length].copy_from_slice(&first);
+                    for record in piece.chunks(RECORD) {
+                        length +=
+                            traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
+                    }
+                    return Ok(length);
+                }
+                _ => return Ok(0),
+            }
+        }
+    }
+
+    /// Sends what waits; whether all of it is gone.
+    pub fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
+        while !self.outgoing.is_empty() {
+            let sent = write(&self.outgoing)?;
+            if sent == 0 {
+                return Ok(false);
+            }
+            if sent >= self.outgoing.len() {
+                self.outgoing = Vec::new();
+            } else {
+                self.outgoing.drain(..sent);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says that nothing more will be sent (RFC 8446 section 6.1). What the socket does not take now goes with
+    /// the next [`ClientSession::flush`].
+    pub fn finish_sending(&mut self, write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        if !mem::replace(&mut self.has_closed, true)
+            && let Ok(ConnectionState::WriteTraffic(mut traffic)) =
+                self.connection.process_tls_records(&mut self.incoming).state
+        {
+            let mut notice = [0; OVERHEAD];
+            if let Ok(length) = traffic.queue_close_notify(&mut notice) {
+                self.outgoing.extend_from_slice(&notice[..length]);
+            }
+        }
+        self.flush(write).map(drop)
+    }
+}
+
+fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), ClientSessionError> {
+    let at = out.len();
+    let broken = |error: EncodeError| ClientSessionError::Misbehaved(error.to_string());
+    match data.encode(&mut []) {
+        Err(EncodeError::InsufficientSize(needed)) => {
+            out.resize(at + needed.required_size, 0);
+            let length = data.encode(&mut out[at..]).map_err(broken)?;
+            out.truncate(at + length);
+            Ok(())
+        }
+        outcome => outcome.map(drop).map_err(broken),
+    }
+}
+
+fn fault(error: rustls::Error) -> ClientSessionError {
+    match error {
+        rustls::Error::InvalidCertificate(why) => ClientSessionError::Untrusted(why.to_string()),
+        rustls::Error::AlertReceived(alert) => ClientSessionError::Refused(alert),
+        error => ClientSessionError::Misbehaved(error.to_string()),
+    }
+}

@@ -1,0 +1,225 @@
+//! How this program connects to others over TLS: whom it believes, what it offers, who it says it is.
+//!
+//! The gateway makes one [`Connector`] for each kind of backend, the load generator one for each run. It is
+//! shared by threads; sessions that may be resumed are kept in it.
+
+use crate::certificate::{Certificate, CertificateError, Pair, certificates, read_file};
+use crate::provider;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Sessions kept to be resumed, of all names together.
+const SESSIONS: usize = 1024;
+
+/// Why a connector cannot be made, or not for a name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConnectorError {
+    /// A file of PEM is at fault.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// No certificate can be for such a name.
+    #[error("`{0}` is no host name or address that a certificate could be for")]
+    Name(String),
+    /// Neither version is left, or no key exchange.
+    #[error("no TLS version and key exchange is left to offer")]
+    Nothing,
+    /// Rustls refuses for another reason.
+    #[error("TLS cannot be spoken like this: {0}")]
+    Refused(String),
+}
+
+/// Whom to believe.
+#[derive(Clone)]
+pub enum Trust {
+    /// Servers whose certificates one of these has signed.
+    Roots(Arc<TrustedRoots>),
+    /// Everybody: the connection is secret to listeners, and to nobody else.
+    Anybody,
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Trust::Roots(_) => "Roots",
+            Trust::Anybody => "Anybody",
+        })
+    }
+}
+
+/// Authorities that vouch for servers.
+#[derive(Debug)]
+pub struct TrustedRoots(Arc<RootCertStore>);
+
+impl TrustedRoots {
+    /// From PEM; `name` is for messages. Of a system's list single certificates may be beyond understanding;
+    /// one that can be used must be there.
+    pub fn new(name: &str, pem: &[u8]) -> Result<Arc<TrustedRoots>, CertificateError> {
+        let malformed = |why: String| CertificateError::Malformed { path: name.to_owned(), why };
+        let none = || CertificateError::NoCertificate { path: name.to_owned() };
+        let list = certificates(pem).map_err(malformed)?.ok_or_else(none)?;
+        let mut roots = RootCertStore::empty();
+        let (usable, _) = roots.add_parsable_certificates(list);
+        if usable == 0 {
+            return Err(malformed("no certificate in it can be one of an authority".into()));
+        }
+        Ok(Arc::new(TrustedRoots(Arc::new(roots))))
+    }
+
+    /// Those in a file.
+    pub fn read(path: &Path) -> Result<Arc<TrustedRoots>, CertificateError> {
+        TrustedRoots::new(&path.display().to_string(), &read_file(path)?)
+    }
+}
+
+/// The file of those whom the system trusts: what `SSL_CERT_FILE` names, else where distributions have it.
+pub fn system_roots() -> PathBuf {
+    const PLACES: [&str; 5] = [
+        "/etc/ssl/certs/ca-certificates.crt", // Debian, Arch
+        "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora
+        "/etc/ssl/ca-bundle.pem",             // openSUSE
+        "/etc/ssl/cert.pem",                  // Alpine, BSD
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    ];
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let found = || PLACES.iter().map(PathBuf::from).find(|path| path.is_file());
+    named.or_else(found).unwrap_or_else(|| PathBuf::from(PLACES[0]))
+}
+
+/// What is offered to servers.
+#[derive(Debug, Clone)]
+pub struct ConnectorOptions {
+    /// Whom to believe.
+    pub trust: Trust,
+    /// ALPN, best first; empty offers none.
+    pub protocols: Vec<Vec<u8>>,
+    /// Whether sessions are resumed.
+    pub resumes: bool,
+    /// What to show where a server asks for a certificate.
+    pub identity: Option<Pair>,
+    /// `1.2` is offered.
+    pub tls12: bool,
+    /// `1.3` is offered.
+    pub tls13: bool,
+    /// Whether hybrid key exchanges, which hold against quantum computers, are offered.
+    pub hybrid: bool,
+}
+
+impl ConnectorOptions {
+    /// Everything modern, with HTTP/1.1.
+    pub fn new(trust: Trust) -> ConnectorOptions {
+        ConnectorOptions {
+            trust,
+            protocols: vec![b"http/1.1".to_vec()],
+            resumes: true,
+            identity: None,
+            tls12: true,
+            tls13: true,
+            hybrid: true,
+        }
+    }
+}
+
+/// The way to servers.
+#[derive(Debug)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+}
+
+impl Connector {
+    /// Makes one.
+    pub fn new(options: &ConnectorOptions) -> Result<Arc<Connector>, ConnectorError> {
+        let mut crypto = CryptoProvider::clone(&provider());
+        if !options.hybrid {
+            crypto.kx_groups.retain(|group| group.name() != NamedGroup::X25519MLKEM768);
+        }
+        let mut versions = Vec::new();
+        if options.tls13 {
+            versions.push(&rustls::version::TLS13);
+        }
+        if options.tls12 {
+            versions.push(&rustls::version::TLS12);
+        }
+        if versions.is_empty() {
+            return Err(ConnectorError::Nothing);
+        }
+        let refused = |error: rustls::Error| ConnectorError::Refused(error.to_string());
+        let builder = ClientConfig::builder_with_provider(Arc::new(crypto))
+            .with_protocol_versions(&versions)
+            .map_err(refused)?;
+        let builder = match &options.trust {
+            Trust::Roots(roots) => builder.with_root_certificates(roots.0.clone()),
+            Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)),
+        };
+        let mut config = builder.with_no_client_auth();
+        if let Some(pair) = &options.identity {
+            let certified = Certificate::new(pair)?.key.clone();
+            config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        }
+        config.alpn_protocols.clone_from(&options.protocols);
+        config.resumption =
+            if options.resumes { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
+        Ok(Arc::new(Connector { config: Arc::new(config) }))
+    }
+
+    /// The name of a server: asked for, and looked for in its certificate.
+    pub fn name(text: &str) -> Result<ServerName<'static>, ConnectorError> {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        ServerName::try_from(bare.to_owned()).map_err(|_| ConnectorError::Name(text.to_owned()))
+    }
+
+    pub(crate) fn begin(
+        &self,
+        name: ServerName<'static>,
+    ) -> Result<UnbufferedClientConnection, ConnectorError> {
+        let refused = |error: rustls::Error| ConnectorError::Refused(error.to_string());
+        UnbufferedClientConnection::new(self.config.clone(), name).map_err(refused)
+    }
+}
+
+/// Believes everybody. Signatures of the handshake are not looked at either: where any certificate is taken,
+/// one that the server does have the key of proves nothing more.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
