@@ -313,11 +313,14 @@ impl Group {
         for member in &self.members {
             match member.fitness(now, &self.rules).0 {
                 _ if member.is_awaited() => is_anybody_awaited = true,
-                Fitness::Up | Fitness::Trial => {
+                // The only one is asked whatever it has come to.
+                Fitness::Ejected { until } if self.members.len() > 1 => {
+                    next_return = next_return.min(until.max(now + 1));
+                }
+                Fitness::Up | Fitness::Trial | Fitness::Ejected { .. } => {
                     let places = member.settings.places.map_or(usize::MAX, |places| places as usize);
                     sum = sum.saturating_add(places);
                 }
-                Fitness::Ejected { until } => next_return = next_return.min(until.max(now + 1)),
                 Fitness::Down => {}
             }
         }
