@@ -285,6 +285,8 @@ pub struct Sample {
     pub counts: Counts,
     /// From the intended start to the last byte.
     pub response: Pairs,
+    /// The response times of those alone that were answered as expected.
+    pub expected: Pairs,
     /// From the first byte sent to the last received.
     pub service: Pairs,
     /// From the first byte sent to the first received.
@@ -313,6 +315,9 @@ pub(crate) struct Recorder {
     /// By number, so that counting a status is an addition.
     statuses: Vec<u64>,
     response: Times,
+    expected: Times,
+    /// The response time of what was answered last.
+    last: u64,
     service: Times,
     wait: Times,
     connect: Times,
@@ -346,12 +351,15 @@ impl Recorder {
         let response = stamps.last_byte.saturating_sub(stamps.intended);
         self.counts.response_sum = self.counts.response_sum.saturating_add(response);
         self.response.record(response);
+        self.last = response;
         self.service.record(stamps.last_byte.saturating_sub(stamps.sent));
         self.wait.record(stamps.first_byte.saturating_sub(stamps.sent));
     }
 
+    /// What was answered last is what was expected.
     #[inline]
     pub fn succeed(&mut self) {
+        self.expected.record(self.last);
         self.counts.requests += 1;
         self.counts.succeeded += 1;
     }
@@ -395,6 +403,7 @@ impl Recorder {
         Sample {
             counts,
             response: self.response.take(),
+            expected: self.expected.take(),
             service: self.service.take(),
             wait: self.wait.take(),
             connect: self.connect.take(),

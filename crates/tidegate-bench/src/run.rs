@@ -56,6 +56,8 @@ pub struct Interval {
     /// Times, as pairs.
     pub response: Vec<(u64, u64)>,
     /// Times, as pairs.
+    pub expected: Vec<(u64, u64)>,
+    /// Times, as pairs.
     pub service: Vec<(u64, u64)>,
     /// Times, as pairs.
     pub wait: Vec<(u64, u64)>,
@@ -290,6 +292,7 @@ fn add(interval: &mut Interval, sample: Sample, worker: u32) {
     interval.counts.add(&sample.counts);
     for (into, pairs) in [
         (&mut interval.response, sample.response),
+        (&mut interval.expected, sample.expected),
         (&mut interval.service, sample.service),
         (&mut interval.wait, sample.wait),
         (&mut interval.connect, sample.connect),
@@ -310,6 +313,7 @@ impl Interval {
     fn merge(&mut self, other: Interval) {
         self.counts.add(&other.counts);
         self.response.extend(other.response);
+        self.expected.extend(other.expected);
         self.service.extend(other.service);
         self.wait.extend(other.wait);
         self.connect.extend(other.connect);
@@ -329,6 +333,8 @@ pub struct Totals {
     pub counts: Counts,
     /// From the intended start to the last byte.
     pub response: Times,
+    /// The response times of those answered as expected alone.
+    pub expected: Times,
     /// From the first byte sent to the last received.
     pub service: Times,
     /// From the first byte sent to the first received.
@@ -350,6 +356,7 @@ impl Outcome {
         for interval in &self.intervals {
             totals.counts.add(&interval.counts);
             totals.response.add(&interval.response);
+            totals.expected.add(&interval.expected);
             totals.service.add(&interval.service);
             totals.wait.add(&interval.wait);
             totals.connect.add(&interval.connect);

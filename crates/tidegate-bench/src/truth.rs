@@ -76,6 +76,7 @@ fn outcome(mut recorder: Recorder, elapsed: u64) -> Outcome {
     let interval = Interval {
         counts: sample.counts,
         response: sample.response,
+        expected: sample.expected,
         service: sample.service,
         lateness: sample.lateness,
         cpu: vec![0],

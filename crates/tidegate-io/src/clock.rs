@@ -9,6 +9,12 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Nanoseconds of processor time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`); a system call.
+pub fn thread_cpu_ns() -> u64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 /// Wall-clock seconds since 1970, from the kernel's last tick: good for a `Date` field, and the cheapest.
 #[inline]
 pub fn wall_seconds() -> i64 {

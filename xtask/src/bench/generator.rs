@@ -26,6 +26,8 @@ pub struct Load {
     pub seconds: f64,
     /// From the moment a request should have started to its last byte.
     pub latency: Latency,
+    /// The same of those answered as expected alone.
+    pub expected: Latency,
     /// The report itself.
     pub report: Value,
 }
@@ -77,8 +79,11 @@ impl Load {
 
     fn parse(text: &str) -> Result<Load> {
         let report: Value = serde_json::from_str(text).with_context(|| format!("no report:\n{text}"))?;
-        let seconds = |name: &str| {
-            Duration::from_secs_f64(report["latency"][name].as_f64().unwrap_or_default().clamp(0.0, 1e6))
+        let latency = |kind: &str| {
+            let seconds = |name: &str| {
+                Duration::from_secs_f64(report[kind][name].as_f64().unwrap_or_default().clamp(0.0, 1e6))
+            };
+            Latency { median: seconds("p50"), p99: seconds("p99"), longest: seconds("max") }
         };
         let errors = report["errors"].as_object().context("a report without errors by kind")?;
         Ok(Load {
@@ -90,7 +95,8 @@ impl Load {
                 .collect(),
             rate: report["rate"].as_f64().unwrap_or_default(),
             seconds: report["seconds"].as_f64().unwrap_or_default(),
-            latency: Latency { median: seconds("p50"), p99: seconds("p99"), longest: seconds("max") },
+            latency: latency("latency"),
+            expected: latency("latency_expected"),
             report,
         })
     }

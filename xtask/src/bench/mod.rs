@@ -20,6 +20,7 @@ mod reload;
 mod report;
 pub mod responder;
 mod server;
+mod share;
 mod slow_disk;
 mod soak;
 mod static_files;

@@ -1,9 +1,11 @@
 //! `cargo xtask bench overload`: what clients get at 0.5, 1, 2 and 4 times the peak, beside other servers
 //! (FAULTS 54).
 //!
-//! The peak is found with a closed loop. Then requests arrive on a schedule that the server cannot slow down
-//! (open loop, Poisson), and times count from the moment a request should have started. Goodput is what was
-//! answered with 200; what was turned away with 503 counts apart and not as a failure.
+//! The server gets a share of its processor alone, so that the generator can offer far more than the server
+//! can do. The peak is found with a closed loop. Then
+//! requests arrive on a schedule that the server cannot slow down (open loop, Poisson), and times count from
+//! the moment a request should have started. Goodput is what was answered with 200, and the times are those of
+//! that; what was turned away with 503 counts apart and not as a failure.
 
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use super::generator::{self, Load, words};
 use super::peers::Kind;
 use super::report::{Table, grouped};
 use super::server::{Server, Setup};
+use super::share::Share;
 use super::{host, static_files};
 
 #[derive(clap::Args)]
@@ -20,12 +23,18 @@ pub struct Arguments {
     /// Seconds of each run
     #[arg(long, default_value_t = 10)]
     seconds: u32,
+    /// Seconds before it that do not count: a queue has to grow before it is one
+    #[arg(long, default_value_t = 5)]
+    warmup: u32,
     /// Connections at most
     #[arg(long, default_value_t = 4_000)]
     connections: u32,
-    /// Bytes of the file: large enough that the generator has time to spare
+    /// Bytes of the file
     #[arg(long, default_value_t = 1 << 20)]
     size: usize,
+    /// Percent of a processor for the server; 100 for all of it
+    #[arg(long, default_value_t = 10)]
+    share: u32,
     /// Multiples of the peak
     #[arg(long, value_delimiter = ',', default_value = "0.5,1,2,4")]
     multiples: Vec<f64>,
@@ -53,8 +62,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     setup.add_document(DOCUMENT, arguments.size)?;
     println!("{}, {}", host::today(), host::description());
     println!(
-        "a file of {} bytes, {} s each, at most {} connections, congestion control {}\n",
+        "a file of {} bytes, {} % of a processor for the server, {} s each, at most {} connections, \
+         congestion control {}\n",
         grouped(arguments.size as f64),
+        arguments.share,
         arguments.seconds,
         arguments.connections,
         congestion.name()
@@ -71,7 +82,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         "failed",
     ]);
     for kind in std::iter::once(Kind::Tidegate).chain(arguments.peers.iter().copied()) {
+        // Declared before the server, so that it is there until that has ended.
+        let _share;
         let server = Server::start(kind, false, &setup)?;
+        if arguments.share < 100 {
+            _share = Share::confine(&server.processes()?, arguments.share)?;
+        }
         let url = format!("http://127.0.0.1:{}/{DOCUMENT}", server.port);
         generator::run(&words(&format!("hit {url} -c 64 -t 2s")))?;
         let peak = generator::run(&words(&format!("hit {url} -c 64 -t {}s", arguments.seconds)))?;
@@ -79,8 +95,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         for &multiple in &arguments.multiples {
             let offered = peak.rate * multiple;
             let load = generator::run(&words(&format!(
-                "hit {url} -c {} -t {}s --rate {offered:.0} --arrivals poisson --timeout 10s",
-                arguments.connections, arguments.seconds
+                "hit {url} -c {} -t {}s --warmup {}s --rate {offered:.0} --arrivals poisson --timeout 10s",
+                arguments.connections, arguments.seconds, arguments.warmup
             )))?;
             table.row(row(&server, &format!("{multiple} × peak"), offered, peak.rate, &load));
         }
@@ -100,8 +116,8 @@ fn row(server: &Server, name: &str, offered: f64, peak: f64, load: &Load) -> [St
         grouped(offered),
         grouped(good),
         format!("{:.0} %", 100.0 * good / peak),
-        milliseconds(load.latency.median),
-        milliseconds(load.latency.p99),
+        milliseconds(load.expected.median),
+        milliseconds(load.expected.p99),
         grouped(turned_away as f64),
         format!("{} {}", grouped(failed as f64), load.errors_text()),
     ]

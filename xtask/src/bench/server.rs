@@ -38,8 +38,15 @@ impl Setup {
         let folder = folder()?;
         let documents = folder.join("documents");
         fs::create_dir_all(&documents)?;
-        let (processes, send_buffer, site_directives) = (1, None, String::new());
-        Ok(Self { folder, documents, keep_alive, connections, processes, send_buffer, site_directives })
+        Ok(Self {
+            folder,
+            documents,
+            keep_alive,
+            connections,
+            processes: 1,
+            send_buffer: None,
+            site_directives: String::new(),
+        })
     }
 
     /// Writes a file for the bench itself, out of the servers' sight.

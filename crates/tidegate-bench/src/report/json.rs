@@ -45,6 +45,7 @@ pub fn json(report: &Report) -> Value {
         "reasons": report.judgement.reasons,
         "notes": report.judgement.notes,
         "latency": times(&totals.response),
+        "latency_expected": times(&totals.expected),
         "service": times(&totals.service),
         "wait": times(&totals.wait),
         "connect": times(&totals.connect),

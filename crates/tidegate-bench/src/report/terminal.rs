@@ -3,7 +3,7 @@
 use super::Report;
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
-use crate::record::Times;
+use crate::record::{Failure, Times};
 use std::fmt::Write;
 
 /// The screen.
@@ -173,6 +173,9 @@ fn connection_times(report: &Report) -> String {
     row("  Waiting (first byte)", &report.totals.wait);
     row("  Service (sent to end)", &report.totals.service);
     row("  Total (meant to end)", &report.totals.response);
+    if report.totals.counts.failures.contains_key(&Failure::Status) {
+        row("  of what was expected", &report.totals.expected);
+    }
     table(&rows)
 }
 

@@ -37,6 +37,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate_config::settings::{Network, Settings};
 use tidegate_io::LocalFuture;
+use tidegate_io::clock;
 use tidegate_io::socket::Peer;
 use tidegate_stats::{ConnectionRefusal, Worker as Stats};
 use waits::Waits;
@@ -114,6 +115,9 @@ pub struct Admission {
     ledger: Rc<Ledger>,
     overload: Overload,
     waits: Waits,
+    /// Processor time of the worker when the turn began, nanoseconds; known of turns that begin while it
+    /// sheds.
+    turn_cpu: Option<u64>,
     connections: u32,
     per_address: Option<u32>,
     exempt: Vec<Network>,
@@ -137,6 +141,7 @@ impl Admission {
         let mut admission = Admission {
             ledger,
             overload: Overload::new(None),
+            turn_cpu: None,
             waits: Waits::default(),
             connections: 0,
             per_address: None,
@@ -177,7 +182,7 @@ impl Admission {
     /// A connection has come: whether it may stay, and why not.
     #[inline]
     pub fn connection(&mut self, peer: Peer) -> Result<Entry, ConnectionRefusal> {
-        if self.overload.sheds_connection() {
+        if self.overload.is_shedding() && self.overload.sheds_connection(self.spent()) {
             return Err(ConnectionRefusal::Overload);
         }
         if self.is_short_of_memory() {
@@ -245,6 +250,17 @@ impl Admission {
         self.waits.progress()
     }
 
+    /// Processor time of this turn. Not the time that has passed: while somebody else had the processor the
+    /// worker could do no work, and turning away for that would leave it idle afterwards.
+    fn spent(&self) -> u64 {
+        self.turn_cpu.map_or(0, |began| clock::thread_cpu_ns().saturating_sub(began))
+    }
+
+    /// Whether anything is turned away because of overload at present.
+    pub fn is_shedding(&self) -> bool {
+        self.overload.is_shedding()
+    }
+
     /// Whether requests are turned away at all at present.
     #[inline]
     pub fn may_shed_request(&self) -> bool {
@@ -255,7 +271,7 @@ impl Admission {
     /// page, which is always served.
     #[inline]
     pub fn sheds_request(&mut self) -> bool {
-        self.overload.sheds_request()
+        self.may_shed_request() && self.overload.sheds_request(self.spent())
     }
 
     /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
@@ -322,6 +338,7 @@ impl Admission {
     /// The poller has returned; `true` asks the caller to wake the worker by its own descriptor.
     #[inline]
     pub fn begin_turn(&mut self, now: u64, is_full: bool) -> bool {
+        self.turn_cpu = self.overload.is_shedding().then(clock::thread_cpu_ns);
         self.waits.begin_turn(now, is_full, &mut self.overload)
     }
 

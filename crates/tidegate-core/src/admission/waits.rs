@@ -15,6 +15,8 @@ pub struct Waits {
     turn: u64,
     /// When the last request of the turn began.
     request: u64,
+    /// What waited in this turn is known already.
+    is_told: bool,
     /// There is more in the kernel than the poller gave.
     is_full: bool,
     /// When the worker woke itself.
@@ -45,6 +47,7 @@ impl Waits {
 
     /// What is served in such a turn has waited at least since it began.
     pub fn on_late_request(&mut self, at: u64, overload: &mut Overload) {
+        self.is_told = true;
         overload.observe(Queue::Ready, at.saturating_sub(self.turn));
     }
 
@@ -58,10 +61,10 @@ impl Waits {
     /// worker by its own descriptor.
     #[inline]
     pub fn begin_turn(&mut self, now: u64, is_full: bool, overload: &mut Overload) -> bool {
-        if !self.is_full && self.request >= self.turn && self.turn > 0 {
+        if !self.is_full && !self.is_told && self.request >= self.turn && self.turn > 0 {
             overload.observe(Queue::Ready, self.request - self.turn);
         }
-        (self.turn, self.is_full) = (now, is_full);
+        (self.turn, self.is_full, self.is_told) = (now, is_full, false);
         for (queue, since) in
             [(Queue::Ready, self.probe), (Queue::Accept, self.accept.as_ref().map(|mark| mark.since))]
         {

@@ -290,8 +290,11 @@ impl Connection {
             (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
-                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
-                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                    // Opening a connection anew would cost both sides more than the answer.
+                    if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
+                        cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                        (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                    }
                     Reply::Ready(cx.admission.busy())
                 }
                 Ok(path) => {

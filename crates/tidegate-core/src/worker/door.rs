@@ -16,6 +16,8 @@ use tidegate_stats::ConnectionRefusal;
 
 /// Accepting goes on for no longer in one turn, nanoseconds.
 const ACCEPT_TIME: u64 = 20_000_000;
+/// Accepted in one turn while most are turned away.
+const SHED_ACCEPTS: usize = 256;
 /// Unsent bytes without a crowd: so many times those with one, where there is memory for it.
 const WIDE: u32 = 16;
 /// Bytes of a request that are looked at, and taken off the socket, before a connection is turned away.
@@ -49,7 +51,10 @@ impl Worker {
                     Accepted::Exhausted => return self.rest(),
                 }
                 // Those who are in must not wait for the first requests of too many others.
-                if turn == ACCEPTS || self.cx.admission.progress() > began + ACCEPT_TIME {
+                // Turning away takes so little time that all of them can be, up to a bound.
+                let most = if self.cx.admission.is_shedding() { SHED_ACCEPTS } else { ACCEPTS };
+                let is_late = most == ACCEPTS && self.cx.admission.progress() > began + ACCEPT_TIME;
+                if turn == most || is_late {
                     let fd = self.listeners[index].as_ref().map(|open| open.listener.fd.as_fd());
                     self.cx.admission.on_more(index, || fd.and_then(socket::accept_queue));
                     break;
