@@ -41,12 +41,14 @@ struct Tool {
 const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 
 /// What is needed, and why.
-const TOOLS: [Tool; 27] = [
+const TOOLS: &[Tool] = &[
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
     tool("python3", "python3", &[Purpose::Test], "a client of another make (http.client)"),
+    tool("nghttp", "nghttp2-client", BOTH, "clients of HTTP/2 (nghttp, h2load)"),
+    tool("/usr/share/doc/python3-venv/copyright", "python3-venv", TEST, "holds what comes from PyPI"),
     tool("openssl", "openssl", BOTH, "a TLS client of another make; makes the certificate of the TLS bench"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
@@ -114,16 +116,32 @@ const fn server(
 }
 
 /// Programs that no distribution has: Go modules, built into `target/tools`, where the tests look.
-const MODULES: [(&str, &str, &str); 2] = [
+const MODULES: &[(&str, &str, &str)] = &[
+    (
+        "h2spec",
+        "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible",
+        "what the RFCs of HTTP/2 demand",
+    ),
     ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1", "an ACME authority for tests"),
     ("pebble-challtestsrv", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1", "its name server"),
 ];
+
+/// Programs of PyPI, each in an environment of its own below `target/tools/python`: name, requirement, reason.
+const PYTHON: &[(&str, &str, &str)] = &[("sslyze", "sslyze==6.3.1", "looks for weaknesses of TLS")];
 
 /// Installs what is missing.
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.purpose == Purpose::Test {
         build_modules(arguments.check)?;
     }
+    install_what_apt_has(arguments)?;
+    if arguments.purpose == Purpose::Test {
+        install_python(arguments.check)?;
+    }
+    Ok(())
+}
+
+fn install_what_apt_has(arguments: &Arguments) -> Result<()> {
     let needed: Vec<&Tool> = TOOLS.iter().filter(|tool| tool.purposes.contains(&arguments.purpose)).collect();
     let missing: Vec<&Tool> =
         needed.iter().copied().filter(|tool| workspace::find_program(tool.program).is_none()).collect();
@@ -149,7 +167,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn build_modules(only_check: bool) -> Result<()> {
     let folder = workspace::target_directory().join("tools");
-    for (program, module, reason) in MODULES {
+    for &(program, module, reason) in MODULES {
         if folder.join(program).is_file() || workspace::find_program(program).is_some() {
             continue;
         }
@@ -158,12 +176,35 @@ fn build_modules(only_check: bool) -> Result<()> {
             bail!("tools: {program} missing");
         }
         if workspace::find_program("go").is_none() {
-            println!("tools: there is no go here to build {program} with; its tests will say that they do not run");
+            println!(
+                "tools: there is no go here to build {program} with; its tests will say that they do not run"
+            );
             continue;
         }
         fs::create_dir_all(&folder).context("cannot make target/tools")?;
-        workspace::run(Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()))?;
+        workspace::run(
+            Command::new("go").args(["install", module]).env("GOBIN", &folder).stdin(Stdio::null()),
+        )?;
         println!("tools: {program} built");
+    }
+    Ok(())
+}
+
+fn install_python(only_check: bool) -> Result<()> {
+    for (program, requirement, reason) in PYTHON {
+        let folder = workspace::target_directory().join("tools/python").join(program);
+        if folder.join("bin").join(program).is_file() || workspace::find_program(program).is_some() {
+            continue;
+        }
+        println!("tools: {program} is missing: {reason}");
+        if only_check {
+            bail!("tools: {program} missing");
+        }
+        workspace::run(Command::new("python3").args(["-m", "venv"]).arg(&folder).stdin(Stdio::null()))?;
+        let mut pip = Command::new(folder.join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", requirement]);
+        workspace::run(pip.stdin(Stdio::null()))?;
+        println!("tools: {program} installed");
     }
     Ok(())
 }

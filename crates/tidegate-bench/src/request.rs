@@ -116,8 +116,8 @@ impl Mix {
             let server = match known.iter().position(|other| *other == key) {
                 Some(server) => server,
                 None => {
-                    let addresses = url.resolve()?;
                     let tls_name = if url.is_tls { Some(Connector::name(&url.host)?) } else { None };
+                    let addresses = url.resolve()?;
                     mix.servers.push(Server { addresses, authority: url.authority.clone(), tls_name });
                     known.push(key);
                     known.len() - 1

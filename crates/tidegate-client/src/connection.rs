@@ -1,9 +1,10 @@
-//! One connection to a backend. It is registered with the poller once, for as long as it lives, and owns no
-//! buffer: an idle one costs its descriptor and little else.
+//! One connection to a backend, with TLS or without. It is registered with the poller once, for as long as it
+//! lives, and owns no buffer: an idle one costs its descriptor and little else.
 
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::{Address, Connecting, connect};
-use tidegate_io::socket::Stream;
+use tidegate_io::socket::{Received, Stream};
 use tidegate_io::timer;
 use tidegate_io::watched::Watched;
+use tidegate_tls::{ClientSession, Connector, ServerName};
 
 /// First and last pause before a socket is tried again whose queue was full.
 const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
@@ -21,6 +23,7 @@ const BUSY_PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::f
 /// An open connection.
 pub struct Connection {
     watched: Watched,
+    tls: Option<Box<RefCell<ClientSession>>>,
     /// How long it took to connect.
     connect_time: Duration,
     /// Exchanges that were finished on it.
@@ -33,21 +36,26 @@ impl Connection {
     /// owner is there and busy.
     ///
     /// # Errors
-    /// What the system says, or `TimedOut`.
-    pub async fn open(peer: &Arc<Peer>, timeout: Duration) -> io::Result<Connection> {
+    /// What the system says, or `TimedOut`; `InvalidData` where TLS is not possible with it.
+    pub async fn open(
+        peer: &Arc<Peer>,
+        timeout: Duration,
+        tls: Option<&PeerTls>,
+    ) -> io::Result<Connection> {
         let started = monotonic_ns();
         let opened = Opened::new(peer);
         // Most often it is done at once, and then there is no deadline to arm.
         let first = begin(peer.address());
-        let stream = match first {
-            Ok((stream, Connecting::Done)) => Watched::new(stream.into())?,
-            first => timer::within(timeout, finish(peer.address(), first))
+        let (watched, session) = match (first, tls) {
+            (Ok((stream, Connecting::Done)), None) => (Watched::new(stream.into())?, None),
+            (first, tls) => timer::within(timeout, establish(peer.address(), first, tls))
                 .await
                 .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?,
         };
-        stream.assume_writable();
+        watched.assume_writable();
         let connect_time = Duration::from_nanos(monotonic_ns().saturating_sub(started));
-        Ok(Connection { watched: stream, connect_time, exchanges: 0, _opened: opened })
+        let tls = session.map(|session| Box::new(RefCell::new(session)));
+        Ok(Connection { watched, tls, connect_time, exchanges: 0, _opened: opened })
     }
 
     /// How long it took to connect.
@@ -69,7 +77,24 @@ impl Connection {
     /// of the poller.
     #[inline]
     pub fn is_stale(&self) -> bool {
-        self.watched.is_readable()
+        self.watched.is_readable() && !self.has_only_tickets()
+    }
+
+    /// Over TLS a server may send new session tickets at any time, and they are no answer.
+    #[cold]
+    fn has_only_tickets(&self) -> bool {
+        let Some(session) = &self.tls else { return false };
+        let mut session = session.borrow_mut();
+        loop {
+            match session.receive(&mut [], |buffer| recv(self.fd(), buffer)) {
+                Ok(Received::Bytes { drained: false, .. }) if !session.has_plaintext() => {}
+                Ok(Received::Bytes { drained: true, .. } | Received::WouldBlock) if !session.has_plaintext() => {
+                    self.watched.drained();
+                    return !self.watched.is_readable();
+                }
+                _ => return false,
+            }
+        }
     }
 
     /// The same, asked of the kernel now: for requests that must not be sent twice.
@@ -81,11 +106,18 @@ impl Connection {
     /// Sends what the socket takes, at least one byte.
     #[inline]
     pub fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(session) = &self.tls {
+            return self.poll_seal(cx, &mut session.borrow_mut(), bytes);
+        }
         self.watched.poll_write(cx, |fd| Ok(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?))
     }
 
     /// Sends both pieces in one call, at least one byte.
     pub fn poll_send_both(&self, cx: &mut Context<'_>, one: &[u8], two: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(session) = &self.tls {
+            let piece = if one.is_empty() { two } else { one };
+            return self.poll_seal(cx, &mut session.borrow_mut(), piece);
+        }
         let pieces = [IoSlice::new(one), IoSlice::new(two)];
         self.watched.poll_write(cx, |fd| {
             let mut control = SendAncillaryBuffer::default();
@@ -96,6 +128,9 @@ impl Connection {
     /// Receives into the front of `buffer`; 0 is the end.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Some(session) = &self.tls {
+            return self.poll_open(cx, &mut session.borrow_mut(), buffer);
+        }
         let room = buffer.len();
         let received = self.watched.poll_read(cx, |fd| {
             let (count, _) = rustix::net::recv(fd, &mut *buffer, RecvFlags::empty())?;
@@ -110,8 +145,72 @@ impl Connection {
         received
     }
 
+    /// Takes plaintext, at least one byte. What the socket has no room for waits in the session, and goes with the
+    /// next call of any kind.
+    fn poll_seal(
+        &self,
+        cx: &mut Context<'_>,
+        session: &mut ClientSession,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.watched.poll_write(cx, |fd| match session.send(bytes, |sealed| send(fd, sealed))? {
+            0 if !bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
+        })
+    }
+
+    fn poll_open(
+        &self,
+        cx: &mut Context<'_>,
+        session: &mut ClientSession,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if session.has_pending() {
+                // Whoever waits for an answer waits for its request to leave, too.
+                let flushed = self.watched.poll_write(cx, |fd| {
+                    match session.flush(|sealed| send(fd, sealed))? {
+                        true => Ok(()),
+                        false => Err(io::ErrorKind::WouldBlock.into()),
+                    }
+                });
+                if let Poll::Ready(Err(error)) = flushed {
+                    return Poll::Ready(Err(error));
+                }
+            }
+            if session.has_plaintext() {
+                let given = session.receive(buffer, |_| Ok(Received::WouldBlock))?;
+                return Poll::Ready(Ok(if let Received::Bytes { count, .. } = given { count } else { 0 }));
+            }
+            let received = self.watched.poll_read(cx, |fd| {
+                match session.receive(buffer, |place| recv(fd, place))? {
+                    Received::Bytes { count, drained } => Ok(Some((count, drained))),
+                    Received::End => Ok(None),
+                    Received::WouldBlock => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            });
+            match received {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(None)) => return Poll::Ready(Ok(0)),
+                Poll::Ready(Ok(Some((count, drained)))) => {
+                    if drained {
+                        self.watched.drained();
+                    }
+                    if count > 0 {
+                        return Poll::Ready(Ok(count));
+                    }
+                    // A record that is not whole, or a ticket.
+                }
+            }
+        }
+    }
+
     /// Tells the peer that nothing more comes.
     pub fn finish_sending(&self) -> io::Result<()> {
+        if let Some(session) = &self.tls {
+            session.borrow_mut().finish_sending(|sealed| send(self.fd(), sealed))?;
+        }
         Ok(rustix::net::shutdown(self.fd(), rustix::net::Shutdown::Write)?)
     }
 
@@ -123,6 +222,82 @@ impl Connection {
     fn fd(&self) -> BorrowedFd<'_> {
         self.watched.as_fd()
     }
+}
+
+/// How TLS is spoken with a peer, and what it is called.
+#[derive(Clone)]
+pub struct PeerTls {
+    /// Whom to believe, and what to show.
+    pub connector: Arc<Connector>,
+    /// Asked for, and looked for in its certificate.
+    pub name: ServerName<'static>,
+}
+
+impl PartialEq for PeerTls {
+    fn eq(&self, other: &PeerTls) -> bool {
+        Arc::ptr_eq(&self.connector, &other.connector) && self.name == other.name
+    }
+}
+
+/// What the socket takes; 0 where it is full.
+fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    match rustix::net::send(fd, bytes, SendFlags::NOSIGNAL) {
+        Err(Errno::AGAIN) => Ok(0),
+        sent => Ok(sent?),
+    }
+}
+
+fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    let room = buffer.len();
+    match rustix::net::recv(fd, buffer, RecvFlags::empty()) {
+        Ok((_, 0)) => Ok(Received::End),
+        Ok((_, count)) => Ok(Received::Bytes { count, drained: count < room }),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(Received::WouldBlock),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects, and makes the TLS handshake where one is wanted.
+async fn establish(
+    address: &Address,
+    begun: Begun,
+    tls: Option<&PeerTls>,
+) -> io::Result<(Watched, Option<ClientSession>)> {
+    let watched = finish(address, begun).await?;
+    let Some(tls) = tls else { return Ok((watched, None)) };
+    watched.assume_writable();
+    let mut session =
+        ClientSession::new(&tls.connector, tls.name.clone()).map_err(io::Error::from)?;
+    std::future::poll_fn(|cx| {
+        loop {
+            session.advance(|bytes| send(watched.as_fd(), bytes))?;
+            if session.has_pending() {
+                let flushed = watched.poll_write(cx, |fd| match session.flush(|bytes| send(fd, bytes))? {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::WouldBlock.into()),
+                });
+                match flushed {
+                    Poll::Pending => return Poll::Pending,
+                    done => std::task::ready!(done)?,
+                }
+            }
+            if !session.is_handshaking() {
+                return Poll::Ready(Ok::<(), io::Error>(()));
+            }
+            let drained = std::task::ready!(watched.poll_read(cx, |fd| {
+                match session.receive(&mut [], |buffer| recv(fd, buffer))? {
+                    Received::Bytes { drained, .. } => Ok(drained),
+                    Received::WouldBlock => Err(io::ErrorKind::WouldBlock.into()),
+                    Received::End => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            }))?;
+            if drained {
+                watched.drained();
+            }
+        }
+    })
+    .await?;
+    Ok((watched, Some(session)))
 }
 
 type Begun = io::Result<(Stream, Connecting)>;

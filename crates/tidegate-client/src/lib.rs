@@ -9,6 +9,6 @@ pub mod http1;
 mod peer;
 mod pool;
 
-pub use connection::Connection;
+pub use connection::{Connection, PeerTls};
 pub use peer::{Peer, Starving};
 pub use pool::{Pool, PoolLimits};

@@ -3,7 +3,7 @@
 //! The last one that came back is the first to be used. A task of the worker lets go of what was idle for
 //! too long, of what the other end has closed, and of what other workers need (see `peer`).
 
-use crate::connection::Connection;
+use crate::connection::{Connection, PeerTls};
 use crate::peer::{Keeper, Peer};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -33,6 +33,7 @@ pub struct PoolLimits {
 /// A pool. It belongs to one worker's thread.
 pub struct Pool {
     peer: Arc<Peer>,
+    tls: Option<PeerTls>,
     keeper: Arc<Keeper>,
     limits: Cell<PoolLimits>,
     /// The longest idle first.
@@ -52,10 +53,16 @@ struct Idle {
 impl Pool {
     /// An empty pool.
     pub fn new(address: &Address, limits: PoolLimits) -> Rc<Pool> {
+        Pool::with_tls(address, limits, None)
+    }
+
+    /// An empty pool of connections that speak TLS.
+    pub fn with_tls(address: &Address, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Pool> {
         let peer = Peer::of(address);
         Rc::new(Pool {
             keeper: peer.add_keeper(),
             peer,
+            tls,
             limits: Cell::new(limits),
             idle: RefCell::default(),
             sweeper: RefCell::default(),
@@ -67,6 +74,11 @@ impl Pool {
     /// What all workers know of the address.
     pub fn peer(&self) -> &Arc<Peer> {
         &self.peer
+    }
+
+    /// How TLS is spoken on its connections.
+    pub fn tls(&self) -> Option<&PeerTls> {
+        self.tls.as_ref()
     }
 
     /// Takes up other bounds.
@@ -94,7 +106,7 @@ impl Pool {
     /// # Errors
     /// What the system says, or `TimedOut`.
     pub async fn connect(&self) -> io::Result<Connection> {
-        Connection::open(&self.peer, self.limits.get().connect_timeout).await
+        Connection::open(&self.peer, self.limits.get().connect_timeout, self.tls.as_ref()).await
     }
 
     /// Takes back a connection whose exchange was finished in order. It is closed where it cannot be kept.

@@ -90,6 +90,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         backlog: backlog.unwrap_or_default(),
         default_site: None,
         access: SocketAccess::default(),
+        h2c: false,
         tls: None,
         proxies: Vec::new(),
         redirects_to_https: None,

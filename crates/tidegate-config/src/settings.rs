@@ -122,6 +122,8 @@ pub struct Listener {
     pub redirects_to_https: Option<u16>,
     /// Who may connect, on a unix socket.
     pub access: SocketAccess,
+    /// HTTP/2 is spoken with clients that begin with it.
+    pub h2c: bool,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -371,6 +373,8 @@ pub struct Limits {
     pub send_rate: u32,
     /// How long a connection may be slower than `body_rate` or `send_rate`.
     pub rate_grace: Duration,
+    /// Streams that a client may have open at once on one HTTP/2 connection.
+    pub streams: u32,
     /// An idle connection is closed after this.
     pub keep_alive_timeout: Duration,
     /// Idle connections, all workers together.

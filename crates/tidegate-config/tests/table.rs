@@ -47,7 +47,10 @@ fn within(context: Context, text: &str) -> String {
         Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),
         Context::Fastcgi => format!("{listen}site {{ root \".\"; fastcgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
         Context::Scgi => format!("{listen}site {{ root \".\"; scgi \"127.0.0.1:1\" {{ {text} }} }}\n"),
-        Context::Proxy => format!("{listen}site {{ proxy \"http://127.0.0.1:1\" {{ {text} }} }}\n"),
+        Context::Proxy => {
+            let scheme = if text.starts_with("tls") { "https" } else { "http" };
+            format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
+        }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }

@@ -92,6 +92,16 @@ impl BodySink {
         HIGH_WATER.saturating_sub(self.pipe.borrow().data.len())
     }
 
+    /// Bytes that the handler has not taken yet.
+    pub fn len(&self) -> usize {
+        self.pipe.borrow().data.len()
+    }
+
+    /// Whether the handler has taken everything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes that it holds.
     pub fn held(&self) -> usize {
         self.pipe.borrow().data.capacity()

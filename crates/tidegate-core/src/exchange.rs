@@ -13,6 +13,18 @@ use tidegate_io::LocalFuture;
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::{ClientIdentity, Handshake};
 
+/// In place of a minor version of HTTP/1: the request came over HTTP/2.
+pub const HTTP_2: u8 = 20;
+
+/// The protocol and its version, as CGI and logs write it.
+pub fn version_name(minor_version: u8) -> &'static str {
+    match minor_version {
+        0 => "HTTP/1.0",
+        HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
+    }
+}
+
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
 pub struct Exchange<'a> {
@@ -32,7 +44,7 @@ pub struct Exchange<'a> {
     pub authority: &'a str,
     /// Field section.
     pub fields: Fields<'a>,
-    /// Minor version of HTTP/1: 0 or 1.
+    /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
     pub minor_version: u8,
     /// The other end.
     pub peer: Peer,

@@ -1,13 +1,13 @@
 //! Responses, free of protocol version: what handlers return, filters wrap and connections write.
 
 use crate::body::BodySink;
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::paged::PagedFile;
-use tidegate_wire::h1;
+use tidegate_wire::{h1, h2};
 
 /// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
 /// fields; handlers never set those.
@@ -216,6 +216,10 @@ pub struct Message {
     encoded: RefCell<h1::Prebuilt>,
     stamped: Cell<i64>,
     lines: FieldLines,
+    server: bool,
+    body_len: Option<u64>,
+    /// The fields for HTTP/2, once a client of it has asked.
+    block: OnceCell<h2::FieldBlock>,
 }
 
 impl Message {
@@ -238,7 +242,14 @@ impl Message {
             connection: h1::ConnectionField::None,
         };
         let encoded = RefCell::new(h1::Prebuilt::new(&parts, body));
-        Rc::new(Message { encoded, stamped: Cell::new(i64::MIN), lines })
+        Rc::new(Message {
+            encoded,
+            stamped: Cell::new(i64::MIN),
+            lines,
+            server: server.is_some(),
+            body_len,
+            block: OnceCell::new(),
+        })
     }
 
     /// The fields, for other protocol versions and for filters.
@@ -246,14 +257,30 @@ impl Message {
         &self.lines
     }
 
+    /// The fields as HTTP/2 sends them, `content-length` included, `date` and `server` not.
+    pub(crate) fn block(&self) -> &h2::FieldBlock {
+        self.block.get_or_init(|| {
+            let mut block = h2::FieldBlock::of_lines(&self.lines);
+            if let Some(len) = self.body_len {
+                block.push("content-length", len.to_string().as_bytes());
+            }
+            block
+        })
+    }
+
+    /// Whether it tells what the server is.
+    pub(crate) fn names_server(&self) -> bool {
+        self.server
+    }
+
     /// Bytes of the body held here.
     pub fn body_len(&self) -> usize {
         self.encoded.borrow().body().len()
     }
 
-    /// Memory held, bytes.
+    /// Memory held, bytes. The fields count twice: for HTTP/2 they are encoded when somebody asks.
     pub fn footprint(&self) -> usize {
-        self.encoded.borrow().size() + self.lines.as_bytes().len() + size_of::<Message>()
+        self.encoded.borrow().size() + 2 * self.lines.as_bytes().len() + size_of::<Message>()
     }
 
     /// The encoded message, with the date of `now`.

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
-use tidegate_config::settings::{CertificateFiles, HostPattern, Listener, Origin, Settings, Site};
+use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
+use tidegate_config::settings::{Action, CertificateFiles, HostPattern, Listener, Origin, Settings, Site};
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
-    Certificate, CertificateError, Challenges, ClientAuthorities, ClientPolicy, Pair, Protocols, SiteConfig,
-    Slot, Terms, TermsError, TicketKeys, Versions,
+    Certificate, CertificateError, Challenges, ClientAuthorities, ClientPolicy, Connector, ConnectorError,
+    ConnectorOptions, Pair, Protocols, SiteConfig, Slot, Terms, TermsError, TicketKeys, Trust, TrustedRoots,
+    Versions, system_roots,
 };
 
 /// Why TLS cannot be served as the settings want it (FAULTS 52).
@@ -28,6 +30,14 @@ pub enum TlsError {
         origin: Origin,
         /// What is wrong with it.
         error: CertificateError,
+    },
+    /// TLS with an application is not possible as it is set.
+    #[error("{origin}: {error}")]
+    Backend {
+        /// The `proxy` or its `tls`.
+        origin: Origin,
+        /// What is wrong.
+        error: ConnectorError,
     },
     /// The settings contradict themselves.
     #[error("{origin}: {error}")]
@@ -55,13 +65,15 @@ pub struct TlsFiles {
     pub pairs: Vec<(PairKey, Pair)>,
     /// Certificates of the clients' authorities, PEM.
     pub authorities: Vec<(PathBuf, String)>,
+    /// Certificates of the applications' authorities, PEM; without a path those of the system.
+    pub roots: Vec<(PathBuf, String)>,
 }
 
 impl TlsFiles {
     /// Reads every file that the settings name for TLS.
     pub fn read(settings: &Settings) -> Result<TlsFiles, TlsError> {
         let mut read = TlsFiles::default();
-        for files in certificate_files(settings) {
+        for files in pair_files(settings) {
             let at_fault = |error| TlsError::Certificate { origin: files.origin.clone(), error };
             let pair = Pair::read(&files.certificate, &files.key).map_err(at_fault)?;
             Certificate::new(&pair).map_err(at_fault)?;
@@ -85,7 +97,16 @@ impl TlsFiles {
                 read.push((path.clone(), String::from_utf8_lossy(&pem).into_owned()));
             }
         }
+        let mut roots: Vec<(PathBuf, String)> = Vec::new();
+        for backend in backends(settings) {
+            if let Some((key, pem)) = read_roots(backend)?
+                && !roots.iter().any(|(known, _)| *known == key)
+            {
+                roots.push((key, pem));
+            }
+        }
         self.authorities = read;
+        self.roots = roots;
         Ok(())
     }
 
@@ -94,6 +115,12 @@ impl TlsFiles {
         self.pairs.retain(|(known, _)| *known != key);
         self.pairs.push((key, pair));
     }
+}
+
+/// What tells one way to applications from another.
+struct Way {
+    roots: Option<Arc<TrustedRoots>>,
+    identity: Option<PairKey>,
 }
 
 /// What there is to tell a process that serves: all of it at its start, then what has changed.
@@ -117,6 +144,10 @@ pub struct TlsStore {
     slots: Mutex<HashMap<PairKey, Arc<Slot>>>,
     /// Of the clients' authorities.
     authorities: Mutex<HashMap<PathBuf, Arc<ClientAuthorities>>>,
+    /// Of the applications' authorities.
+    roots: Mutex<HashMap<PathBuf, Arc<TrustedRoots>>>,
+    /// The ways to applications that are in use, so that what asks for the same shares one, with its sessions.
+    connectors: Mutex<Vec<(Way, Weak<Connector>)>>,
     /// Of names whose certificates are automatic.
     automatic: Mutex<HashMap<String, Arc<Slot>>>,
     tickets: Arc<TicketKeys>,
@@ -133,6 +164,8 @@ impl TlsStore {
         Ok(Arc::new(TlsStore {
             slots: Mutex::default(),
             authorities: Mutex::default(),
+            roots: Mutex::default(),
+            connectors: Mutex::default(),
             automatic: Mutex::default(),
             tickets: Arc::new(TicketKeys::new(ROTATION)?),
             challenges: Challenges::default(),
@@ -200,7 +233,62 @@ impl TlsStore {
                 Err(error) => wrong.push(error.to_string()),
             }
         }
+        for (path, pem) in &files.roots {
+            let name = if path.as_os_str().is_empty() { "the system's" } else { "its" };
+            match TrustedRoots::new(&format!("{name} list of authorities {}", path.display()), pem.as_bytes()) {
+                Ok(read) => {
+                    let mut roots = lock(&self.roots);
+                    // The same text keeps its connectors, and those the sessions that may be resumed.
+                    if roots.get(path).is_none_or(|known| !known.is_same_as(&read)) {
+                        roots.insert(path.clone(), read);
+                    }
+                }
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
         wrong
+    }
+
+    /// The way to an application; its files have been put in before.
+    pub fn connector(&self, backend: &BackendTls) -> Result<Arc<Connector>, TlsError> {
+        let roots = match &backend.trust {
+            BackendTrust::Anybody => None,
+            BackendTrust::Roots(path) => Some(path.clone()),
+            BackendTrust::System => Some(PathBuf::new()),
+        };
+        let unread = || TlsError::Certificate {
+            origin: backend.origin.clone(),
+            error: CertificateError::Unreadable {
+                path: roots.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+                why: "it has not been read".into(),
+            },
+        };
+        let roots = match &roots {
+            None => None,
+            Some(path) => Some(lock(&self.roots).get(path).cloned().ok_or_else(unread)?),
+        };
+        let identity = backend.identity.as_ref().map(key_of);
+        let mut connectors = lock(&self.connectors);
+        connectors.retain(|(_, connector)| connector.strong_count() > 0);
+        let is_same = |way: &Way| {
+            let same_roots = match (&way.roots, &roots) {
+                (None, None) => true,
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                _ => false,
+            };
+            same_roots && way.identity == identity
+        };
+        let known = connectors.iter().find(|(way, _)| is_same(way));
+        if let Some(connector) = known.and_then(|(_, connector)| connector.upgrade()) {
+            return Ok(connector);
+        }
+        let trust = roots.clone().map_or(Trust::Anybody, Trust::Roots);
+        let options =
+            ConnectorOptions { identity: identity.as_ref().map(|key| self.slot(key)), ..ConnectorOptions::new(trust) };
+        let made = Connector::new(&options)
+            .map_err(|error| TlsError::Backend { origin: backend.origin.clone(), error })?;
+        connectors.push((Way { roots, identity }, Arc::downgrade(&made)));
+        Ok(made)
     }
 
     /// The terms of a revision; its certificates have been put in before.
@@ -242,7 +330,35 @@ pub fn key_of(files: &CertificateFiles) -> PairKey {
     (files.certificate.clone(), files.key.clone())
 }
 
-/// Every pair that the settings name, where it stands.
+/// TLS with applications, wherever it stands.
+pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
+    settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| match &route.action {
+        Action::Proxy(proxy) => proxy.gateway.tls.as_ref(),
+        _ => None,
+    })
+}
+
+/// Reads whom a backend is trusted by, and looks at its name; `None` where everybody is.
+pub fn read_roots(backend: &BackendTls) -> Result<Option<(PathBuf, String)>, TlsError> {
+    let at_fault = |error| TlsError::Certificate { origin: backend.origin.clone(), error };
+    Connector::name(&backend.name)
+        .map_err(|error| TlsError::Backend { origin: backend.origin.clone(), error })?;
+    let (key, path) = match &backend.trust {
+        BackendTrust::Anybody => return Ok(None),
+        BackendTrust::Roots(path) => (path.clone(), path.clone()),
+        BackendTrust::System => (PathBuf::new(), system_roots()),
+    };
+    let pem = tidegate_tls::certificate::read_file(&path).map_err(at_fault)?;
+    TrustedRoots::new(&path.display().to_string(), &pem).map_err(at_fault)?;
+    Ok(Some((key, String::from_utf8_lossy(&pem).into_owned())))
+}
+
+/// Every pair that is to be read and watched: those that are served, and those that applications are shown.
+pub fn pair_files(settings: &Settings) -> impl Iterator<Item = &CertificateFiles> {
+    certificate_files(settings).chain(backends(settings).filter_map(|backend| backend.identity.as_ref()))
+}
+
+/// Every pair that is served, where it stands.
 pub fn certificate_files(settings: &Settings) -> impl Iterator<Item = &CertificateFiles> {
     let listeners =
         settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()?.certificate.as_ref());
@@ -330,7 +446,7 @@ fn terms_of(store: &TlsStore, listener: &Listener, site: &Site, clients: ClientP
         scope: scope(site),
         certificates,
         versions: Versions { tls12: !site.tls.without_tls12, tls13: !site.tls.without_tls13 },
-        protocols: protocols(),
+        protocols: protocols(site),
         clients,
         takes_early_data: site.tls.takes_early_data,
     }
@@ -341,7 +457,9 @@ fn scope(site: &Site) -> String {
     site.names.iter().map(HostPattern::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// The protocols that the connection machinery drives, best first.
-fn protocols() -> Protocols {
-    vec![b"http/1.1".to_vec()]
+/// The protocols that a client may choose from, best first (RFC 7301).
+fn protocols(site: &Site) -> Protocols {
+    let h2 = (!site.tls.without_h2).then(|| b"h2".to_vec());
+    let http11 = (!site.tls.without_http11).then(|| b"http/1.1".to_vec());
+    h2.into_iter().chain(http11).collect()
 }

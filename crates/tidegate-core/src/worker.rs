@@ -28,6 +28,7 @@ use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab, Wheel};
 use tidegate_stats::{Flush, Worker as Stats};
 use tidegate_wire::h1::HeadLimits;
+use tidegate_wire::h2::Section;
 
 /// Access lines wait this long at most.
 const LOG_DELAY: Duration = Duration::from_secs(1);
@@ -229,6 +230,8 @@ pub struct Ctx {
     pub closes_idle: bool,
     pub(crate) read_buffer: Vec<u8>,
     pub(crate) path_buffer: Vec<u8>,
+    /// Where fields of HTTP/2 are decoded; away while they are looked at.
+    pub(crate) section: Option<Box<Section>>,
     /// Answers that leave in one call.
     pub(crate) batch: Vec<u8>,
 }
@@ -259,8 +262,14 @@ impl Ctx {
             closes_idle: false,
             read_buffer: vec![0; READ_BUFFER],
             path_buffer: Vec::new(),
+            section: None,
             batch: Vec::with_capacity(READ_BUFFER),
         }
+    }
+
+    /// Seconds that never run backwards, modulo 2^32.
+    pub(crate) fn second(&self) -> u32 {
+        (monotonic_ns() / 1_000_000_000) as u32
     }
 
     pub(crate) fn tick(&mut self) {
@@ -604,12 +613,13 @@ impl Worker {
         for old in self.listeners.drain(..).flatten() {
             let _ = self.runtime.registry().remove(old.listener.fd.as_fd());
         }
-        if close_idle {
-            let keys: Vec<Key> = self.connections.keys().collect();
-            for key in keys {
-                if self.connections.get_mut(key).is_some_and(|connection| connection.is_between_requests()) {
-                    self.flush(key, Flush::Drain);
-                }
+        let keys: Vec<Key> = self.connections.keys().collect();
+        for key in keys {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if close_idle && connection.is_between_requests() {
+                self.flush(key, Flush::Drain);
+            } else if connection.is_multiplexed() {
+                self.drive(key); // it has to be told, however long its streams go on
             }
         }
     }

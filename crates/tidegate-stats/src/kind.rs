@@ -191,6 +191,56 @@ kinds! {
     }
 }
 
+kinds! {
+    /// Why a stream of HTTP/2 was reset.
+    StreamReset, "cause" {
+        /// The client wanted it no more.
+        Client "client",
+        /// The client broke a rule, or sent a malformed request.
+        Fault "fault",
+        /// More at once than allowed; the client may try again.
+        Refused "refused",
+        /// The client took or sent too little for too long.
+        Slow "slow",
+        /// The answer could not be finished.
+        Unfinished "unfinished",
+        /// Answered before its content was read to the end.
+        Unread "unread",
+    }
+}
+
+kinds! {
+    /// Why a connection of HTTP/2 was ended by an error.
+    ConnectionFault, "reason" {
+        /// Streams opened and reset at once.
+        Reset "reset_flood",
+        /// Streams that were opened to make us reset them.
+        ProvokedReset "provoked_reset_flood",
+        /// Field blocks of too many frames, or too long.
+        Continuation "continuation_flood",
+        /// Field sections that are small only while compressed.
+        FieldSection "field_section_flood",
+        /// Too many PING.
+        Ping "ping_flood",
+        /// Too many SETTINGS.
+        Settings "settings_flood",
+        /// Too much DATA without data.
+        EmptyData "empty_data_flood",
+        /// Too many PRIORITY and PRIORITY_UPDATE.
+        Priority "priority_flood",
+        /// Too many WINDOW_UPDATE.
+        WindowUpdate "window_update_flood",
+        /// Too many frames that mean nothing.
+        Ignored "ignored_flood",
+        /// A field block that could not be read.
+        Compression "compression",
+        /// A window that was not kept, or is none.
+        FlowControl "flow_control",
+        /// Any other rule.
+        Protocol "protocol",
+    }
+}
+
 /// Counts by kind; `N` is `K::COUNT`. One writer.
 #[derive(Debug)]
 pub struct Kinds<K, const N: usize> {

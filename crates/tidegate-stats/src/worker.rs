@@ -8,8 +8,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::kind::{
-    AcceptError, ConnectionRefusal, Flush, Handshake, Kinds, ParseError, QueueRefusal, Statuses, Timeout,
-    TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Handshake, Kinds, ParseError, QueueRefusal,
+    Statuses, StreamReset, Timeout, TlsError,
 };
 use crate::table::metrics;
 
@@ -75,6 +75,13 @@ metrics! {
             "Requests on open connections that got the busy answer because of overload.";
         buffer: Gauge, Bytes, "Buffer Memory", "Bytes that connections own because they are stuck.";
         memory_resets: Counter, Count, "Memory Resets", "Stuck connections reset to free the bytes they owned.";
+    }
+    "Http2Info" {
+        http2_connections: Counter, Count, "Http2Connections", "Connections that speak HTTP/2.";
+        http2_streams: Counter, Count, "Http2Streams", "Streams that clients have opened.";
+        http2_resets: Kinds<StreamReset, { StreamReset::COUNT }>, Count, "Http2Resets", "Streams that were reset.";
+        http2_faults: Kinds<ConnectionFault, { ConnectionFault::COUNT }>, Count, "Http2Faults",
+            "HTTP/2 connections ended because the client broke a rule, or did too much of something.";
     }
     "CacheInfo" {
         cache_entries: Gauge, Count, "CacheEntries", "Files in the cache.";

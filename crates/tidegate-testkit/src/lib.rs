@@ -12,6 +12,7 @@ mod backend;
 mod client;
 mod condition;
 mod fixture;
+mod h2;
 mod pattern;
 mod process;
 mod response;

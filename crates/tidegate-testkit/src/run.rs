@@ -14,11 +14,14 @@ use crate::backend::{Backend, read_fastcgi, read_scgi};
 use crate::client::{Address, Client, Filled, WAIT};
 use crate::condition::{Condition, GetCheck, Output, TextCheck, member};
 use crate::fixture::{Contents, Fixture, Folder, counting};
+use crate::h2::{self, Http2};
 use crate::pattern::contains;
 use crate::process::{Launch, Log, Place, Running, wait_for_exit};
 use crate::response::{Response, read, read_request, show};
 use crate::sha256::hex_digest;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
+use crate::step::{
+    Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step,
+};
 use crate::tls::{self, TlsOptions};
 use crate::token::{Variables, substitute, substitute_text};
 use crate::transcript::Transcript;
@@ -78,6 +81,9 @@ struct Participant {
     receive_buffer: Option<usize>,
     tls: Option<(Arc<rustls::ClientConfig>, TlsOptions)>,
     connection: Option<Client>,
+    /// How it speaks HTTP/2, if it does, and the present connection's state of that.
+    h2: Option<h2::Options>,
+    http2: Option<Http2>,
     is_new: bool,
     last: Option<Response>,
 }
@@ -115,18 +121,21 @@ impl<'a> Player<'a> {
         match &step.action {
             Action::Fixture(fixture) => self.fixture(fixture)?,
             Action::Config(text) => self.config(text)?,
-            Action::Client { name, listener, receive_buffer, tls } => {
+            Action::Client { name, listener, receive_buffer, tls, h2 } => {
                 self.start()?;
                 let participant = self.clients.entry(name.clone()).or_insert(Participant {
                     listener: 1,
                     receive_buffer: None,
                     tls: None,
                     connection: None,
+                    h2: None,
+                    http2: None,
                     is_new: true,
                     last: None,
                 });
                 participant.listener = listener.unwrap_or(participant.listener);
                 participant.receive_buffer = receive_buffer.or(participant.receive_buffer);
+                participant.h2 = h2.or(participant.h2);
                 if let Some(options) = tls {
                     let config = tls::config(options, &self.place.folder)?;
                     participant.tls = Some((config, options.clone()));
@@ -154,6 +163,7 @@ impl<'a> Player<'a> {
                 let bytes = records.encode(|text| substitute(text, &self.variables))?;
                 self.connection()?.send(&bytes)?;
             }
+            Action::Http2(step) => self.http2(step)?,
             Action::Connect => self.connect()?,
             Action::Send { bytes, times } => {
                 let bytes = substitute(bytes, &self.variables)?.repeat(usize::try_from(*times).unwrap_or(0));
@@ -209,10 +219,12 @@ impl<'a> Player<'a> {
         let participant = Participant {
             listener: 1,
             receive_buffer: None,
+            tls: None,
             connection: Some(connection),
+            h2: None,
+            http2: None,
             is_new: false,
             last: None,
-            tls: None,
         };
         self.clients.insert(name.clone(), participant);
         self.current = Some(name);
@@ -294,24 +306,29 @@ impl<'a> Player<'a> {
         let participant = self.participant()?;
         participant.is_new = false;
         let client = Client::connect(&address, participant.receive_buffer)?;
-        let Some((config, options)) = &participant.tls else {
-            participant.connection = Some(client);
-            return Ok(());
+        let mut connection = match &participant.tls {
+            None => client,
+            Some((config, options)) => match client.secure(config, options) {
+                Ok(_) if options.must_fail => return Err("the TLS handshake succeeded".to_owned()),
+                Err(_) if options.must_fail => return Ok(()),
+                outcome => outcome?,
+            },
         };
-        match client.secure(config, options) {
-            Ok(_) if options.must_fail => Err("the TLS handshake succeeded".to_owned()),
-            Err(_) if options.must_fail => Ok(()),
-            outcome => {
-                participant.connection = Some(outcome?);
-                Ok(())
-            }
-        }
+        participant.http2 =
+            participant.h2.map(|options| Http2::begin(&mut connection, options)).transpose()?;
+        participant.connection = Some(connection);
+        Ok(())
     }
 
     fn response(&mut self, expected: &Expected) -> Result<(), Failure> {
         let until = Instant::now() + WAIT;
         let read = match &expected.message {
-            Message::Response => read(self.connection()?, expected.has_body, until),
+            Message::Response => match self.participant() {
+                Ok(Participant { connection: Some(client), http2: Some(http2), .. }) => {
+                    http2.response(client, until)
+                }
+                _ => read(self.connection()?, expected.has_body, until),
+            },
             Message::Request(_) => read_request(self.connection()?, until),
             Message::FastCgi(_) => read_fastcgi(self.connection()?, until),
             Message::Scgi => read_scgi(self.connection()?, until),
@@ -341,6 +358,39 @@ impl<'a> Player<'a> {
         }
         self.participant()?.last = Some(response);
         Ok(())
+    }
+
+    /// What a client of HTTP/2 does, or waits for.
+    fn http2(&mut self, step: &Http2Step) -> Result<(), String> {
+        let variables = self.variables.clone();
+        let participant = self.participant()?;
+        let client = participant.connection.as_mut().ok_or("the client is not connected: `connect` first")?;
+        let http2 = participant.http2.as_mut().ok_or("the client speaks HTTP/1")?;
+        let deadline = Instant::now() + WAIT;
+        let is_same = |expected: &String, found: String| match *expected == found {
+            true => Ok(()),
+            false => Err(format!("the code was {found}")),
+        };
+        match step {
+            Http2Step::Ask { lines, is_open } => {
+                let mut bytes = Vec::new();
+                for line in lines {
+                    bytes.extend(http2.ask(&substitute_text(line, &variables)?, !is_open)?);
+                }
+                client.send(&bytes)
+            }
+            Http2Step::Content { bytes, is_end } => {
+                let bytes = http2.content(&substitute(bytes, &variables)?, *is_end);
+                client.send(&bytes)
+            }
+            Http2Step::Frame { kind, flags, stream, payload, times } => {
+                let mut bytes = Vec::new();
+                h2::push_frame(&mut bytes, *kind, *flags, *stream, payload);
+                client.send(&bytes.repeat(usize::try_from(*times).unwrap_or(0)))
+            }
+            Http2Step::Reset(code) => is_same(code, http2.reset(client, deadline)?),
+            Http2Step::Goodbye(code) => is_same(code, http2.goodbye(client, deadline)?),
+        }
     }
 
     fn check(&self, check: &Check, response: &Response) -> Result<(), String> {
@@ -565,7 +615,11 @@ impl<'a> Player<'a> {
         for (name, participant) in &self.clients {
             let left =
                 participant.connection.as_ref().map(|client| client.received.as_slice()).unwrap_or_default();
-            if !left.is_empty() {
+            if let Some(problem) = participant.http2.as_ref().and_then(Http2::unexpected) {
+                return Err(format!("at the end: client {name}: {problem}"));
+            }
+            // What is left of HTTP/2 may be a window that was given back.
+            if !left.is_empty() && participant.http2.is_none() {
                 return Err(format!(
                     "at the end: client {name} received more than was expected: {}",
                     show(left)

@@ -5,6 +5,7 @@
 use crate::backend::FastCgi;
 use crate::condition::{Condition, Output};
 use crate::fixture::Fixture;
+use crate::h2;
 use crate::pattern::Pattern;
 use crate::process::Signal;
 use crate::tls::{Made, TlsCheck, TlsOptions};
@@ -35,8 +36,11 @@ pub(crate) enum Action {
         name: String,
         listener: Option<usize>,
         receive_buffer: Option<usize>,
+        h2: Option<h2::Options>,
         tls: Option<TlsOptions>,
     },
+    /// What a client of HTTP/2 does.
+    Http2(Http2Step),
     /// Makes a certificate.
     Certificate(Made),
     /// What the handshake of the current client must have been.
@@ -80,6 +84,21 @@ pub(crate) enum Action {
         checks: Vec<(Source, Output)>,
     },
     Expect(Condition),
+}
+
+/// What only a client of HTTP/2 does, or waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Http2Step {
+    /// Requests in one write; the last one goes on if `is_open`.
+    Ask { lines: Vec<String>, is_open: bool },
+    /// Content of the last request.
+    Content { bytes: Vec<u8>, is_end: bool },
+    /// A frame as it is, so many times.
+    Frame { kind: u8, flags: u8, stream: u32, payload: Vec<u8>, times: u64 },
+    /// The oldest request is reset with this code.
+    Reset(String),
+    /// A GOAWAY comes with this code.
+    Goodbye(String),
 }
 
 /// How a connection goes on, or not.

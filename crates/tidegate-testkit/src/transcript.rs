@@ -1,11 +1,16 @@
 //! Reads a transcript into steps. The format is described in `tests/transcripts/README.md`.
 
+use std::collections::BTreeSet;
+
 use crate::backend::FastCgi;
 use crate::condition::{Condition, Output, TextCheck};
 use crate::fixture::{Contents, Fixture, size};
+use crate::h2;
 use crate::pattern::Pattern;
 use crate::process::Signal;
-use crate::step::{Action, BodyCheck, Check, Ending, Expected, Message, ServerAction, Source, Step};
+use crate::step::{
+    Action, BodyCheck, Check, Ending, Expected, Http2Step, Message, ServerAction, Source, Step,
+};
 use crate::tls::{Made, TlsCheck, TlsOptions};
 use crate::token::{Token, tokens};
 
@@ -39,7 +44,13 @@ impl Transcript {
         let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
         let title =
             title.ok_or(ParseError { line: 1, problem: "the first line is `# rNNNN title`".to_owned() })?;
-        let mut parser = Parser { lines: text.lines().enumerate().collect(), next: 0, steps: Vec::new() };
+        let mut parser = Parser {
+            lines: text.lines().enumerate().collect(),
+            next: 0,
+            steps: Vec::new(),
+            speak_h2: BTreeSet::new(),
+            is_h2: false,
+        };
         while let Some((index, line)) = parser.take() {
             parser.line(index + 1, line).map_err(|problem| ParseError { line: index + 1, problem })?;
         }
@@ -56,6 +67,9 @@ struct Parser<'a> {
     lines: Vec<(usize, &'a str)>,
     next: usize,
     steps: Vec<Step>,
+    /// Clients of HTTP/2, and whether the present one is.
+    speak_h2: BTreeSet<String>,
+    is_h2: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -88,6 +102,20 @@ impl<'a> Parser<'a> {
             let line = sent.strip_prefix(' ').unwrap_or(sent);
             let follows = source.line.checked_sub(2).and_then(|index| self.lines.get(index));
             let is_group = follows.is_some_and(|(_, before)| is_sent_line(before));
+            if self.is_h2 {
+                match self.steps.last_mut() {
+                    Some(Step {
+                        action: Action::Http2(Http2Step::Ask { lines, is_open: false }), ..
+                    }) if is_group => {
+                        lines.push(line.to_owned());
+                    }
+                    _ => {
+                        let lines = vec![line.to_owned()];
+                        self.push(source, Action::Http2(Http2Step::Ask { lines, is_open: false }));
+                    }
+                }
+                return Ok(());
+            }
             if let (true, Some(Step { action: Action::Send { bytes, times: 1 }, .. })) =
                 (is_group, self.steps.last_mut())
             {
@@ -99,7 +127,16 @@ impl<'a> Parser<'a> {
             }
             return Ok(());
         }
+        if let Some(line) = sent.strip_prefix("open ").filter(|_| self.is_h2) {
+            let lines = vec![line.to_owned()];
+            self.push(source, Action::Http2(Http2Step::Ask { lines, is_open: true }));
+            return Ok(());
+        }
         let action = match tokens(sent)?.as_slice() {
+            [Token::Word(word), Token::Quoted(bytes)] if self.is_h2 && (word == "data" || word == "end") => {
+                Action::Http2(Http2Step::Content { bytes: bytes.clone(), is_end: word == "end" })
+            }
+            [Token::Word(word), arguments @ ..] if self.is_h2 && word == "frame" => parse_frame(arguments)?,
             [Token::Word(raw), Token::Quoted(bytes)] if raw == "raw" => {
                 Action::Send { bytes: bytes.clone(), times: 1 }
             }
@@ -192,6 +229,14 @@ impl<'a> Parser<'a> {
                 self.push(source, Action::Raw(bytes.clone()));
                 return Ok(());
             }
+            [Token::Word(what), Token::Word(code)] if what == "stream-reset" => {
+                self.push(source, Action::Http2(Http2Step::Reset(code.clone())));
+                return Ok(());
+            }
+            [Token::Word(what), Token::Word(code)] if what == "goaway" => {
+                self.push(source, Action::Http2(Http2Step::Goodbye(code.clone())));
+                return Ok(());
+            }
             _ => None,
         };
         if let Some(ending) = ending {
@@ -236,7 +281,14 @@ impl<'a> Parser<'a> {
             ("file" | "dir" | "link" | "remove" | "rename", _) => {
                 Action::Fixture(parse_fixture(name, arguments)?)
             }
-            ("client", [Token::Word(client), options @ ..]) => parse_client(client, options)?,
+            ("client", [Token::Word(client), options @ ..]) => {
+                let action = parse_client(client, options)?;
+                if matches!(action, Action::Client { h2: Some(_), .. }) {
+                    self.speak_h2.insert(client.clone());
+                }
+                self.is_h2 = self.speak_h2.contains(client);
+                action
+            }
             ("authority" | "certificate", _) => {
                 Action::Certificate(parse_certificate(name == "authority", arguments)?)
             }
@@ -395,9 +447,13 @@ fn parse_fixture(name: &str, arguments: &[Token]) -> Result<Fixture, String> {
 
 fn parse_client(name: &str, options: &[Token]) -> Result<Action, String> {
     let (mut listener, mut receive_buffer) = (None, None);
+    let mut h2: Option<h2::Options> = None;
     let mut tls: Option<TlsOptions> = None;
     for option in options {
         let option = text(option)?;
+        if parse_h2_option(&option, &mut h2)? {
+            continue;
+        }
         if parse_tls_option(&option, &mut tls) {
             continue;
         }
@@ -412,7 +468,47 @@ fn parse_client(name: &str, options: &[Token]) -> Result<Action, String> {
             _ => return Err(format!("`{option}` is no option of a client")),
         }
     }
-    Ok(Action::Client { name: name.to_owned(), listener, receive_buffer, tls })
+    Ok(Action::Client { name: name.to_owned(), listener, receive_buffer, tls, h2 })
+}
+
+/// `h2`, and behind it `window=BYTES`, `silent`. Whether it was one of these.
+fn parse_h2_option(option: &str, h2: &mut Option<h2::Options>) -> Result<bool, String> {
+    let Some(options) = h2 else {
+        if option == "h2" {
+            *h2 = Some(h2::Options::default());
+        }
+        return Ok(option == "h2");
+    };
+    match option.split_once('=') {
+        Some(("window", bytes)) => {
+            options.window = Some(u32::try_from(size(bytes)?).map_err(|error| error.to_string())?);
+        }
+        None if option == "silent" => options.is_silent = true,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// `>frame PING 0 0 "12345678"`, and how often.
+fn parse_frame(arguments: &[Token]) -> Result<Action, String> {
+    let usage = "expected `>frame TYPE FLAGS STREAM \"payload\" [TIMES]`";
+    let [Token::Word(kind), Token::Word(flags), Token::Word(stream), Token::Quoted(payload), rest @ ..] =
+        arguments
+    else {
+        return Err(usage.to_owned());
+    };
+    let times = match rest {
+        [] => 1,
+        [Token::Word(times)] => size(times)?,
+        _ => return Err(usage.to_owned()),
+    };
+    Ok(Action::Http2(Http2Step::Frame {
+        kind: h2::kind_of(kind).ok_or_else(|| format!("`{kind}` is no type of frame"))?,
+        flags: flags.parse().map_err(|_| usage)?,
+        stream: stream.parse().map_err(|_| usage)?,
+        payload: payload.clone(),
+        times,
+    }))
 }
 
 /// `tls`, and behind it `name=a.test`, `version=1.2`, `alpn=h2,http/1.1`, `certificate=alice`, `fails`.

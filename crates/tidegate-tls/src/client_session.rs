@@ -8,7 +8,7 @@ use crate::session::suite_name;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
+use rustls::{AlertDescription, CertificateError, HandshakeKind, ProtocolVersion};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -400,6 +400,9 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), Cl
 
 fn fault(error: rustls::Error) -> ClientSessionError {
     match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            ClientSessionError::Untrusted("none of those who are trusted has signed it".into())
+        }
         rustls::Error::InvalidCertificate(why) => ClientSessionError::Untrusted(why.to_string()),
         rustls::Error::AlertReceived(alert) => ClientSessionError::Refused(alert),
         error => ClientSessionError::Misbehaved(error.to_string()),

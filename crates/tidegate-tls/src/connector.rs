@@ -3,13 +3,17 @@
 //! The gateway makes one [`Connector`] for each kind of backend, the load generator one for each run. It is
 //! shared by threads; sessions that may be resumed are kept in it.
 
-use crate::certificate::{Certificate, CertificateError, Pair, certificates, read_file};
+use crate::certificate::{About, CertificateError, Slot, certificates, read_file};
 use crate::provider;
+use aws_lc_rs::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::client::{
+    ResolvesClientCert, Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name,
+};
 use rustls::crypto::CryptoProvider;
+use rustls::server::ParsedCertificate;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::sign::SingleCertAndKey;
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -56,7 +60,12 @@ impl fmt::Debug for Trust {
 
 /// Authorities that vouch for servers.
 #[derive(Debug)]
-pub struct TrustedRoots(Arc<RootCertStore>);
+pub struct TrustedRoots {
+    store: Arc<RootCertStore>,
+    /// The certificates themselves: what is signed by itself and named here is believed as it is.
+    named: Vec<CertificateDer<'static>>,
+    digest: [u8; 32],
+}
 
 impl TrustedRoots {
     /// From PEM; `name` is for messages. Of a system's list single certificates may be beyond understanding;
@@ -66,11 +75,18 @@ impl TrustedRoots {
         let none = || CertificateError::NoCertificate { path: name.to_owned() };
         let list = certificates(pem).map_err(malformed)?.ok_or_else(none)?;
         let mut roots = RootCertStore::empty();
-        let (usable, _) = roots.add_parsable_certificates(list);
+        let (usable, _) = roots.add_parsable_certificates(list.iter().cloned());
         if usable == 0 {
             return Err(malformed("no certificate in it can be one of an authority".into()));
         }
-        Ok(Arc::new(TrustedRoots(Arc::new(roots))))
+        let mut digest = [0; 32];
+        digest.copy_from_slice(digest::digest(&digest::SHA256, pem).as_ref());
+        Ok(Arc::new(TrustedRoots { store: Arc::new(roots), named: list, digest }))
+    }
+
+    /// Whether both come from the same text.
+    pub fn is_same_as(&self, other: &TrustedRoots) -> bool {
+        self.digest == other.digest
     }
 
     /// Those in a file.
@@ -103,7 +119,7 @@ pub struct ConnectorOptions {
     /// Whether sessions are resumed.
     pub resumes: bool,
     /// What to show where a server asks for a certificate.
-    pub identity: Option<Pair>,
+    pub identity: Option<Arc<Slot>>,
     /// `1.2` is offered.
     pub tls12: bool,
     /// `1.3` is offered.
@@ -155,13 +171,18 @@ impl Connector {
             .with_protocol_versions(&versions)
             .map_err(refused)?;
         let builder = match &options.trust {
-            Trust::Roots(roots) => builder.with_root_certificates(roots.0.clone()),
+            Trust::Roots(roots) => {
+                let chains = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider())
+                    .build()
+                    .map_err(|error| ConnectorError::Refused(error.to_string()))?;
+                let verifier = Named { chains, roots: roots.clone() };
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
             Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)),
         };
         let mut config = builder.with_no_client_auth();
-        if let Some(pair) = &options.identity {
-            let certified = Certificate::new(pair)?.key.clone();
-            config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+        if let Some(slot) = &options.identity {
+            config.client_auth_cert_resolver = Arc::new(Identity(slot.clone()));
         }
         config.alpn_protocols.clone_from(&options.protocols);
         config.resumption =
@@ -181,6 +202,77 @@ impl Connector {
     ) -> Result<UnbufferedClientConnection, ConnectorError> {
         let refused = |error: rustls::Error| ConnectorError::Refused(error.to_string());
         UnbufferedClientConnection::new(self.config.clone(), name).map_err(refused)
+    }
+}
+
+/// Verifies chains as every client does, and believes a server's own certificate that stands among the roots: one
+/// that it has signed itself, as private servers do. Its name and its dates must be right all the same.
+#[derive(Debug)]
+struct Named {
+    chains: Arc<WebPkiServerVerifier>,
+    roots: Arc<TrustedRoots>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.roots.named.contains(own) {
+            return self.chains.verify_server_cert(own, chain, name, ocsp, now);
+        }
+        let broken = || rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
+        let about = About::of(own).map_err(|_| broken())?;
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        if now > about.not_after {
+            return Err(rustls::Error::InvalidCertificate(rustls::CertificateError::Expired));
+        }
+        if now < about.not_before {
+            return Err(rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidYet));
+        }
+        verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains.verify_tls12_signature(message, own, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains.verify_tls13_signature(message, own, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
+    }
+}
+
+/// Shows what is in a slot at that moment.
+#[derive(Debug)]
+struct Identity(Arc<Slot>);
+
+impl ResolvesClientCert for Identity {
+    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let present = self.0.present()?;
+        present.key.key.choose_scheme(schemes).map(|_| present.key.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        self.0.present().is_some()
     }
 }
 

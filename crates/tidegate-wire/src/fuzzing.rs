@@ -17,6 +17,10 @@ use crate::h1::{
 };
 use tidegate_http::Field;
 
+mod h2;
+
+pub use h2::{fuzz_h2_client, fuzz_h2_server, fuzz_hpack, h2_events};
+
 /// What a stream of messages consists of. However it was cut, the events are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {

@@ -6,6 +6,7 @@
 pub mod cgi;
 pub mod fastcgi;
 pub mod h1;
+pub mod h2;
 pub mod proxy_protocol;
 pub mod scgi;
 

@@ -10,9 +10,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_config::Settings;
+use tidegate_config::settings::gateway::BackendTrust;
 use tidegate_config::settings::{CertificateFiles, Site};
 use tidegate_core::log;
-use tidegate_core::tls::{TlsStore, certificate_files, key_of};
+use tidegate_core::tls::{TlsStore, backends, certificate_files, key_of, pair_files};
 use tidegate_modules::status::CertificateInfo;
 use tidegate_tls::certificate::Slot;
 use tidegate_tls::inspect::{Finding, findings};
@@ -32,9 +33,9 @@ pub struct CertificateWatch {
 /// What a look has found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Looked {
-    /// Pairs of which a file has changed, by their place among [`certificate_files`].
+    /// Pairs of which a file has changed, by their place among [`pair_files`].
     pub pairs: Vec<usize>,
-    /// The authorities of clients have changed: terms must be made anew.
+    /// Authorities of clients or applications have changed: terms must be made anew.
     pub authorities: bool,
 }
 
@@ -62,7 +63,7 @@ impl CertificateWatch {
         }
         let is_settled = |path: &PathBuf| settled.contains(&path.as_path());
         let mut looked = Looked::default();
-        for (place, files) in certificate_files(settings).enumerate() {
+        for (place, files) in pair_files(settings).enumerate() {
             let both = [&files.certificate, &files.key];
             let stands_still = both.iter().all(|path| !self.moving.contains_key(*path) || is_settled(path));
             if both.into_iter().any(is_settled) && stands_still {
@@ -72,7 +73,7 @@ impl CertificateWatch {
         looked.authorities = authorities(settings).any(is_settled);
         for path in settled {
             // A file of a pair whose other half still moves is looked at again with it.
-            let is_waiting = certificate_files(settings).enumerate().any(|(place, files)| {
+            let is_waiting = pair_files(settings).enumerate().any(|(place, files)| {
                 (files.certificate == path || files.key == path) && !looked.pairs.contains(&place)
             });
             if !is_waiting && let Some(now) = self.moving.remove(path) {
@@ -83,12 +84,18 @@ impl CertificateWatch {
     }
 }
 
+/// Of clients, and of applications.
 fn authorities(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
-    settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()).map(|clients| &clients.authorities)
+    let clients =
+        settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()).map(|clients| &clients.authorities);
+    clients.chain(backends(settings).filter_map(|backend| match &backend.trust {
+        BackendTrust::Roots(path) => Some(path),
+        BackendTrust::System | BackendTrust::Anybody => None,
+    }))
 }
 
 fn paths(settings: &Settings) -> Vec<&Path> {
-    let pairs = certificate_files(settings).flat_map(|files| [&files.certificate, &files.key]);
+    let pairs = pair_files(settings).flat_map(|files| [&files.certificate, &files.key]);
     let mut paths: Vec<&Path> = pairs.chain(authorities(settings)).map(PathBuf::as_path).collect();
     paths.sort_unstable();
     paths.dedup();

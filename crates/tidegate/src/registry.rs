@@ -131,7 +131,14 @@ impl Registry {
             Action::Cgi(application) => {
                 self.or_recover(Scripted::new(Protocol::Cgi, applications, application, site, route))?
             }
-            Action::Proxy(proxy) => self.or_recover(Proxy::new(applications, proxy, site))?,
+            Action::Proxy(proxy) => {
+                let connector = proxy.gateway.tls.as_ref().map(|tls| self.tls.connector(tls)).transpose();
+                self.or_recover(
+                    connector
+                        .map_err(io::Error::from)
+                        .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
+                )?
+            }
             Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),
         })
     }

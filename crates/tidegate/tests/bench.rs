@@ -293,14 +293,16 @@ fn bad_input_gets_one_sentence() {
     let list = folder.write("urls.txt", "http://127.0.0.1/\nhttp://127.0.0.1/ GOT\n");
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = format!("http://{free}/");
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&["hit", "http://does-not-exist.invalid/"], 1, "the host does-not-exist.invalid cannot be resolved"),
         (&["hit", &refused], 1, "refuses connections: nothing listens there"),
         (&["hit", "-f", &list], 1, "urls.txt:2: `GOT` is not POST"),
         (&["hit", "-f", "/does/not/exist"], 1, "cannot read /does/not/exist"),
-        (&["hit", "https://127.0.0.1/"], 1, "does not speak https yet"),
+        (&["hit", "ftp://127.0.0.1/"], 1, "not an http URL"),
+        (&["hit", "--insecure", "https://a%20b/"], 1, "is no host name"),
+        (&["hit", "--roots", "/does/not/exist", "https://127.0.0.1/"], 1, "cannot read /does/not/exist"),
         (&["hit", "--h2", "http://127.0.0.1/"], 2, "has not learnt HTTP/2 yet"),
-        (&["hit", "--tls-resume", "50", "http://127.0.0.1/"], 2, "has not learnt TLS yet"),
+        (&["hit", "--tls-resume", "101", "http://127.0.0.1/"], 2, "101 is not in 0..=100"),
         (&["hit", "--target", "fast=yes", "http://127.0.0.1/"], 1, "`fast=yes` is no target"),
         (&["hit", "-t", "soon", "http://127.0.0.1/"], 2, "`soon` is no duration"),
     ];

@@ -282,3 +282,54 @@ fn openssl_and_curl_speak_tls() {
     let old = s_client(&["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]);
     assert!(!old.contains("200 OK"), "{old}");
 }
+
+/// Nothing that a scanner of TLS knows is found, but that nobody has signed the certificate of a test. What is
+/// compared with is Mozilla's recommendation "intermediate".
+#[test]
+fn sslyze_finds_no_weakness() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/python/sslyze/bin/sslyze");
+    let program = if tools.is_file() { tools.display().to_string() } else { "sslyze".to_owned() };
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-sslyze", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    if !(tools.is_file() || is_there("sslyze")) || !is_there("openssl") {
+        return;
+    }
+    for (name, kind) in [("ecdsa", &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"][..]), ("rsa", &["rsa:2048"])] {
+        let status = Command::new("openssl")
+            .args(["req", "-x509", "-nodes", "-days", "90", "-subj", "/CN=a.test", "-newkey"])
+            .args(kind)
+            .args(["-addext", "subjectAltName=DNS:a.test,IP:127.0.0.1"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")])
+            .current_dir(&folder)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "openssl makes a certificate");
+    }
+    let text = "listen \"127.0.0.1:0\" { tls certificate=\"ecdsa.pem\" key=\"ecdsa.key\" }\n\
+        site { respond 200; hsts \"365d\"; tls { certificate \"ecdsa.pem\" key=\"ecdsa.key\"; \
+        certificate \"rsa.pem\" key=\"rsa.key\" } }\n";
+    let Some(served) = Served::with("openssl", folder, text) else { return };
+    let address = served.url.rsplit("//").next().unwrap().to_owned();
+    let output = Command::new(program)
+        .args(["--mozilla_config=intermediate", &address])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let (scan, compliance) = said.split_once("COMPLIANCE AGAINST").unwrap_or_else(|| panic!("{said}"));
+    let findings: Vec<&str> = compliance.lines().map(str::trim).filter(|line| line.starts_with("* ")).collect();
+    let is_trust = |finding: &&str| finding.starts_with("* certificate_path_validation");
+    assert!(findings.iter().all(is_trust), "{findings:#?}\n{said}");
+    for weakness in ["VULNERABLE -", "Not OK", "NOT OK", "compression enabled"] {
+        assert!(!scan.contains(weakness), "{weakness}: {said}");
+    }
+    for version in ["SSL 2.0", "SSL 3.0", "TLS 1.0", "TLS 1.1"] {
+        let rest = scan.split_once(&format!("* {version} Cipher Suites:")).unwrap().1;
+        assert!(rest.lines().nth(1).unwrap_or_default().contains("rejected all cipher suites")
+            || rest.lines().nth(2).unwrap_or_default().contains("rejected all cipher suites"), "{version}: {said}");
+    }
+    assert!(scan.contains("2 (ECPublicKey, RSAPublicKey)"), "both certificates are shown: {said}");
+}

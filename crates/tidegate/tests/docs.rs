@@ -181,6 +181,8 @@ fn every_source_that_architecture_names_is_there() {
                 format!("crates/tidegate-core/src/{name}"),
                 format!("crates/tidegate-core/src/conn/{name}"),
                 format!("crates/tidegate-io/src/{name}"),
+                format!("crates/tidegate-tls/src/{name}"),
+                format!("crates/tidegate-tls/src/acme/{name}"),
             ]
         };
         assert!(

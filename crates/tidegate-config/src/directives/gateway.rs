@@ -67,10 +67,29 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("to", Kind::Url)],
         children: Children::Block(Context::Proxy),
         doc: "Passes requests on to an HTTP/1.1 server: an address, a unix socket (`\"http://unix:/run/app.sock\"`) or \
-              the name of a pool or group. Paths are passed on as the client sent them, behind the path of the \
+              the name of a pool or group. With `https` TLS is spoken to it, see `tls` in `proxy`. Paths are passed on as the client sent them, behind the path of the \
               address where it has one. WebSockets and other upgrades go through.",
         example: "proxy \"http://127.0.0.1:3000\"",
         ..Directive::new("proxy", INSIDE)
+    },
+    Directive {
+        properties: &[
+            Property { name: "name", kind: Kind::Text { most: 253 }, default: None,
+                doc: "What the server is called: the name that is asked for (SNI) and that its certificate must be \
+                      good for. Without it the host of the URL." },
+            Property { name: "roots", kind: Kind::File, default: None,
+                doc: "A PEM file of the authorities that are trusted. Without it whom the system trusts." },
+            Property { name: "certificate", kind: Kind::File, default: None,
+                doc: "A PEM file with a certificate to show where the server asks for one." },
+            Property { name: "key", kind: Kind::File, default: None,
+                doc: "A PEM file with its private key. Without it the key lies in the file of the certificate." },
+            Property { name: "verify", kind: Kind::Choice(&["full", "none"]), default: Some("full"),
+                doc: "`none` believes every server: whoever can stand between may read and change everything." },
+        ],
+        doc: "How TLS is spoken to the server of an `https` address. Its certificate is verified, TLS 1.3 and 1.2 are \
+              offered, sessions are resumed. Files that change are read anew as those of the server's own are.",
+        example: "tls name=\"app.internal\"",
+        ..Directive::new("tls", PROXY)
     },
     bound("connect-timeout", ALL, &[one("time", Kind::Duration { least: 1, most: HOUR })], "connect-timeout \"5s\"",
         "How long connecting to the application may take. Then the answer is 504, or another member is asked.",

@@ -95,6 +95,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("default-site", &[Context::Listen])
     },
     Directive {
+        doc: "Speaks HTTP/2 with clients that begin with it (prior knowledge, h2c), and HTTP/1 with the others. \
+              For use behind a balancer that speaks it, for gRPC, and for tests: browsers speak HTTP/2 over TLS only.",
+        example: "h2c",
+        ..Directive::new("h2c", &[Context::Listen])
+    },
+    Directive {
         arguments: &[one("bits", Kind::Text { most: 5 })],
         doc: "Permission bits of a unix socket, in octal: who may write to it may connect. Without it the umask \
               decides.",
@@ -318,6 +324,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
          passed. `\"0B\"` waits for ever.",
         "send-rate \"1KiB\""),
+    bound("streams", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "streams 128",
+        "Requests that a client may have under way at once on one HTTP/2 connection. More are refused, and may be \
+         sent again.",
+        "streams 64"),
     bound("rate-grace", LIMITS, &[one("time", Kind::Duration { least: SECOND, most: HOUR })], "rate-grace \"30s\"",
         "How long a connection may be slower than `body-rate` or `send-rate`.",
         "rate-grace \"10s\""),

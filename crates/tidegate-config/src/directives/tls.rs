@@ -76,6 +76,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("versions", TLS)
     },
     Directive {
+        arguments: &[some("protocol", Kind::Choice(&["h2", "http/1.1"]))],
+        default: Some("protocols \"h2\" \"http/1.1\""),
+        doc: "What a client may choose from by ALPN. A client that asks for nothing gets HTTP/1.1 in any case.",
+        example: "protocols \"http/1.1\"",
+        ..Directive::new("protocols", TLS)
+    },
+    Directive {
         doc: "Lets a client that comes back send its request with its first packet (0-RTT). Somebody who has recorded \
               such a packet could send it again, so a request that changes something is answered 425 and comes again. \
               Sessions of such a site are kept in memory, for 4,096 clients, and each is good once.",

@@ -7,8 +7,10 @@ use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::gateway::{Application, Destination, Gateway, Proxy, Script, SendfileRoot, Spill};
-use crate::settings::{Action, PathPattern};
+use crate::settings::gateway::{
+    Application, BackendTls, BackendTrust, Destination, Gateway, Proxy, Script, SendfileRoot, Spill,
+};
+use crate::settings::{Action, CertificateFiles, PathPattern};
 use crate::suggest;
 use crate::value::Value;
 
@@ -71,18 +73,66 @@ pub(super) fn proxy(
     item: &Item,
     inherited: &Inherited,
 ) -> Action {
-    let (to, base) = match item.first() {
-        Some(Value::Url(to, base)) => (to.clone(), base.clone()),
-        _ => (Destination::Named(String::new()), String::new()),
+    let (to, base, tls_name) = match item.first() {
+        Some(Value::Url(to, base, tls_name)) => (to.clone(), base.clone(), tls_name.clone()),
+        _ => (Destination::Named(String::new()), String::new(), None),
     };
+    let tls = backend_tls(checker, item, tls_name);
     let text = |name: &str| item.child(name).and_then(|item| item.texts().pop());
     Action::Proxy(Box::new(Proxy {
-        gateway: gateway(checker, disk, item, Context::Proxy, inherited, to),
+        gateway: Gateway { tls, ..gateway(checker, disk, item, Context::Proxy, inherited, to) },
         base,
         host: text("host"),
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
     }))
+}
+
+/// TLS of a `proxy`; `name` is that of an `https` address.
+fn backend_tls(checker: &mut Checker<'_>, item: &Item, name: Option<String>) -> Option<BackendTls> {
+    let written = item.child("tls");
+    let Some(name) = name else {
+        if let Some(tls) = written {
+            let message = "`tls` stands where the address does not begin with `https`";
+            checker.diagnostics.push(tls.error(message).help("write the address as `\"https://…\"`"));
+        }
+        return None;
+    };
+    let property = |name: &str| written.and_then(|tls| tls.property(name));
+    let path = |name: &str| match property(name) {
+        Some(Value::Path(path)) => Some(path),
+        _ => None,
+    };
+    let is_unverified = matches!(property("verify"), Some(Value::Word("none")));
+    let (roots, certificate, key) = (path("roots"), path("certificate"), path("key"));
+    if let Some(tls) = written {
+        if is_unverified && roots.is_some() {
+            let message = "`roots` says whom to trust, and `verify=none` trusts everybody";
+            checker.diagnostics.push(tls.error(message).help("take one of the two out"));
+        }
+        if key.is_some() && certificate.is_none() {
+            let message = "`tls` names a key and no certificate";
+            checker.diagnostics.push(tls.error(message).help("add `certificate=\"client.pem\"`"));
+        }
+    }
+    let origin = written.unwrap_or(item).origin();
+    Some(BackendTls {
+        name: match property("name") {
+            Some(Value::Text(name)) => name,
+            _ => name,
+        },
+        trust: match roots {
+            _ if is_unverified => BackendTrust::Anybody,
+            Some(roots) => BackendTrust::Roots(roots),
+            None => BackendTrust::System,
+        },
+        identity: certificate.map(|certificate| CertificateFiles {
+            key: key.unwrap_or_else(|| certificate.clone()),
+            certificate,
+            origin: origin.clone(),
+        }),
+        origin,
+    })
 }
 
 /// Lowers `spill`.
@@ -190,6 +240,7 @@ fn gateway(
     }
     Gateway {
         to,
+        tls: None,
         connect_timeout: time("connect-timeout"),
         timeout: time("timeout"),
         keep: few(amount("keep")),

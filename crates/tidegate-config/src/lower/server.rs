@@ -105,6 +105,7 @@ fn listeners(
             proxies: super::tls::proxies(checker, item),
             redirects_to_https: item.child("redirect-to-https").map(super::tls::port),
             access,
+            h2c: item.child("h2c").is_some(),
             origin: item.origin(),
         });
         default_sites.push(default_site.cloned());
@@ -188,6 +189,7 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         body_rate: count("body-rate"),
         send_rate: count("send-rate"),
         rate_grace: time("rate-grace"),
+        streams: count("streams"),
         keep_alive_timeout: time("keep-alive-timeout"),
         keep_alive_connections: count("keep-alive-connections"),
         keep_alive_requests: unless("keep-alive-requests", "unlimited").map(|item| small(&item)),

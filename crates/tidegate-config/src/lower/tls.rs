@@ -189,12 +189,10 @@ pub(super) fn site(checker: &mut Checker<'_>, item: &Item) -> SiteTls {
                 });
             }
             ("versions", _) => {
-                let speaks = |version: &str| {
-                    item.arguments
-                        .iter()
-                        .any(|placed| matches!(placed.value, Value::Word(word) if word == version))
-                };
-                (tls.without_tls12, tls.without_tls13) = (!speaks("1.2"), !speaks("1.3"));
+                (tls.without_tls12, tls.without_tls13) = (!names(item, "1.2"), !names(item, "1.3"));
+            }
+            ("protocols", _) => {
+                (tls.without_h2, tls.without_http11) = (!names(item, "h2"), !names(item, "http/1.1"));
             }
             ("early-data", _) => tls.takes_early_data = true,
             _ => {}
@@ -215,6 +213,11 @@ pub(super) fn site(checker: &mut Checker<'_>, item: &Item) -> SiteTls {
         checker.diagnostics.push(early.error(message).help("add \"1.3\" to `versions`, or take this out"));
     }
     tls
+}
+
+/// Whether a word is among the arguments.
+fn names(item: &Item, wanted: &str) -> bool {
+    item.arguments.iter().any(|placed| matches!(placed.value, Value::Word(word) if word == wanted))
 }
 
 /// The value of `Strict-Transport-Security` (RFC 6797 section 6.1); `None` for `hsts off`.

@@ -1,6 +1,6 @@
 //! Applications behind the server: `fastcgi`, `scgi`, `proxy`.
 
-use super::Network;
+use super::{CertificateFiles, Network, Origin};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +22,8 @@ pub enum Destination {
 pub struct Gateway {
     /// Where requests go.
     pub to: Destination,
+    /// TLS with it; `None` speaks plainly.
+    pub tls: Option<BackendTls>,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// How long the application may be silent.
@@ -45,6 +47,30 @@ pub struct Gateway {
     pub trusted_proxies: Vec<Network>,
     /// Folders whose files the application may have sent.
     pub sendfile: Vec<SendfileRoot>,
+}
+
+/// TLS with an application.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BackendTls {
+    /// What the server is called: asked for, and verified.
+    pub name: String,
+    /// Who is trusted.
+    pub trust: BackendTrust,
+    /// What is shown where the server asks who we are.
+    pub identity: Option<CertificateFiles>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Whom to believe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BackendTrust {
+    /// Whom the system trusts.
+    System,
+    /// Those whom the certificates in this PEM file have signed; absolute.
+    Roots(#[serde(with = "crate::travel::path")] PathBuf),
+    /// Everybody.
+    Anybody,
 }
 
 /// A folder whose files an application may name in `X-Sendfile` or `X-Accel-Redirect`.

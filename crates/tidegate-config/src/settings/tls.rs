@@ -33,6 +33,10 @@ pub struct SiteTls {
     pub clients: Option<ClientCertificates>,
     /// TLS 1.2 is not spoken.
     pub without_tls12: bool,
+    /// HTTP/2 is not offered.
+    pub without_h2: bool,
+    /// HTTP/1.1 is not offered.
+    pub without_http11: bool,
     /// TLS 1.3 is not spoken.
     pub without_tls13: bool,
     /// Requests may come with the first flight (0-RTT).

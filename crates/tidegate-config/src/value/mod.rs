@@ -39,8 +39,8 @@ pub(crate) enum Value {
     Network(Network),
     Try(Try),
     Destination(Destination),
-    /// Where it is, and what stands in front of every path.
-    Url(Destination, String),
+    /// Where it is, what stands in front of every path, and with `https` what it is called.
+    Url(Destination, String, Option<String>),
 }
 
 /// A value as it was written.
@@ -160,7 +160,7 @@ fn read_text(
         Kind::Token => names::token(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
         Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
-        Kind::Url => upstream::url(text, folder).map(|(to, base)| Value::Url(to, base)),
+        Kind::Url => upstream::url(text, folder).map(|url| Value::Url(url.to, url.base, url.tls_name)),
         Kind::Variable => upstream::variable(text).map(Value::Text),
         Kind::RequestField => upstream::request_field(text).map(Value::Text),
         Kind::Suffix => upstream::suffix(text).map(Value::Text),

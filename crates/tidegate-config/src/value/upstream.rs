@@ -46,22 +46,34 @@ pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, Valu
     }
 }
 
-/// Reads `http://127.0.0.1:3000`, `http://unix:/run/app.sock`, `http://app/base`, `app`: where requests go
-/// and what stands in front of every path, without a slash at its end.
-pub(super) fn url(text: &str, folder: &Path) -> Result<(Destination, String), ValueError> {
+/// An application as a URL names it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Url {
+    /// Where requests go.
+    pub to: Destination,
+    /// What stands in front of every path, without a slash at its end.
+    pub base: String,
+    /// With `https`: what the server is called.
+    pub tls_name: Option<String>,
+}
+
+/// Reads `http://127.0.0.1:3000`, `http://unix:/run/app.sock`, `https://app/base`, `app`.
+pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
     let bad = |why: &str, help: &str| {
         Err(ValueError::new(format!("`{text}` says not where the application is: {why}"), help))
     };
-    let Some(rest) = text.strip_prefix("http://") else {
-        return match text.split_once("://") {
-            Some((scheme, _)) => {
-                bad(&format!("`{scheme}` is not spoken to applications"), "write `\"http://127.0.0.1:3000\"`")
-            }
-            None => Ok((destination(text, folder)?, String::new())),
-        };
+    let plain = |to: Destination| Url { to, base: String::new(), tls_name: None };
+    let (is_tls, rest) = match text.split_once("://") {
+        Some(("http", rest)) => (false, rest),
+        Some(("https", rest)) => (true, rest),
+        Some((scheme, _)) => {
+            return bad(&format!("`{scheme}` is not spoken to applications"), "write `\"http://127.0.0.1:3000\"`");
+        }
+        None => return Ok(plain(destination(text, folder)?)),
     };
     if rest.starts_with("unix:") {
-        return Ok((destination(rest, folder)?, String::new()));
+        let tls_name = is_tls.then(|| "localhost".to_owned());
+        return Ok(Url { tls_name, ..plain(destination(rest, folder)?) });
     }
     let (authority, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let base = base.trim_end_matches('/');
@@ -73,8 +85,12 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<(Destination, String), Va
     }
     let is_literal =
         authority.ends_with(']') || authority.parse::<Ipv4Addr>().is_ok() || authority == "localhost";
-    let authority = if is_literal { format!("{authority}:80") } else { authority.to_owned() };
-    Ok((destination(&authority, folder)?, base.to_owned()))
+    let port = if is_tls { 443 } else { 80 };
+    let with_port = if is_literal { format!("{authority}:{port}") } else { authority.to_owned() };
+    let host = if is_literal { authority } else { authority.rsplit_once(':').map_or(authority, |(host, _)| host) };
+    let to = destination(&with_port, folder)?;
+    let tls_name = is_tls.then(|| host.trim_matches(['[', ']']).to_owned());
+    Ok(Url { to, base: base.to_owned(), tls_name })
 }
 
 /// Letters, digits, `-`, `_` and single dots: what names a pool.
@@ -184,14 +200,33 @@ mod tests {
             ("http://app", Some((Destination::Named("app".to_owned()), ""))),
             ("app", Some((Destination::Named("app".to_owned()), ""))),
             ("127.0.0.1:3000", Some((tcp("127.0.0.1:3000"), ""))),
-            ("https://127.0.0.1", None),
+            ("https://127.0.0.1", Some((tcp("127.0.0.1:443"), ""))),
+            ("https://[::1]:8443/a", Some((tcp("[::1]:8443"), "/a"))),
             ("ftp://127.0.0.1", None),
             ("http://", None),
             ("http://u@127.0.0.1", None),
             ("http://127.0.0.1/a?b", None),
         ] {
             let expected = expected.map(|(to, base)| (to, base.to_owned()));
-            assert_eq!(url(text, Path::new("/base")).ok(), expected, "{text}");
+            let read = url(text, Path::new("/base")).ok().map(|url| (url.to, url.base));
+            assert_eq!(read, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_server_is_called() {
+        for (text, expected) in [
+            ("http://127.0.0.1", None),
+            ("127.0.0.1:3000", None),
+            ("https://127.0.0.1:8443/a", Some("127.0.0.1")),
+            ("https://[::1]", Some("::1")),
+            ("https://[::1]:8443", Some("::1")),
+            ("https://localhost:8443", Some("localhost")),
+            ("https://app.internal/x", Some("app.internal")),
+            ("https://unix:/run/app.sock", Some("localhost")),
+        ] {
+            let name = url(text, Path::new("/base")).unwrap().tls_name;
+            assert_eq!(name.as_deref(), expected, "{text}");
         }
     }
 

@@ -4,6 +4,7 @@ use super::transport::TransportError;
 use tidegate_stats::{Handshake, ParseError, TlsError};
 use tidegate_tls::{Resumption, SessionError};
 use tidegate_wire::h1::{BodyError, FieldError, FramingError, RequestError};
+use tidegate_wire::h2::Malformed;
 
 pub(super) fn kind_of(error: RequestError) -> ParseError {
     match error {
@@ -45,6 +46,30 @@ fn kind_of_framing(error: FramingError) -> ParseError {
         FramingError::BothLengthAndCoding => ParseError::AmbiguousLength,
         FramingError::DuplicateLength | FramingError::InvalidLength => ParseError::ContentLength,
         _ => ParseError::TransferEncoding,
+    }
+}
+
+/// A request of HTTP/2 that was answered by a reset.
+pub(super) fn kind_of_malformed(error: Malformed) -> ParseError {
+    match error {
+        Malformed::FieldName | Malformed::ForbiddenTrailer | Malformed::TrailersNotLast => ParseError::Field,
+        Malformed::FieldValue => ParseError::ControlCharacter,
+        Malformed::UnknownPseudo
+        | Malformed::RepeatedPseudo
+        | Malformed::LatePseudo
+        | Malformed::MissingPseudo
+        | Malformed::ConnectWithPath
+        | Malformed::UnexpectedProtocol
+        | Malformed::Method
+        | Malformed::Scheme => ParseError::RequestLine,
+        Malformed::ConnectionField | Malformed::TransferCoding => ParseError::TransferEncoding,
+        Malformed::Path => ParseError::Target,
+        Malformed::MissingAuthority
+        | Malformed::Authority
+        | Malformed::ContradictingHost
+        | Malformed::RepeatedHost => ParseError::Host,
+        Malformed::ContentLength | Malformed::LengthMismatch => ParseError::ContentLength,
+        Malformed::Status | Malformed::FinalInterim | Malformed::DataBeforeHead => ParseError::Other,
     }
 }
 

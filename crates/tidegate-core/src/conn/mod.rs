@@ -6,6 +6,7 @@
 //! this file decides when.
 
 mod faults;
+mod h2;
 mod receive;
 mod send;
 mod transport;
@@ -15,8 +16,9 @@ use crate::body::RequestBodyError;
 use crate::exchange::LocalAddress;
 use crate::log;
 use crate::worker::Ctx;
+use h2::Http2;
 use receive::Incoming;
-use send::{Output, Progress};
+use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -57,6 +59,8 @@ enum Timer {
     Body,
     /// The client does not take what it asked for.
     Write,
+    /// Streams of HTTP/2 are under way: looks after all of them.
+    Streams,
     /// Sent everything; waiting for the client to finish.
     Linger,
 }
@@ -103,6 +107,8 @@ pub struct Connection {
     /// Bytes that a full socket refused; nothing overtakes them.
     held: Vec<u8>,
     work: Option<Box<Work>>,
+    /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
+    h2: Option<Box<Http2>>,
 }
 
 /// A request that could not be finished at once.
@@ -159,6 +165,7 @@ impl Connection {
             input: Vec::new(),
             held: Vec::new(),
             work: None,
+            h2: None,
         }
     }
 
@@ -233,7 +240,10 @@ impl Connection {
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
-        self.work.is_none() && self.held.is_empty() && !self.transport.has_pending()
+        self.work.is_none()
+            && self.held.is_empty()
+            && !self.transport.has_pending()
+            && self.h2.as_ref().is_none_or(|h2| h2.is_idle())
     }
 
     /// Nothing keeps the next request from being read.
@@ -263,6 +273,7 @@ impl Connection {
         let grace = limits.rate_grace;
         match timer {
             Timer::Off => Next::Wait,
+            Timer::Streams => self.check_streams(key, cx),
             Timer::Idle => {
                 cx.stats.keep_alive_timeouts.add(1);
                 Next::Close
@@ -332,6 +343,9 @@ impl Connection {
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
+            if self.h2.is_some() {
+                return self.run_h2(key, cx);
+            }
             if self.lingering {
                 return self.linger(cx);
             }
@@ -369,7 +383,11 @@ impl Connection {
                     if drained && !self.peer_closed {
                         self.readable = false;
                     }
-                    if count > 0 { self.accept_bytes(key, cx, &buffer[..count]) } else { Ok(()) }
+                    match count {
+                        0 => Ok(()),
+                        _ if self.h2.is_some() => self.take_first_frames(key, cx, &buffer[..count]),
+                        _ => self.accept_bytes(key, cx, &buffer[..count]),
+                    }
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
@@ -384,6 +402,9 @@ impl Connection {
             };
             cx.read_buffer = buffer;
             result?;
+            if self.h2.is_some() {
+                continue;
+            }
             // The common case ends here: answered at once, socket drained.
             if !self.readable && self.is_free() && self.keep_alive && !self.eof {
                 return Ok(Next::Wait);
@@ -423,6 +444,10 @@ impl Connection {
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
+        if let Some(h2) = self.h2.as_ref().filter(|_| !self.lingering) {
+            let (timer, after) = self.h2_timer(h2, cx);
+            return self.arm_anew(timer, after, key, cx);
+        }
         let limits = &cx.engine.settings.limits;
         let (timer, after) = match self.work.as_deref() {
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
@@ -437,7 +462,12 @@ impl Connection {
             None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),
             None => (Timer::Idle, limits.keep_alive_timeout),
         };
-        // A trickle of bytes must not extend a deadline; only idleness begins anew.
+        self.arm_anew(timer, after, key, cx);
+    }
+
+    /// A trickle of bytes must not extend a deadline; only idleness begins anew.
+    #[inline]
+    fn arm_anew(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
         if timer != self.timer || timer == Timer::Idle {
             self.arm_for(timer, after, key, cx);
         }
@@ -462,7 +492,9 @@ impl Connection {
             .work
             .as_ref()
             .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
-        u32::try_from(self.input.capacity() + self.held.capacity() + self.transport.owned() + work).unwrap_or(u32::MAX)
+        let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
+        let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
+        u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)
     }
 
     fn arm_for(&mut self, timer: Timer, after: Duration, key: Key, cx: &mut Ctx) {
@@ -498,5 +530,6 @@ impl Connection {
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);
         }
+        self.abandon_h2(cx);
     }
 }

@@ -20,8 +20,13 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
+use tidegate_wire::h1::{
+    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version,
+};
 use tidegate_tls::SessionError;
-use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
+
+/// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
+const ALPN_H2: &[u8] = b"h2";
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -58,9 +63,9 @@ impl Incoming {
 }
 
 /// A request whose target has been understood.
-struct Located<'a> {
-    path: &'a str,
-    query: Option<&'a str>,
+pub(super) struct Located<'a> {
+    pub path: &'a str,
+    pub query: Option<&'a str>,
 }
 
 impl Connection {
@@ -96,6 +101,14 @@ impl Connection {
         }
     }
 
+    /// Whether the client may begin with the preface of HTTP/2.
+    fn may_become_h2(&self, cx: &Ctx) -> bool {
+        let listeners = &cx.engine.settings.listeners;
+        self.served == 0
+            && !self.transport.is_tls() // there ALPN decides, RFC 9113 section 3.3
+            && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
+    }
+
     /// One read, with what there is to count and to say about the transport.
     #[inline]
     pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
@@ -103,6 +116,9 @@ impl Connection {
         let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
         if was_opening && let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
+            if handshake.protocol.as_deref() == Some(ALPN_H2) {
+                self.begin_h2(cx);
+            }
         }
         received.or_else(|error| self.fail_transport(cx, error))
     }
@@ -194,6 +210,12 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
+                // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
+                Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
+                    self.begin_h2(cx);
+                    self.take_first_frames(key, cx, data)?;
+                    return Ok(data.len());
+                }
                 Err(error) => {
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
                     (self.unread, at) = (true, data.len());
@@ -366,7 +388,7 @@ impl Connection {
 
     /// What answers in the place of the site, on a plain connection.
     #[inline]
-    fn entrance(
+    pub(super) fn entrance(
         &self,
         engine: &Engine,
         site: &Site,
@@ -382,7 +404,7 @@ impl Connection {
 
     /// The site asks other things of its clients than the one that this connection was made to.
     #[inline]
-    fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
+    pub(super) fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
         let handshake = self.transport.handshake();
         handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
     }
@@ -390,7 +412,7 @@ impl Connection {
     /// Whether the server is too busy for a request. The status page is always served, and only that to who
     /// was let in for it.
     #[inline]
-    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+    pub(super) fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
         let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
         if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
             return false;
@@ -642,6 +664,12 @@ impl Incoming {
     }
 }
 
+/// Whether the first line is one of HTTP/1, be it right or wrong.
+fn names_http1(data: &[u8]) -> bool {
+    let line = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.windows(8).any(|window| window == b" HTTP/1.")
+}
+
 /// Why content is not read to its end.
 enum Refusal {
     Malformed(ParseError),
@@ -650,7 +678,7 @@ enum Refusal {
 }
 
 /// Why a target leads to no path.
-enum Unlocated {
+pub(super) enum Unlocated {
     /// `OPTIONS *`.
     Server,
     Refused(Status),
@@ -658,7 +686,7 @@ enum Unlocated {
 
 /// RFC 9112 section 3.2. The codec has settled which authority counts.
 #[inline]
-fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
+pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
     match Target::parse(method, target) {
         Ok(Target::Asterisk) => Err(Unlocated::Server),
         Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),

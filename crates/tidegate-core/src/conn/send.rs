@@ -33,7 +33,7 @@ const CHUNKS: usize = 16;
 const CHUNK_PREFIX: usize = 18;
 
 /// What is logged for a client that left before it was answered, as nginx does; never sent.
-const CLIENT_CLOSED: Status = Status(499);
+pub(super) const CLIENT_CLOSED: Status = Status(499);
 
 /// How far pumping came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,11 +149,40 @@ impl Work {
 /// Exactly once for each response: counters, histogram, access line.
 #[inline]
 pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
+    tally(
+        cx,
+        entry,
+        request,
+        &Done {
+            status: output.status,
+            sent: output.sent,
+            head: output.head.into(),
+            is_cut: output.is_cut,
+            fields: output.fields.as_deref(),
+        },
+    );
+}
+
+/// A response that is over, whatever the protocol was.
+pub(super) struct Done<'a> {
+    pub status: Status,
+    /// Bytes of head and content that left.
+    pub sent: u64,
+    /// Bytes of that head.
+    pub head: u64,
+    /// A file could not be read as far as was announced.
+    pub is_cut: bool,
+    /// For a log that shows fields of responses.
+    pub fields: Option<&'a FieldLines>,
+}
+
+#[inline]
+pub(super) fn tally(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, done: &Done<'_>) {
     let nanos = monotonic_ns().saturating_sub(request.started);
-    cx.stats.sent_bytes.add(output.sent);
-    cx.stats.responses.add(output.status.0);
+    cx.stats.sent_bytes.add(done.sent);
+    cx.stats.responses.add(done.status.0);
     cx.stats.latency.record_nanos(nanos);
-    if output.is_cut {
+    if done.is_cut {
         cx.stats.responses_cut.add(1);
     }
     if let Some((sink, entry)) = entry {
@@ -161,12 +190,12 @@ pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Re
             sink,
             &entry,
             &Ending {
-                status: output.status.0,
+                status: done.status.0,
                 received: request.received,
-                sent: output.sent,
-                head: output.head.into(),
+                sent: done.sent,
+                head: done.head,
                 nanos,
-                fields: output.fields.as_deref(),
+                fields: done.fields,
             },
         );
     }
@@ -540,7 +569,7 @@ impl Connection {
     }
 
     /// Sends what is held; whether all of it is gone.
-    fn send_held(&mut self, more: bool) -> io::Result<bool> {
+    pub(super) fn send_held(&mut self, more: bool) -> io::Result<bool> {
         if self.held.is_empty() {
             return self.flush_transport();
         }

@@ -2,6 +2,7 @@
 
 use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
+use crate::exchange::version_name;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub struct Entry<'a> {
     pub target: &'a str,
     /// Host and port as sent.
     pub authority: &'a str,
-    /// Minor version of HTTP/1.
+    /// Minor version of HTTP/1, or [`HTTP_2`](crate::exchange::HTTP_2).
     pub minor_version: u8,
     /// `Referer` field.
     pub referer: &'a [u8],
@@ -302,7 +303,9 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Endin
     push_escaped(out, entry.method.as_bytes());
     out.push(b' ');
     push_escaped(out, entry.target.as_bytes());
-    out.extend_from_slice(if entry.minor_version == 0 { b" HTTP/1.0\" " } else { b" HTTP/1.1\" " });
+    out.push(b' ');
+    out.extend_from_slice(version_name(entry.minor_version).as_bytes());
+    out.extend_from_slice(b"\" ");
     push_decimal(out, u64::from(ending.status));
     out.push(b' ');
     push_decimal(out, ending.bytes());
@@ -313,7 +316,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
     push_peer(out, entry.peer);
-    let version: &[u8] = if entry.minor_version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" };
+    let version = version_name(entry.minor_version).as_bytes();
     for (name, value) in [
         ("host", entry.authority.as_bytes()),
         ("method", entry.method.as_bytes()),

@@ -4,6 +4,7 @@
 
 use super::access::{Ending, Entry, Times, push_peer};
 use super::push_escaped;
+use crate::exchange::version_name;
 use tidegate_config::settings::LogPart;
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
@@ -35,7 +36,7 @@ pub(super) fn push(
             LogPart::Path => push_value(out, path.as_bytes()),
             LogPart::Query => push_value(out, query.unwrap_or_default().as_bytes()),
             LogPart::Protocol => {
-                out.extend_from_slice(if entry.minor_version == 0 { b"HTTP/1.0" } else { b"HTTP/1.1" });
+                out.extend_from_slice(version_name(entry.minor_version).as_bytes());
             }
             LogPart::Status => push_decimal(out, u64::from(ending.status)),
             LogPart::Bytes => push_decimal(out, ending.bytes()),

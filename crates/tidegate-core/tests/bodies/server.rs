@@ -40,7 +40,7 @@ impl Registry for Tables {
 
 /// Settings with these lines in front of the only site.
 pub fn settings(lines: &str) -> Settings {
-    let text = format!("listen \"127.0.0.1:0\"\n{lines}\nsite {{ respond 200 }}\n");
+    let text = format!("listen \"127.0.0.1:0\" {{ h2c }}\n{lines}\nsite {{ respond 200 }}\n");
     let loaded = tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new());
     assert!(!loaded.has_errors(), "{}", loaded.render(false));
     loaded.settings.unwrap()

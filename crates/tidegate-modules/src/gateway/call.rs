@@ -197,7 +197,7 @@ impl Call {
             };
             return Ok(tunnel::open(head, reader.take_rest(), line, self.link.timeout));
         }
-        let (content, early) = reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
+        let (mut content, early) = reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
         let is_sent = self.upload.is_complete();
         if content.is_complete() {
             content.check_announced().map_err(Fault::Answer)?;
@@ -211,7 +211,11 @@ impl Call {
             if sendfile::is_asked(&head) {
                 return Ok(self.sendfile(head).await);
             }
-            let body = if has_body { Body::Bytes(early) } else { announced(head.len) };
+            let body = match content.take_trailers().filter(|_| has_body && self.wants_trailers) {
+                Some(trailers) => Body::Stream { len: None, stream: Box::new(Short { early, trailers: Some(trailers) }) },
+                None if has_body => Body::Bytes(early),
+                None => announced(head.len),
+            };
             return Ok(Response { status: head.status, head: Head::Fields(head.lines), body });
         }
         if sendfile::is_asked(&head) {
@@ -373,6 +377,25 @@ impl FirstByte<'_> {
 /// No content, with the length that it would have had.
 fn announced(len: Option<u64>) -> Body {
     Body::Stream { len, stream: Box::new(Nothing) }
+}
+
+/// Content that is all here, with trailers behind it.
+struct Short {
+    early: Vec<u8>,
+    trailers: Option<Vec<u8>>,
+}
+
+impl BodyStream for Short {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let count = self.early.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.early[..count]);
+        self.early.drain(..count);
+        Poll::Ready(Ok(count))
+    }
+
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        self.trailers.take()
+    }
 }
 
 struct Nothing;

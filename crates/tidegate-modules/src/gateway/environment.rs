@@ -7,6 +7,7 @@ use super::script::Script;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
+use tidegate_core::exchange::version_name;
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{Environment, Sink};
 
@@ -48,7 +49,7 @@ pub fn write(
             .unwrap_or("localhost"),
         server_port: local.map_or(if exchange.scheme == "https" { 443 } else { 80 }, |local| local.port()),
         server_addr: &server_addr,
-        server_protocol: if exchange.minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" },
+        server_protocol: version_name(exchange.minor_version),
         request_method: exchange.method_token,
         request_uri: exchange.target,
         request_scheme: exchange.scheme,

@@ -11,7 +11,7 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_client::{Pool, PoolLimits};
+use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern, Network};
 use tidegate_io::connect::Address;
@@ -20,7 +20,8 @@ use tidegate_io::connect::Address;
 pub struct Shared {
     board: Arc<Board>,
     spill: RefCell<Arc<Spill>>,
-    pools: RefCell<HashMap<Address, Weak<Pool>>>,
+    /// Of an address there are several where TLS with it is spoken in several ways.
+    pools: RefCell<HashMap<Address, Vec<Weak<Pool>>>>,
 }
 
 impl Shared {
@@ -40,15 +41,19 @@ impl Shared {
     }
 
     /// This worker's connections to an address.
-    fn pool(&self, address: &Address, limits: PoolLimits) -> Rc<Pool> {
+    fn pool(&self, address: &Address, limits: PoolLimits, tls: Option<&PeerTls>) -> Rc<Pool> {
         let mut pools = self.pools.borrow_mut();
-        if let Some(pool) = pools.get(address).and_then(Weak::upgrade) {
+        let known = pools.get(address).into_iter().flatten().filter_map(Weak::upgrade);
+        if let Some(pool) = known.into_iter().find(|pool| pool.tls() == tls) {
             pool.set_limits(limits);
             return pool;
         }
-        pools.retain(|_, pool| pool.strong_count() > 0);
-        let pool = Pool::new(address, limits);
-        pools.insert(address.clone(), Rc::downgrade(&pool));
+        pools.retain(|_, pools| {
+            pools.retain(|pool| pool.strong_count() > 0);
+            !pools.is_empty()
+        });
+        let pool = Pool::with_tls(address, limits, tls.cloned());
+        pools.entry(address.clone()).or_default().push(Rc::downgrade(&pool));
         pool
     }
 }
@@ -74,6 +79,8 @@ pub struct Link {
     /// The site in messages, and where a client names no host.
     pub site: String,
     limits: PoolLimits,
+    /// How TLS is spoken with it.
+    tls: Option<PeerTls>,
     /// Of the one address, or of the members met so far.
     pools: RefCell<Vec<(Address, Rc<Pool>)>>,
 }
@@ -83,7 +90,12 @@ impl Link {
     ///
     /// # Errors
     /// A folder for `sendfile` cannot be opened.
-    pub fn new(shared: &Rc<Shared>, settings: &Gateway, site: &settings::Site) -> io::Result<Rc<Link>> {
+    pub fn new(
+        shared: &Rc<Shared>,
+        settings: &Gateway,
+        site: &settings::Site,
+        tls: Option<PeerTls>,
+    ) -> io::Result<Rc<Link>> {
         let limits = PoolLimits {
             idle: settings.keep as usize,
             idle_timeout: settings.keep_timeout,
@@ -109,6 +121,7 @@ impl Link {
             name,
             site: site.names.iter().find_map(is_exact).unwrap_or_default(),
             limits,
+            tls,
             pools: RefCell::default(),
         }))
     }
@@ -129,7 +142,7 @@ impl Link {
         if pools.len() >= 64 {
             pools.clear();
         }
-        let pool = self.shared.pool(address, self.limits);
+        let pool = self.shared.pool(address, self.limits, self.tls.as_ref());
         pools.push((address.clone(), pool.clone()));
         Some(pool)
     }

@@ -12,12 +12,15 @@ use super::upstream::Errand;
 use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_client::PeerTls;
 use tidegate_config::settings;
 use tidegate_config::settings::gateway;
 use tidegate_core::{Exchange, Handler, Reply, answer};
 use tidegate_http::path::encode_path;
 use tidegate_http::{Method, Status};
 use tidegate_io::socket::Peer;
+use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, RequestParts, append_field};
 
 /// What this server calls itself to the next one (RFC 9110 section 7.6.3).
@@ -49,13 +52,24 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// For a route.
+    /// For a route. `connector` is there for what is reached with TLS.
     ///
     /// # Errors
     /// A folder of the settings cannot be opened.
-    pub fn new(shared: &Rc<Shared>, settings: &gateway::Proxy, site: &settings::Site) -> io::Result<Proxy> {
+    pub fn new(
+        shared: &Rc<Shared>,
+        settings: &gateway::Proxy,
+        site: &settings::Site,
+        connector: Option<Arc<Connector>>,
+    ) -> io::Result<Proxy> {
+        let tls = match (&settings.gateway.tls, connector) {
+            (Some(tls), Some(connector)) => {
+                Some(PeerTls { connector, name: Connector::name(&tls.name).map_err(io::Error::other)? })
+            }
+            _ => None,
+        };
         Ok(Proxy {
-            link: Link::new(shared, &settings.gateway, site)?,
+            link: Link::new(shared, &settings.gateway, site, tls)?,
             base: settings.base.clone(),
             host: settings.host.clone(),
             strip_prefix: settings.strip_prefix.clone(),

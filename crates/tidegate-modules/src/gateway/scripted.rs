@@ -81,7 +81,7 @@ impl Scripted {
         };
         let inner = Inner {
             protocol,
-            link: Link::new(shared, &application.gateway, site)?,
+            link: Link::new(shared, &application.gateway, site, None)?,
             scripts: Scripts::new(root, rule, application.serves_hidden, strip_prefix),
             params: application.params.clone(),
         };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tidegate_io::socket::{Received, Stream};
 use tidegate_tls::session::BUFFER_MIN;
 use tidegate_tls::{
-    CLIENT_BUFFER, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions, Hello, Pair,
-    Session, SiteConfig, Terms, Trust, TrustedRoots, Versions,
+    CLIENT_BUFFER, Certificate, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions, Hello, Pair,
+    Session, SiteConfig, Slot, Terms, Trust, TrustedRoots, Versions,
 };
 
 struct Both {
@@ -154,7 +154,7 @@ fn servers_are_believed_for_good_reason_alone() {
         (trust(&authority), "a.test", None),
         (trust(&authority), "b.test", Some("not valid for name")),
         (trust(&authority), "127.0.0.1", Some("not valid for name")),
-        (trust(&other), "a.test", Some("UnknownIssuer")),
+        (trust(&other), "a.test", Some("none of those who are trusted has signed it")),
         (Trust::Anybody, "b.test", None),
         (Trust::Anybody, "127.0.0.1", None),
     ] {
@@ -175,6 +175,43 @@ fn servers_are_believed_for_good_reason_alone() {
 }
 
 #[test]
+fn a_certificate_that_is_named_itself_is_believed_for_its_name() {
+    for (is_authority, year, name, expected) in [
+        (false, 2090, "a.test", None),
+        // As `openssl req -x509` makes it.
+        (true, 2090, "a.test", None),
+        (true, 2090, "b.test", Some("not valid for name")),
+        (true, 2020, "a.test", Some("expired")),
+    ] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        if is_authority {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        let pem = params.self_signed(&key).unwrap().pem();
+        let pair = Pair {
+            certificate_name: "own.pem".into(),
+            key_name: "own.key".into(),
+            certificate: pem.clone().into_bytes(),
+            key: key.serialize_pem().into_bytes(),
+        };
+        let slot = Slot::new(Certificate::new(&pair).unwrap());
+        let site = SiteConfig::new(&terms("a", vec![slot]), &tickets()).unwrap();
+        let trust = Trust::Roots(TrustedRoots::new("own.pem", pem.as_bytes()).unwrap());
+        let connector = Connector::new(&ConnectorOptions::new(trust)).unwrap();
+        let outcome = Both::new(&connector, name, &site).settle();
+        match expected {
+            None => outcome.unwrap(),
+            Some(part) => {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("is not trusted") && error.contains(part), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_client_shows_who_it_is() {
     let authority = Authority::new("ca");
     let known = tidegate_tls::ClientAuthorities::new("ca.pem", authority.pem.as_bytes()).unwrap();
@@ -185,6 +222,7 @@ fn a_client_shows_who_it_is() {
     };
     let site = SiteConfig::new(&terms, &tickets()).unwrap();
     let connect = |identity: Option<Pair>| {
+        let identity = identity.map(|pair| Slot::new(Certificate::new(&pair).unwrap()));
         let options = ConnectorOptions { identity, ..ConnectorOptions::new(trust(&authority)) };
         let mut both = Both::new(&Connector::new(&options).unwrap(), "a.test", &site);
         (both.settle(), both.server.handshake().and_then(|agreed| agreed.client.clone()))

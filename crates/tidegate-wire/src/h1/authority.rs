@@ -6,26 +6,26 @@ use std::net::Ipv6Addr;
 
 /// `uri-host [ ":" port ]` with a host that is not empty. No user information, no path. An IP literal is an
 /// IPv6 address in brackets; the form for future versions has never been used and is refused.
-pub(super) fn is_valid(authority: &[u8]) -> bool {
+pub(crate) fn is_valid(authority: &[u8]) -> bool {
     let (host, port) = split(authority);
     is_valid_host(host) && port.is_none_or(is_valid_port)
 }
 
 /// Whether both name the same host and port; a missing or empty port is `default_port`.
-pub(super) fn is_same(a: &[u8], b: &[u8], default_port: u16) -> bool {
+pub(crate) fn is_same(a: &[u8], b: &[u8], default_port: u16) -> bool {
     let ((host_a, port_a), (host_b, port_b)) = (split(a), split(b));
     let number = |port: Option<&[u8]>| port.and_then(port_number).unwrap_or(default_port);
     host_a.eq_ignore_ascii_case(host_b) && number(port_a) == number(port_b)
 }
 
 /// `host ":" port`, both there: the only target of CONNECT.
-pub(super) fn is_valid_with_port(authority: &[u8]) -> bool {
+pub(crate) fn is_valid_with_port(authority: &[u8]) -> bool {
     let (host, port) = split(authority);
     is_valid_host(host) && port.is_some_and(|port| !port.is_empty() && is_valid_port(port))
 }
 
 /// Scheme's default port and authority of an absolute `http` or `https` URI.
-pub(super) fn of_absolute(target: &[u8]) -> Option<(u16, &[u8])> {
+pub(crate) fn of_absolute(target: &[u8]) -> Option<(u16, &[u8])> {
     let after = |scheme: &str| {
         target.get(..scheme.len()).filter(|head| head.eq_ignore_ascii_case(scheme.as_bytes()))?;
         target.get(scheme.len()..)

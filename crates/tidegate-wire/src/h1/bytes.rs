@@ -37,7 +37,7 @@ const fn classes() -> [u8; 256] {
 
 /// `tchar` of RFC 9110 section 5.6.2.
 #[inline]
-pub(super) fn is_token(b: u8) -> bool {
+pub(crate) fn is_token(b: u8) -> bool {
     CLASS[usize::from(b)] & TOKEN != 0
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn is_token_all(bytes: &[u8]) -> bool {
 /// unencoded in queries, so these pass. What they always encode is refused: `" # < >`, control bytes and
 /// everything beyond ASCII.
 #[inline]
-pub(super) fn is_target(b: u8) -> bool {
+pub(crate) fn is_target(b: u8) -> bool {
     CLASS[usize::from(b)] & TARGET != 0
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn is_value(b: u8) -> bool {
 
 /// `unreserved` or `sub-delims` of RFC 3986, what a `reg-name` consists of beside percent-encoded bytes.
 #[inline]
-pub(super) fn is_reg_name(b: u8) -> bool {
+pub(crate) fn is_reg_name(b: u8) -> bool {
     CLASS[usize::from(b)] & REG_NAME != 0
 }
 

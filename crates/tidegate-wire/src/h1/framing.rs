@@ -152,7 +152,7 @@ impl<'b> Framing<'b> {
 }
 
 /// Decimal digits only, no sign, no space, at most 2^63 - 1: no file is longer, and sums of it stay small.
-fn content_length(value: &[u8]) -> Option<u64> {
+pub(crate) fn content_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }

@@ -23,21 +23,21 @@
 //! assert!(body.is_complete());
 //! ```
 
-mod authority;
+pub(crate) mod authority;
 mod body;
-mod bytes;
+pub(crate) mod bytes;
 mod chunked;
 mod encode;
 mod encode_request;
 mod field;
-mod framing;
+pub(crate) mod framing;
 mod prebuilt;
 mod request;
 mod request_fault;
 mod response;
 mod response_fault;
 mod scanner;
-mod trailers;
+pub(crate) mod trailers;
 
 pub use body::{BodyDecoder, BodyError, Decoded};
 pub use encode::{
@@ -123,6 +123,22 @@ impl<'b> FieldSpace<'b> {
     #[inline]
     pub fn new() -> Self {
         FieldSpace { fields: ArrayVec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.fields.clear();
+    }
+
+    /// Adds a field; one beyond the last slot is dropped, which the limits of every codec prevent.
+    #[inline]
+    pub(crate) fn push(&mut self, field: Field<'b>) {
+        let _ = self.fields.try_push(field);
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Field<'b>] {
+        &self.fields
     }
 
     /// Takes over what `httparse` found in `head`, and refuses a line that ends in a bare LF, which it lets

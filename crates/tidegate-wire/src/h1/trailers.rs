@@ -9,7 +9,7 @@ use super::{BodyError, FieldError, HeadLimits};
 use tidegate_http::Field;
 
 /// Names that no trailer may have.
-const FORBIDDEN: [&str; 12] = [
+pub(crate) const FORBIDDEN: [&str; 12] = [
     "connection",
     "content-encoding",
     "content-length",

@@ -8,8 +8,10 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
+use tidegate_config::settings::gateway::BackendTrust;
+use tidegate_core::tls::{backends, read_roots};
 use tidegate_io::clock::wall_seconds;
-use tidegate_tls::ClientAuthorities;
+use tidegate_tls::{Certificate, ClientAuthorities, Pair};
 
 /// Finds every mistake in a settings file.
 ///
@@ -76,6 +78,24 @@ fn look_at_certificates(loaded: &mut Loaded) {
     for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
         if let Err(error) = ClientAuthorities::read(&clients.authorities) {
             loaded.diagnostics.push(Diagnostic::error(format!("{}: {error}", clients.origin)));
+        }
+    }
+    for backend in backends(settings) {
+        if let Err(error) = read_roots(backend) {
+            loaded.diagnostics.push(Diagnostic::error(error.to_string()));
+        }
+        if let Some(files) = &backend.identity
+            && let Err(error) = Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
+        {
+            loaded.diagnostics.push(Diagnostic::error(format!("{}: {error}", files.origin)));
+        }
+        if backend.trust == BackendTrust::Anybody {
+            let message = format!(
+                "{}: `verify=none` believes every server: whoever can stand between may read and change everything",
+                backend.origin
+            );
+            let help = "name who has signed its certificate: `tls roots=\"ca.pem\"`";
+            loaded.diagnostics.push(Diagnostic::warning(message).help(help));
         }
     }
 }

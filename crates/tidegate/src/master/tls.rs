@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_core::log;
-use tidegate_core::tls::{TlsStore, TlsUpdate, certificate_files, key_of};
+use tidegate_core::tls::{TlsStore, TlsUpdate, backends, key_of, pair_files};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::Slot;
 
@@ -48,7 +48,8 @@ impl Tls {
     pub fn adopt(&mut self, revision: &mut Revision) {
         let settings = &revision.settings;
         self.watch = std::mem::take(&mut revision.seen);
-        let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some());
+        let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some())
+            || backends(settings).next().is_some();
         self.next_look = speaks.then(|| Instant::now() + LOOK);
         certificates::warn(settings, &self.store, wall_seconds());
     }
@@ -113,8 +114,10 @@ impl Master {
         }
         let settings = self.current.settings.clone();
         let looked = self.tls.watch.look(&settings, certificates::stamp_of);
-        for (place, files) in certificate_files(&settings).enumerate() {
+        for (place, files) in pair_files(&settings).enumerate() {
+            let is_done = update.files.pairs.iter().any(|(known, _)| *known == key_of(files));
             if looked.pairs.contains(&place)
+                && !is_done
                 && let Some(pair) = certificates::renew(files, &self.tls.store)
             {
                 self.current.tls.renew(key_of(files), pair.clone());
@@ -132,9 +135,9 @@ impl Master {
             match outcome.and_then(|()| {
                 self.take_up_with(Settings::clone(&settings), files, seen, &mut Vec::new())
             }) {
-                Ok(()) => log::info("the certificates of the clients' authorities have changed and are in use"),
+                Ok(()) => log::info("the certificates of authorities have changed and are in use"),
                 Err(error) => log::error(format_args!(
-                    "the certificates of the clients' authorities have changed, but those before stay in use: {error:#}"
+                    "the certificates of authorities have changed, but those before stay in use: {error:#}"
                 )),
             }
         }

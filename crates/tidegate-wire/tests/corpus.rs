@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::Path;
 use tidegate_wire::fuzzing::{
-    fuzz_cgi_head, fuzz_fastcgi, fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_scgi,
+    fuzz_cgi_head, fuzz_fastcgi, fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_h2_client, fuzz_h2_server,
+    fuzz_hpack, fuzz_scgi,
 };
 
 const MUTATIONS: usize = 20_000;
@@ -43,6 +44,34 @@ const WORDS: [&[u8]; 30] = [
     b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ];
 
+/// The same for frames: heads of them, and pieces of blocks.
+const FRAMES: [&[u8]; 24] = [
+    b"\0\0\0\0\x01\0\0\0\x01",
+    b"\0\0\x01\0\0\0\0\0\x01x",
+    b"\0\0\x04\0\x09\0\0\0\x01\x02a\0\0",
+    b"\0\0\x06\x01\x05\0\0\0\x03\x82\x86\x84\x01\x01a",
+    b"\0\0\x06\x01\x04\0\0\0\x05\x83\x86\x84\x01\x01a",
+    b"\0\0\x01\x01\x05\0\0\0\x01\x88",
+    b"\0\0\x03\x01\0\0\0\0\x07\x82\x86\x84",
+    b"\0\0\x03\x09\x04\0\0\0\x07\x01\x01a",
+    b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08",
+    b"\0\0\x04\x08\0\0\0\0\x01\0\0\0\x08",
+    b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\xff\xff",
+    b"\0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0",
+    b"\0\0\x06\x04\0\0\0\0\0\0\x01\0\0\0\0",
+    b"\0\0\0\x04\x01\0\0\0\0",
+    b"\0\0\x05\x02\0\0\0\0\x03\0\0\0\x03\x01",
+    b"\0\0\x08\x06\0\0\0\0\0abcdefgh",
+    b"\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0",
+    b"\0\0\x07\x10\0\0\0\0\0\0\0\0\x01u=1",
+    b"\x40\x01a\x01b",
+    b"\x00\x0econtent-length\x013",
+    b"\xbe\xbf",
+    b"\x20\x3f\xe1\x1f",
+    b"\xff\xff\xff",
+    b"\0\0\0\0\0",
+];
+
 struct Xorshift(u64);
 
 impl Xorshift {
@@ -61,7 +90,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn mutate(input: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Xorshift) {
+fn mutate(input: &mut Vec<u8>, others: &[Vec<u8>], words: &[&[u8]], random: &mut Xorshift) {
     for _ in 0..=random.below(4) {
         let at = random.below(input.len() + 1);
         let end = at + random.below(input.len() - at + 1).min(20);
@@ -73,11 +102,11 @@ fn mutate(input: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Xorshift) {
                 }
             }
             1 => {
-                let word = WORDS[random.below(WORDS.len())];
+                let word = words[random.below(words.len())];
                 input.splice(at..at, word.iter().copied());
             }
             2 => {
-                let word = WORDS[random.below(WORDS.len())];
+                let word = words[random.below(words.len())];
                 input.splice(at..end, word.iter().copied());
             }
             3 => drop(input.drain(at..end)),
@@ -102,7 +131,7 @@ fn mutate(input: &mut Vec<u8>, others: &[Vec<u8>], random: &mut Xorshift) {
     }
 }
 
-fn drive(target: &str, seed: u64, run: fn(&[u8])) {
+fn drive(target: &str, words: &[&[u8]], seed: u64, run: fn(&[u8])) {
     let files = corpus(target);
     assert!(!files.is_empty(), "{target}: no corpus");
     for file in &files {
@@ -117,7 +146,7 @@ fn drive(target: &str, seed: u64, run: fn(&[u8])) {
     let mut random = Xorshift(seed);
     for at in 0..MUTATIONS {
         let mut input = files[at % files.len()].clone();
-        mutate(&mut input, &files, &mut random);
+        mutate(&mut input, &files, words, &mut random);
         let outcome = std::panic::catch_unwind(|| run(&input));
         assert!(outcome.is_ok(), "{target}, mutation {at}: {}", input.escape_ascii());
     }
@@ -125,30 +154,45 @@ fn drive(target: &str, seed: u64, run: fn(&[u8])) {
 
 #[test]
 fn requests() {
-    drive("h1_request", 0x9e37_79b9_7f4a_7c15, fuzz_h1_request);
+    drive("h1_request", &WORDS, 0x9e37_79b9_7f4a_7c15, fuzz_h1_request);
 }
 
 #[test]
 fn responses() {
-    drive("h1_response", 0xbf58_476d_1ce4_e5b9, fuzz_h1_response);
+    drive("h1_response", &WORDS, 0xbf58_476d_1ce4_e5b9, fuzz_h1_response);
 }
 
 #[test]
 fn bodies() {
-    drive("h1_body", 0x94d0_49bb_1331_11eb, fuzz_h1_body);
+    drive("h1_body", &WORDS, 0x94d0_49bb_1331_11eb, fuzz_h1_body);
+}
+
+#[test]
+fn frames_to_a_server() {
+    drive("h2_server", &FRAMES, 0x2545_f491_4f6c_dd1d, fuzz_h2_server);
+}
+
+#[test]
+fn frames_to_a_client() {
+    drive("h2_client", &FRAMES, 0xd6e8_feb8_6659_fd93, fuzz_h2_client);
+}
+
+#[test]
+fn field_blocks() {
+    drive("hpack", &FRAMES, 0x9fb2_1c65_1e98_df25, fuzz_hpack);
 }
 
 #[test]
 fn fastcgi() {
-    drive("fastcgi", 0x2545_f491_4f6c_dd1d, fuzz_fastcgi);
+    drive("fastcgi", &WORDS, 0x2545_f491_4f6c_dd1d, fuzz_fastcgi);
 }
 
 #[test]
 fn scgi() {
-    drive("scgi", 0x1405_7b7e_f767_814f, fuzz_scgi);
+    drive("scgi", &WORDS, 0x1405_7b7e_f767_814f, fuzz_scgi);
 }
 
 #[test]
 fn heads_of_scripts() {
-    drive("cgi_head", 0x5851_f42d_4c95_7f2d, fuzz_cgi_head);
+    drive("cgi_head", &WORDS, 0x5851_f42d_4c95_7f2d, fuzz_cgi_head);
 }

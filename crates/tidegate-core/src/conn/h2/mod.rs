@@ -1,0 +1,428 @@
+//! A client connection that speaks HTTP/2: the same socket, buffers and timers, another protocol on them.
+//!
+//! [`Connection`] hands over here once a client has said that it speaks HTTP/2. Each stream becomes an
+//! `Exchange` (`receive`), and all responses leave through the worker's batch (`send`): many frames are read
+//! and many answers written in one call each. A stream owns memory only while it is under way.
+
+mod receive;
+mod send;
+
+use super::{Connection, Next, Request, TURNS, Timer};
+use crate::body::{BodySink, RequestBodyError};
+use crate::log;
+use crate::worker::Ctx;
+use send::Output;
+use std::io;
+use std::time::Duration;
+use tidegate_io::Key;
+use tidegate_io::socket::Received;
+use tidegate_stats::{ConnectionFault, StreamReset, Timeout};
+use tidegate_wire::h1::MAX_FIELDS;
+use tidegate_wire::h2::{self, ConnectionError, ErrorCode, Flood, Limits, StreamKey};
+
+/// What the socket has not taken yet; with more of it nothing is read, so that a client which does not read
+/// its acknowledgements cannot pile them up.
+const HELD_MAX: usize = 64 << 10;
+/// The window of a stream whose content a handler reads.
+const WIDE_WINDOW: u32 = 256 << 10;
+/// Slots of streams that a quiet connection keeps.
+const SLOTS_KEPT: usize = 4;
+/// How many times the timer comes before a client that is too slow is given up.
+const CHECKS: u8 = 3;
+
+/// The protocol's state.
+pub(super) struct Http2 {
+    wire: h2::Connection,
+    /// What is under way, by the slot of the stream.
+    streams: Vec<Option<Box<StreamWork>>>,
+    /// Answered, while the client is still sending content that nobody reads.
+    unread: Vec<Unread>,
+    /// Times in a row that the timer came and a frame was not complete, or the socket had not moved.
+    stalled: u8,
+    is_closing: bool,
+}
+
+/// A request that could not be answered at once.
+struct StreamWork {
+    key: StreamKey,
+    request: Request,
+    output: Output,
+    incoming: Option<Incoming>,
+    record: Option<Box<log::Record>>,
+    /// Bytes moved in either direction since the timer came last.
+    moved: u32,
+    /// Times in a row that it came and too little had moved.
+    slow: u8,
+}
+
+/// Content behind its answer: dropped, within a limit and for a while, since a client that is told to stop
+/// may take it for a failure.
+struct Unread {
+    key: StreamKey,
+    /// Bytes that may still come.
+    left: u64,
+    /// Times that the timer has come.
+    checks: u8,
+}
+
+/// Content that a handler reads.
+struct Incoming {
+    sink: BodySink,
+    received: u64,
+    /// Given to the sink and not yet given back to the client's window.
+    unreleased: usize,
+    is_wide: bool,
+}
+
+impl StreamWork {
+    /// Waits for the client to send content.
+    fn wants_content(&self) -> bool {
+        self.incoming.as_ref().is_some_and(|incoming| {
+            incoming.sink.is_wanted() && incoming.sink.has_reader() && incoming.sink.is_empty()
+        })
+    }
+}
+
+impl Http2 {
+    fn work(&mut self, key: StreamKey) -> Option<&mut StreamWork> {
+        self.streams.get_mut(key.slot())?.as_deref_mut().filter(|work| work.key == key)
+    }
+
+    fn insert(&mut self, work: Box<StreamWork>) {
+        let slot = work.key.slot();
+        if self.streams.len() <= slot {
+            self.streams.resize_with(slot + 1, || None);
+        }
+        self.streams[slot] = Some(work);
+    }
+
+    fn remove(&mut self, key: StreamKey) -> Option<Box<StreamWork>> {
+        let slot = self.streams.get_mut(key.slot())?;
+        if slot.as_ref().is_some_and(|work| work.key == key) { slot.take() } else { None }
+    }
+
+    /// Bytes were used. A trickle that completes nothing is no progress.
+    fn goes_on(&mut self, used: usize) {
+        if used > 0 && !self.wire.is_inside_block() {
+            self.stalled = 0;
+        }
+    }
+
+    /// Tells the client to send no more of what nobody reads, without blame (RFC 9113 section 8.1).
+    fn stop_reading(&mut self, cx: &mut Ctx, mut which: impl FnMut(&mut Unread) -> bool) {
+        let wire = &mut self.wire;
+        self.unread.retain_mut(|unread| {
+            if !wire.is_open(unread.key) {
+                return false;
+            }
+            let stops = which(unread);
+            if stops {
+                cx.stats.http2_resets.add(StreamReset::Unread, 1);
+                wire.reset(unread.key, ErrorCode::NO_ERROR, &mut cx.batch);
+            }
+            !stops
+        });
+    }
+
+    /// Lets go of memory that only a busy connection needs.
+    fn relax(&mut self) {
+        self.wire.relax();
+        if self.streams.len() > SLOTS_KEPT {
+            self.streams = Vec::new();
+        }
+    }
+
+    /// Bytes of what is under way.
+    pub(super) fn weigh(&self) -> usize {
+        let works = self.streams.iter().flatten().map(|work| {
+            let incoming = work.incoming.as_ref().map_or(0, |incoming| incoming.sink.held());
+            size_of::<StreamWork>() + incoming + work.output.held()
+        });
+        works.sum::<usize>() + self.wire.memory()
+    }
+
+    /// No stream is open.
+    pub(super) fn is_idle(&self) -> bool {
+        self.wire.is_idle()
+    }
+}
+
+fn limits(cx: &Ctx) -> Limits {
+    let streams = cx.engine.settings.limits.streams;
+    let mut head = cx.head_limits;
+    head.fields = head.fields.min(MAX_FIELDS);
+    Limits { head, streams, ..Limits::default() }
+}
+
+impl Connection {
+    /// Whether HTTP/2 is spoken on it.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.h2.is_some()
+    }
+
+    /// From here on HTTP/2 is spoken. The client's preface is still to be read.
+    pub(super) fn begin_h2(&mut self, cx: &mut Ctx) {
+        cx.stats.http2_connections.add(1);
+        let wire = h2::Connection::server(limits(cx), &mut cx.batch);
+        self.h2 = Some(Box::new(Http2 {
+            wire,
+            streams: Vec::new(),
+            unread: Vec::new(),
+            stalled: 0,
+            is_closing: false,
+        }));
+        self.timer = Timer::Off;
+    }
+
+    /// The bytes that the client has begun with.
+    pub(super) fn take_first_frames(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<()> {
+        let Some(mut h2) = self.h2.take() else { return Ok(()) };
+        let result = self.take_frames(&mut h2, key, cx, data);
+        self.h2 = Some(h2);
+        result?;
+        self.flush_shared(cx)
+    }
+
+    /// The socket is full: what is to be sent waits here or below.
+    #[inline]
+    pub(super) fn is_stuck(&self) -> bool {
+        !self.held.is_empty() || self.transport.has_pending()
+    }
+
+    /// Runs until it has to wait.
+    pub(super) fn run_h2(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
+        let Some(mut h2) = self.h2.take() else { return Ok(Next::Wait) };
+        let next = self.turn_h2(&mut h2, key, cx);
+        self.h2 = Some(h2);
+        match next {
+            // Told and flushed: close, or first wait until the client has read it.
+            Ok(Next::Close) if !self.lingering => {
+                self.unread = true;
+                self.finish(cx)
+            }
+            next => next,
+        }
+    }
+
+    fn turn_h2(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<Next> {
+        if self.lingering {
+            return self.linger(cx);
+        }
+        if cx.draining && !h2.is_closing {
+            h2.is_closing = true;
+            h2.wire.drain(&mut cx.batch);
+        }
+        for _ in 0..TURNS {
+            let has_more = self.pump_h2(h2, key, cx)?;
+            if h2.is_closing && h2.wire.open_streams() == h2.unread.len() {
+                h2.stop_reading(cx, |_| true);
+            }
+            if h2.wire.is_idle() {
+                if cx.closes_idle && h2.is_closing {
+                    h2.wire.drain(&mut cx.batch); // nobody is waited for any more
+                }
+                h2.relax();
+            }
+            self.flush_shared(cx)?;
+            if !self.is_stuck() && (h2.wire.is_over() || (self.eof && h2.wire.open_streams() == 0)) {
+                return Ok(Next::Close);
+            }
+            if !self.readable || self.held.len() > HELD_MAX {
+                return Ok(if has_more { Next::Again } else { Next::Wait });
+            }
+            let mut buffer = std::mem::take(&mut cx.read_buffer);
+            let result = match self.receive(cx, &mut buffer) {
+                Ok(Received::Bytes { count, drained }) => {
+                    cx.stats.received_bytes.add(count as u64);
+                    if drained && !self.peer_closed {
+                        self.readable = false;
+                    }
+                    self.take_frames(h2, key, cx, &buffer[..count])
+                }
+                Ok(Received::End) => {
+                    (self.eof, self.readable) = (true, false);
+                    self.on_client_end(h2, cx);
+                    Ok(())
+                }
+                Ok(Received::WouldBlock) => {
+                    self.readable = false;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            cx.read_buffer = buffer;
+            result?;
+            if has_more {
+                break; // its share of sending is used up; what has been read may go first next time
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    /// The client has finished sending, which with HTTP/2 nobody does who wants an answer; but who can tell.
+    fn on_client_end(&mut self, h2: &mut Http2, cx: &mut Ctx) {
+        for slot in 0..h2.streams.len() {
+            let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
+            if let Some(incoming) = work.incoming.take() {
+                incoming.sink.fail(RequestBodyError::Interrupted);
+            }
+            if work.request.ends_with_client {
+                let key = work.key;
+                h2.wire.reset(key, ErrorCode::CANCEL, &mut cx.batch);
+                self.abandon_stream(h2, key, cx);
+            }
+        }
+    }
+
+    /// Gives bytes to the protocol; what belongs to a frame that is not complete is kept.
+    pub(super) fn take_frames(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        new: &[u8],
+    ) -> io::Result<()> {
+        if self.input.is_empty() {
+            let used = self.read_frames(h2, key, cx, new)?;
+            h2.goes_on(used);
+            if used < new.len() {
+                self.input.extend_from_slice(&new[used..]);
+            }
+            return Ok(());
+        }
+        let mut held = std::mem::take(&mut self.input);
+        held.extend_from_slice(new);
+        let used = self.read_frames(h2, key, cx, &held)?;
+        h2.goes_on(used);
+        if used < held.len() {
+            held.drain(..used);
+            self.input = held;
+        }
+        Ok(())
+    }
+
+    /// What the timer is set to.
+    pub(super) fn h2_timer(&self, h2: &Http2, cx: &Ctx) -> (Timer, Duration) {
+        let limits = &cx.engine.settings.limits;
+        if h2.is_idle() && !self.is_stuck() && self.input.is_empty() {
+            (Timer::Idle, limits.keep_alive_timeout)
+        } else {
+            (Timer::Streams, limits.rate_grace / u32::from(CHECKS))
+        }
+    }
+
+    /// The timer has come while something was under way: whoever has moved too little for too long is given
+    /// up, streams one by one (FAULTS 20, 27, 28).
+    pub(super) fn check_streams(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        let Some(mut h2) = self.h2.take() else { return Next::Wait };
+        let engine = cx.engine.clone();
+        let limits = &engine.settings.limits;
+        let span = limits.rate_grace / u32::from(CHECKS);
+        let enough = |moved: u32, rate: u32| f64::from(moved) >= f64::from(rate) * span.as_secs_f64();
+        let moved = std::mem::take(&mut self.window);
+        let is_blocked = self.is_stuck();
+        let mut is_lost = false;
+        // The socket itself: nothing can be said to a client that does not read.
+        if is_blocked || !self.input.is_empty() || h2.wire.is_inside_block() {
+            h2.stalled = if is_blocked && enough(moved, limits.send_rate) { 0 } else { h2.stalled + 1 };
+            let patience = if is_blocked {
+                CHECKS
+            } else {
+                limits.head_timeout.as_millis().div_ceil(span.as_millis().max(1)).clamp(1, 200) as u8
+            };
+            if h2.stalled >= patience {
+                let wait = if is_blocked { Timeout::Write } else { Timeout::Head };
+                cx.stats.timeouts.add(wait, 1);
+                if is_blocked {
+                    self.transport.reset_on_close();
+                    is_lost = true;
+                } else {
+                    h2.wire.fail(ErrorCode::PROTOCOL_ERROR, "a frame took too long", &mut cx.batch);
+                }
+            }
+        }
+        for slot in 0..h2.streams.len() {
+            let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
+            let moved = std::mem::take(&mut work.moved);
+            let is_starved = work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked;
+            let slow = if is_starved && !enough(moved, limits.send_rate) {
+                Some(Timeout::Write)
+            } else if work.wants_content() && !enough(moved, limits.body_rate) {
+                Some(Timeout::Body)
+            } else {
+                None
+            };
+            work.slow = if slow.is_some() { work.slow + 1 } else { 0 };
+            if let Some(wait) = slow.filter(|_| work.slow >= CHECKS) {
+                let key = work.key;
+                cx.stats.timeouts.add(wait, 1);
+                cx.stats.http2_resets.add(StreamReset::Slow, 1);
+                h2.wire.reset(key, ErrorCode::CANCEL, &mut cx.batch);
+                self.abandon_stream(&mut h2, key, cx);
+            }
+        }
+        h2.stop_reading(cx, |unread| {
+            unread.checks += 1;
+            unread.checks >= CHECKS
+        });
+        self.h2 = Some(h2);
+        self.timer = Timer::Off;
+        if is_lost { Next::Close } else { self.drive(key, cx) }
+    }
+
+    /// The connection ends before its streams do.
+    pub(super) fn abandon_h2(&mut self, cx: &mut Ctx) {
+        let Some(mut h2) = self.h2.take() else { return };
+        // A client that is told has not to wonder which of its requests were looked at.
+        if !h2.wire.is_draining() && !self.is_stuck() && !self.eof {
+            h2.wire.fail(ErrorCode::NO_ERROR, "", &mut cx.batch);
+            let _ = self.transport.send(&cx.batch, false);
+            cx.batch.clear();
+        }
+        self.abandon_streams(&mut h2, cx);
+    }
+
+    /// Nothing that is under way is finished.
+    fn abandon_streams(&mut self, h2: &mut Http2, cx: &mut Ctx) {
+        for slot in 0..h2.streams.len() {
+            if let Some(work) = &h2.streams[slot] {
+                let key = work.key;
+                self.abandon_stream(h2, key, cx);
+            }
+        }
+    }
+
+    /// A stream has ended before its answer did: it is logged with what was sent of it.
+    fn abandon_stream(&mut self, h2: &mut Http2, key: StreamKey, cx: &mut Ctx) {
+        if let Some(mut work) = h2.remove(key) {
+            if let Some(incoming) = work.incoming.take() {
+                incoming.sink.fail(RequestBodyError::Interrupted);
+            }
+            work.output.give_up();
+            work.count(cx);
+        }
+    }
+}
+
+/// The slot that an error of the connection is counted in.
+fn kind_of_error(error: &ConnectionError) -> ConnectionFault {
+    match error {
+        ConnectionError::Flood(flood) => match flood {
+            Flood::Reset => ConnectionFault::Reset,
+            Flood::ProvokedReset => ConnectionFault::ProvokedReset,
+            Flood::Continuation => ConnectionFault::Continuation,
+            Flood::FieldSection => ConnectionFault::FieldSection,
+            Flood::Ping => ConnectionFault::Ping,
+            Flood::Settings => ConnectionFault::Settings,
+            Flood::EmptyData => ConnectionFault::EmptyData,
+            Flood::Priority => ConnectionFault::Priority,
+            Flood::WindowUpdate => ConnectionFault::WindowUpdate,
+            Flood::Ignored => ConnectionFault::Ignored,
+        },
+        ConnectionError::Compression(_) => ConnectionFault::Compression,
+        ConnectionError::WindowOverflow
+        | ConnectionError::WindowExceeded
+        | ConnectionError::InitialWindowTooLarge => ConnectionFault::FlowControl,
+        _ => ConnectionFault::Protocol,
+    }
+}

@@ -1,0 +1,384 @@
+//! Reading: frames to events, requests to the engine, content to whoever takes it.
+
+use super::super::receive::{Unlocated, locate};
+use super::super::{Connection, Request, faults};
+use super::send::Output;
+use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
+use crate::admission::Entry;
+use crate::answer;
+use crate::body::{self, RequestBodyError};
+use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply};
+use crate::log::{self, EntryFields};
+use crate::worker::Ctx;
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll};
+use tidegate_http::FieldLines;
+use tidegate_http::path::normalise;
+use tidegate_http::{Method, Status};
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::{Key, runtime};
+use tidegate_stats::{ParseError, StreamReset};
+use tidegate_wire::h1::FieldSpace;
+use tidegate_wire::h2::{Event, FieldSource, Section, StreamError, StreamKey};
+
+/// Answers wait in the batch up to here; behind it they wait where they come from.
+pub(super) const BATCH_MAX: usize = 128 << 10;
+
+impl Connection {
+    /// Takes all whole frames. Returns the bytes used.
+    pub(super) fn read_frames(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        data: &[u8],
+    ) -> io::Result<usize> {
+        let mut section = cx.section.take().unwrap_or_default();
+        let second = cx.second();
+        let mut at = 0;
+        let result = loop {
+            match h2.wire.read(&data[at..], second, &mut section, &mut cx.batch) {
+                Ok(read) => {
+                    at += read.consumed;
+                    let Some(event) = read.event else { break Ok(()) };
+                    if let Err(error) = self.on_event(h2, key, cx, &section, event) {
+                        break Err(error);
+                    }
+                }
+                Err(error) => {
+                    cx.stats.http2_faults.add(kind_of_error(&error), 1);
+                    at = data.len();
+                    self.abandon_streams(h2, cx); // whoever floods gets nothing more done
+                    break Ok(());
+                }
+            }
+        };
+        cx.section = Some(section);
+        result.map(|()| at)
+    }
+
+    fn on_event(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        section: &Section,
+        event: Event<'_>,
+    ) -> io::Result<()> {
+        match event {
+            Event::Request { stream, is_end } => {
+                self.begin_stream(h2, key, cx, section, stream, is_end, None)
+            }
+            Event::Refused { stream, status, is_end } => {
+                self.begin_stream(h2, key, cx, section, stream, is_end, Some(status))
+            }
+            Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
+            Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
+            Event::Reset { stream, .. } => {
+                cx.stats.http2_resets.add(StreamReset::Client, 1);
+                self.abandon_stream(h2, stream, cx);
+                Ok(())
+            }
+            Event::Broken { stream, error } => {
+                let kind = match error {
+                    StreamError::TooManyStreams => StreamReset::Refused,
+                    _ => StreamReset::Fault,
+                };
+                cx.stats.http2_resets.add(kind, 1);
+                if let StreamError::Malformed(malformed) = error {
+                    cx.stats.parse_errors.add(faults::kind_of_malformed(malformed), 1);
+                }
+                if let Some(stream) = stream {
+                    self.abandon_stream(h2, stream, cx);
+                }
+                Ok(())
+            }
+            // The client takes no pushes anyway; what it has asked for is still answered.
+            Event::GoAway { .. } | Event::Response { .. } | Event::Interim { .. } => Ok(()),
+        }
+    }
+
+    /// A complete head: decide, answer, and set up what is left of it.
+    #[expect(clippy::too_many_arguments, reason = "an event and what it concerns")]
+    fn begin_stream(
+        &mut self,
+        h2: &mut Http2,
+        key: Key,
+        cx: &mut Ctx,
+        section: &Section,
+        stream: StreamKey,
+        is_end: bool,
+        refused: Option<u16>,
+    ) -> io::Result<()> {
+        let engine = cx.engine.clone();
+        let limits = &engine.settings.limits;
+        cx.stats.requests.add(1);
+        cx.stats.http2_streams.add(1);
+        if self.served > 0 {
+            cx.stats.keep_alive_hits.add(1);
+        }
+        self.served = self.served.saturating_add(1);
+        let is_last = limits.keep_alive_requests.is_some_and(|most| self.served >= most)
+            || matches!(self.entry, Entry::Reserved(_));
+        if is_last && !h2.is_closing {
+            h2.is_closing = true;
+            cx.stats.keep_alive_refusals.add(1);
+            h2.wire.drain(&mut cx.batch);
+        }
+        let mut space = FieldSpace::new();
+        let head = section.request(&mut space);
+        let request = Request {
+            head_only: head.method == "HEAD",
+            minor_version: 1,
+            expects_continue: head.expects_continue && !is_end,
+            ends_with_client: false,
+            started: monotonic_ns(),
+            received: section.size() as u64,
+        };
+        cx.admission.on_request(request.started);
+        let method = Method::from_token(head.method);
+        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
+        let mut entry = log::Entry {
+            peer: self.peer,
+            method: if head.method.is_empty() { "-" } else { head.method },
+            target: if head.target.is_empty() { "-" } else { head.target },
+            authority: head.authority,
+            minor_version: HTTP_2,
+            referer: &[],
+            user_agent: &[],
+            tls: None,
+            fields: EntryFields::All(head.fields),
+        };
+        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
+        let site = engine.site_for(usize::from(self.listener), head.authority);
+        let sink = site.and_then(|site| site.access_log);
+        if sink.is_some() {
+            entry.referer = head.fields.first("referer").unwrap_or(&[]);
+            entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
+            entry.tls = made.as_ref();
+        }
+        let is_early = self.transport.is_early();
+        let (mut content_sink, mut is_exempt) = (None, false);
+        let abandons = Cell::new(false);
+        let reply = match (refused, site, locate(method, head.target)) {
+            (Some(status), ..) => {
+                let kind = match status {
+                    414 => ParseError::TargetTooLong,
+                    431 => ParseError::HeadTooLarge,
+                    _ => ParseError::Other,
+                };
+                cx.stats.parse_errors.add(kind, 1);
+                Reply::Ready(answer::error(Status(status)))
+            }
+            _ if head.content_length.is_some_and(|len| len > limits.body_size) => {
+                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
+            }
+            (_, _, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
+            (_, _, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
+            (_, None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
+            _ if self.is_misdirected(&engine, head.authority) => {
+                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
+            }
+            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
+            (_, Some(site), Ok(located))
+                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+            {
+                Reply::Ready(response)
+            }
+            (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+                Err(error) => Reply::Ready(answer::error(error.status())),
+                // The connection stays: what it has under way is not lost for what it may not have more.
+                Ok(path) if self.is_turned_away(cx, &engine, site, path) => Reply::Ready(cx.admission.busy()),
+                Ok(path) => {
+                    let content = (!is_end).then(|| {
+                        let (sink, content) = body::pipe(head.content_length);
+                        content_sink = Some(sink);
+                        content
+                    });
+                    let mut exchange = Exchange {
+                        method,
+                        method_token: head.method,
+                        target: head.target,
+                        path,
+                        query: located.query,
+                        scheme: if self.transport.is_tls() { "https" } else { "http" },
+                        authority: head.authority,
+                        fields: head.fields,
+                        minor_version: HTTP_2,
+                        peer: self.peer,
+                        tls: self.transport.handshake(),
+                        is_early,
+                        now: cx.now,
+                        started: request.started,
+                        body: content,
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &abandons),
+                    };
+                    let reply = engine.handle(site, &mut exchange);
+                    if matches!(reply, Reply::Later(_)) {
+                        is_exempt = engine.always_answers(site, path);
+                    }
+                    reply
+                }
+            },
+        };
+        cx.path_buffer = path_buffer;
+        let request = Request { ends_with_client: abandons.get(), ..request };
+        let ready = match reply {
+            Reply::Ready(response) => Ok(response),
+            Reply::Later(future) => {
+                let mut later = cx.admission.later(future, is_exempt);
+                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
+                    Poll::Ready(response) => Ok(response),
+                    Poll::Pending => Err(later),
+                }
+            }
+        };
+        let incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
+            sink,
+            received: 0,
+            unreleased: 0,
+            is_wide: false,
+        });
+        let output = match ready {
+            Ok(response) => {
+                let output = self.start_stream(h2, cx, stream, response, &request);
+                if output.is_complete() {
+                    if let Some(incoming) = incoming {
+                        incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
+                    }
+                    output.count(cx, sink.map(|sink| (sink, entry)), &request);
+                    end_stream(h2, cx, stream, &request);
+                    return self.flush_if_full(cx);
+                }
+                output
+            }
+            Err(later) => Output::later(later),
+        };
+        let record = sink.map(|sink| cx.log.capture(&entry, sink));
+        let mut work =
+            Box::new(StreamWork { key: stream, request, output, incoming, record, moved: 0, slow: 0 });
+        work.invite(h2, cx);
+        h2.insert(work);
+        self.flush_if_full(cx)
+    }
+
+    fn flush_if_full(&mut self, cx: &mut Ctx) -> io::Result<()> {
+        if cx.batch.len() >= BATCH_MAX { self.flush_shared(cx) } else { Ok(()) }
+    }
+
+    /// Content, or its end.
+    fn take_content(
+        &mut self,
+        h2: &mut Http2,
+        cx: &mut Ctx,
+        stream: StreamKey,
+        data: &[u8],
+        is_end: bool,
+    ) -> io::Result<()> {
+        let limits = &cx.engine.settings.limits;
+        let (limit, discard) = (limits.body_size, limits.discard_size);
+        let Some(work) = h2.work(stream) else {
+            drop_content(h2, cx, stream, data.len());
+            return Ok(());
+        };
+        work.moved = work.moved.saturating_add(data.len() as u32);
+        work.request.received += data.len() as u64;
+        let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
+            work.incoming = None;
+            // Nobody reads it. What is too much is not taken: its window stays closed until the answer is out.
+            if work.request.received <= discard {
+                h2.wire.release(stream, data.len(), &mut cx.batch);
+            }
+            return Ok(());
+        };
+        incoming.received += data.len() as u64;
+        if incoming.received > limit {
+            cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+            incoming.sink.fail(RequestBodyError::TooLarge);
+            work.incoming = None;
+            h2.wire.release(stream, data.len(), &mut cx.batch);
+            return self.refuse_stream_content(h2, cx, stream);
+        }
+        incoming.sink.push(data);
+        incoming.unreleased += data.len();
+        if is_end {
+            incoming.sink.complete();
+        }
+        Ok(())
+    }
+
+    /// More content than is allowed: 413 where nothing has been answered yet.
+    fn refuse_stream_content(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) -> io::Result<()> {
+        let Some(mut work) = h2.remove(stream) else { return Ok(()) };
+        if work.output.has_begun() {
+            h2.insert(work);
+            return Ok(());
+        }
+        work.output =
+            self.start_stream(h2, cx, stream, answer::error(Status::CONTENT_TOO_LARGE), &work.request);
+        if work.output.is_complete() {
+            work.count(cx);
+            end_stream(h2, cx, stream, &work.request);
+        } else {
+            h2.insert(work);
+        }
+        Ok(())
+    }
+}
+
+/// A response is sent, and whoever reads content is gone with it.
+pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, request: &Request) {
+    if !h2.wire.is_open(stream) {
+        return;
+    }
+    let left = cx.engine.settings.limits.discard_size;
+    h2.unread.push(Unread { key: stream, left, checks: 0 });
+    // A client that was not told to go on may not send it at all, and waits for a word.
+    if request.expects_continue {
+        h2.stop_reading(cx, |unread| unread.key == stream);
+    }
+}
+
+/// Content that comes behind its answer.
+fn drop_content(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, count: usize) {
+    h2.stop_reading(cx, |unread| {
+        if unread.key != stream {
+            return false;
+        }
+        let left = unread.left.checked_sub(count as u64);
+        unread.left = left.unwrap_or(0);
+        left.is_none()
+    });
+    h2.wire.release(stream, count, &mut cx.batch);
+}
+
+impl StreamWork {
+    /// Asks for content once a handler does, and gives back what the handler has taken.
+    pub(super) fn invite(&mut self, h2: &mut Http2, cx: &mut Ctx) {
+        let Some(incoming) = &mut self.incoming else { return };
+        if !incoming.sink.has_reader() {
+            h2.wire.release(self.key, std::mem::take(&mut incoming.unreleased), &mut cx.batch);
+            self.incoming = None;
+            return;
+        }
+        if !incoming.sink.is_wanted() {
+            return;
+        }
+        if std::mem::take(&mut self.request.expects_continue) && !self.output.has_begun() {
+            cx.stats.responses.add(Status::CONTINUE.0);
+            let fields = FieldLines::new();
+            h2.wire.send_interim(self.key, Status::CONTINUE.0, FieldSource::Lines(&fields), &mut cx.batch);
+        }
+        if !incoming.is_wide {
+            incoming.is_wide = true;
+            h2.wire.widen(self.key, WIDE_WINDOW, &mut cx.batch);
+        }
+        let taken = incoming.unreleased.saturating_sub(incoming.sink.len());
+        if taken > 0 {
+            incoming.unreleased -= taken;
+            h2.wire.release(self.key, taken, &mut cx.batch);
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Writing: responses to frames in the worker's batch, stream by stream, a frame at a time.
+//!
+//! What is small is complete at once. The rest waits where it comes from (a file, a shared message, a
+//! stream) and is moved when the client's windows, the socket and its turn allow it; so what a slow client
+//! costs does not depend on what it has asked for.
+
+use super::super::Connection;
+use super::super::send::{Done, tally};
+use super::super::{CLIENT_CLOSED, Request};
+use super::receive::{BATCH_MAX, end_stream};
+use super::{Http2, StreamWork};
+use crate::admission;
+use crate::answer;
+use crate::log::{Entry, Sink};
+use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
+use crate::worker::Ctx;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tidegate_http::FieldLines;
+use tidegate_http::Status;
+use tidegate_io::{Key, file, runtime};
+use tidegate_stats::StreamReset;
+use tidegate_wire::h2::{ErrorCode, FRAME_HEADER, FieldSource, ResponseParts, StreamKey};
+
+/// Bytes of content in one frame, which is also a stream's share of a round.
+const FRAME: usize = 16 << 10;
+/// Bytes of content moved in one turn of the connection.
+const TURN: usize = 1 << 20;
+
+/// A response under way.
+pub(super) struct Output {
+    status: Status,
+    source: Source,
+    /// Bytes of content still to come; `None` where nobody knows.
+    left: Option<u64>,
+    has_begun: bool,
+    /// Bytes of the head.
+    head: u32,
+    /// Bytes of head and content that have left the source.
+    sent: u64,
+    /// A file could not be read as far as was announced.
+    is_cut: bool,
+    /// For a log that shows fields of responses.
+    fields: Option<Box<FieldLines>>,
+}
+
+enum Source {
+    None,
+    /// Still being made.
+    Later(admission::Later),
+    /// Pieces of known length.
+    Pieces {
+        now: Piece,
+        rest: std::vec::IntoIter<Part>,
+    },
+    Stream(Box<dyn BodyStream>),
+}
+
+enum Piece {
+    Bytes(Vec<u8>, usize),
+    Message(Rc<Message>, usize),
+    File(FilePiece),
+}
+
+/// What became of a stream's share.
+enum Moved {
+    /// A frame, or a step towards one.
+    Some,
+    /// The source has nothing yet.
+    Waiting,
+    /// That was the end.
+    End,
+    /// The source broke.
+    Broken,
+}
+
+impl Output {
+    /// A response that is still being made.
+    pub(super) fn later(later: admission::Later) -> Output {
+        Output {
+            status: Status::OK,
+            source: Source::Later(later),
+            left: None,
+            has_begun: false,
+            head: 0,
+            sent: 0,
+            is_cut: false,
+            fields: None,
+        }
+    }
+
+    /// Bytes that it holds for itself. What a stream or a future holds is not seen.
+    pub(super) fn held(&self) -> usize {
+        match &self.source {
+            Source::Pieces { now: Piece::Bytes(bytes, _), .. } => bytes.capacity(),
+            _ => 0,
+        }
+    }
+
+    /// Whether any of it was sent.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Whether all of it is out of its source.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.source, Source::None)
+    }
+
+    /// Content is on its way.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.source, Source::Pieces { .. } | Source::Stream(_))
+    }
+
+    /// The client is gone: what is logged for it, as nginx does; never sent.
+    pub(super) fn give_up(&mut self) {
+        if !self.has_begun {
+            self.status = CLIENT_CLOSED;
+        }
+    }
+
+    pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request) {
+        tally(
+            cx,
+            entry,
+            request,
+            &Done {
+                status: self.status,
+                sent: self.sent,
+                head: self.head.into(),
+                is_cut: self.is_cut,
+                fields: self.fields.as_deref(),
+            },
+        );
+    }
+}
+
+impl StreamWork {
+    /// Exactly once for each response.
+    pub(super) fn count(&self, cx: &mut Ctx) {
+        let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
+        self.output.count(cx, entry, &self.request);
+    }
+}
+
+impl Connection {
+    /// Begins a response: its head, and as much content as is small and may be sent at once.
+    #[inline]
+    pub(super) fn start_stream(
+        &mut self,
+        h2: &mut Http2,
+        cx: &mut Ctx,
+        stream: StreamKey,
+        mut response: Response,
+        request: &Request,
+    ) -> Output {
+        // HTTP/2 switches no protocols; nobody can have asked for it.
+        if matches!(response.body, Body::Tunnel { .. }) || response.status.is_informational() {
+            response = answer::error(Status::BAD_GATEWAY);
+        }
+        let status = response.status;
+        let len = response.body.len();
+        let has_content = status.has_body() && !request.head_only && len != Some(0);
+        let begin = cx.batch.len();
+        let none = FieldLines::new();
+        let parts = ResponseParts {
+            status: status.0,
+            date: Some(&cx.date),
+            server: cx.engine.settings.server_field.as_deref(),
+            fields: FieldSource::Lines(&none),
+            content_length: len.filter(|_| status.has_body()),
+        };
+        match &response.head {
+            Head::Prebuilt(message) => {
+                let parts = ResponseParts {
+                    server: parts.server.filter(|_| message.names_server()),
+                    fields: FieldSource::Block(message.block()),
+                    content_length: None,
+                    ..parts
+                };
+                h2.wire.send_response(stream, &parts, !has_content, &mut cx.batch);
+            }
+            Head::Fields(lines) | Head::Final(lines) => {
+                let parts = ResponseParts { fields: FieldSource::Lines(lines), ..parts };
+                h2.wire.send_response(stream, &parts, !has_content, &mut cx.batch);
+            }
+        }
+        let head = cx.batch.len() - begin;
+        let mut output = Output {
+            status,
+            source: Source::None,
+            left: len,
+            has_begun: true,
+            head: head as u32,
+            sent: head as u64,
+            is_cut: false,
+            fields: cx.log.shows_responses().then(|| Box::new(response.head.lines().clone())),
+        };
+        if !has_content {
+            return output;
+        }
+        let no_more = || Vec::new().into_iter();
+        let now = match response.body {
+            Body::Empty => return output,
+            Body::Bytes(bytes) => Piece::Bytes(bytes, 0),
+            Body::Prebuilt(message) => Piece::Message(message, 0),
+            Body::File(piece) => Piece::File(piece),
+            Body::Parts(parts) => {
+                output.source = Source::Pieces { now: Piece::Bytes(Vec::new(), 0), rest: parts.into_iter() };
+                h2.wire.set_ready(stream, true);
+                return output;
+            }
+            Body::Stream { stream: source, .. } | Body::Tunnel { stream: source, .. } => {
+                output.source = Source::Stream(source);
+                h2.wire.set_ready(stream, true);
+                return output;
+            }
+        };
+        output.source = Source::Pieces { now, rest: no_more() };
+        let is_small =
+            output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
+        let is_at_hand =
+            matches!(&output.source, Source::Pieces { now: Piece::Bytes(..) | Piece::Message(..), .. });
+        if is_small && is_at_hand && cx.batch.len() < BATCH_MAX && !self.is_stuck() {
+            // The common case: one frame, and the stream is done.
+            output.advance(h2, cx, stream, None);
+        }
+        if !output.is_complete() {
+            h2.wire.set_ready(stream, true);
+        }
+        output
+    }
+
+    /// Moves all streams on. Returns whether there is more to do without waiting.
+    pub(super) fn pump_h2(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<bool> {
+        self.poll_answers(h2, key, cx)?;
+        if self.is_stuck() && !self.send_held(false)? {
+            return Ok(false);
+        }
+        let mut moved = 0;
+        while let Some(stream) = h2.wire.next_ready() {
+            let Some(mut work) = h2.remove(stream) else {
+                h2.wire.set_ready(stream, false);
+                continue;
+            };
+            let before = cx.batch.len();
+            let result = work.output.advance(h2, cx, stream, Some(key));
+            let count = cx.batch.len() - before;
+            moved += count;
+            work.moved = work.moved.saturating_add(count as u32);
+            match result {
+                Moved::Some => h2.insert(work),
+                Moved::Waiting => {
+                    h2.wire.set_ready(stream, false);
+                    h2.insert(work);
+                }
+                Moved::End => {
+                    work.count(cx);
+                    end_stream(h2, cx, stream, &work.request);
+                }
+                Moved::Broken => {
+                    cx.stats.http2_resets.add(StreamReset::Unfinished, 1);
+                    h2.wire.reset(stream, ErrorCode::INTERNAL_ERROR, &mut cx.batch);
+                    work.count(cx);
+                }
+            }
+            if cx.batch.len() >= BATCH_MAX / 2 {
+                self.flush_shared(cx)?;
+                if self.is_stuck() {
+                    return Ok(false);
+                }
+            }
+            if moved >= TURN {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks whether answers that are still being made are there, and whether waiting sources have more.
+    fn poll_answers(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<()> {
+        for slot in 0..h2.streams.len() {
+            let Some(mut work) = h2.streams[slot].take() else { continue };
+            let stream = work.key;
+            if let Source::Later(later) = &mut work.output.source {
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+                if let Poll::Ready(response) = polled {
+                    work.invite(h2, cx);
+                    work.output = self.start_stream(h2, cx, stream, response, &work.request);
+                    if work.output.is_complete() {
+                        if let Some(incoming) = work.incoming.take() {
+                            incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
+                        }
+                        work.count(cx);
+                        end_stream(h2, cx, stream, &work.request);
+                        continue;
+                    }
+                }
+            } else {
+                // Woken perhaps; asking is how to find out.
+                h2.wire.set_ready(stream, true);
+                if let Source::Stream(source) = &mut work.output.source
+                    && (self.is_stuck() || h2.wire.room(stream) == 0)
+                {
+                    source.poll_ahead(&mut Context::from_waker(&runtime::waker(key)));
+                }
+            }
+            work.invite(h2, cx);
+            h2.streams[slot] = Some(work);
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    /// Moves one frame into the batch. Without a key nothing may wait.
+    fn advance(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, key: Option<Key>) -> Moved {
+        let room = h2.wire.room(stream).min(FRAME);
+        let moved = match &mut self.source {
+            Source::None => return Moved::End,
+            Source::Later(_) => return Moved::Waiting,
+            Source::Pieces { now, rest } => {
+                let left = self.left.unwrap_or(0);
+                now.advance(rest, left, room, h2, cx, stream, key)
+            }
+            Source::Stream(source) => {
+                let Some(key) = key else { return Moved::Waiting };
+                pull(source.as_mut(), self.left, room, h2, cx, stream, key)
+            }
+        };
+        match moved {
+            Ok(Frame::Content { count, is_end }) => {
+                self.sent += count as u64;
+                self.left = self.left.map(|left| left.saturating_sub(count as u64));
+                if is_end {
+                    self.source = Source::None;
+                    return Moved::End;
+                }
+                Moved::Some
+            }
+            Ok(Frame::Waiting) => Moved::Waiting,
+            Ok(Frame::Nothing) => Moved::Some,
+            Err(_) => {
+                self.is_cut = matches!(self.source, Source::Pieces { .. });
+                Moved::Broken
+            }
+        }
+    }
+}
+
+/// A step of a source.
+enum Frame {
+    Content {
+        count: usize,
+        is_end: bool,
+    },
+    Waiting,
+    /// No bytes yet, but the next step may give some.
+    Nothing,
+}
+
+impl Piece {
+    #[expect(clippy::too_many_arguments, reason = "a source, its bounds and where it goes")]
+    fn advance(
+        &mut self,
+        rest: &mut std::vec::IntoIter<Part>,
+        left: u64,
+        room: usize,
+        h2: &mut Http2,
+        cx: &mut Ctx,
+        stream: StreamKey,
+        key: Option<Key>,
+    ) -> io::Result<Frame> {
+        let mut send = |bytes: &[u8], h2: &mut Http2| -> io::Result<Frame> {
+            let count = bytes.len().min(room);
+            let is_end = count as u64 >= left;
+            let Some(header) = h2.wire.begin_frame(stream, count, is_end) else { return Ok(Frame::Waiting) };
+            cx.batch.extend_from_slice(&header);
+            cx.batch.extend_from_slice(&bytes[..count]);
+            Ok(Frame::Content { count, is_end })
+        };
+        match self {
+            Piece::Bytes(bytes, at) if *at < bytes.len() => {
+                let frame = send(&bytes[*at..], h2)?;
+                if let Frame::Content { count, .. } = frame {
+                    *at += count;
+                }
+                return Ok(frame);
+            }
+            Piece::Message(message, at) if *at < message.body_len() => {
+                let frame = send(message.encoded().body().get(*at..).unwrap_or_default(), h2)?;
+                if let Frame::Content { count, .. } = frame {
+                    *at += count;
+                }
+                return Ok(frame);
+            }
+            Piece::File(piece) if !piece.is_empty() => {
+                let waker = key.map(runtime::waker);
+                return match piece.poll_warm(waker.as_ref()) {
+                    Poll::Pending => Ok(Frame::Waiting),
+                    Poll::Ready(Err(error)) => Err(error),
+                    Poll::Ready(Ok(until)) => {
+                        let room = room.min((until - piece.offset) as usize);
+                        read_file(piece, left, room, h2, cx, stream)
+                    }
+                };
+            }
+            Piece::Bytes(..) | Piece::Message(..) | Piece::File(_) => {
+                *self = match rest.next() {
+                    Some(Part::Bytes(bytes)) => Piece::Bytes(bytes, 0),
+                    Some(Part::File(piece)) => Piece::File(piece),
+                    None => return Err(io::ErrorKind::UnexpectedEof.into()), // less than was announced
+                };
+            }
+        }
+        Ok(Frame::Nothing)
+    }
+}
+
+/// Reads a file straight into a frame. Its pages are in memory.
+fn read_file(
+    piece: &mut FilePiece,
+    left: u64,
+    room: usize,
+    h2: &mut Http2,
+    cx: &mut Ctx,
+    stream: StreamKey,
+) -> io::Result<Frame> {
+    let start = cx.batch.len();
+    let count = piece.len().min(room as u64) as usize;
+    cx.batch.resize(start + FRAME_HEADER + count, 0);
+    let place = &mut cx.batch[start + FRAME_HEADER..];
+    let frame = match file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Wait) {
+        // The file is shorter than it was. Its length is announced: only a reset tells the client.
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(error) => Err(error),
+        Ok(count) => {
+            let is_end = count as u64 >= left;
+            match h2.wire.begin_frame(stream, count, is_end) {
+                Some(header) => {
+                    cx.batch.truncate(start + FRAME_HEADER + count);
+                    cx.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
+                    piece.offset += count as u64;
+                    return Ok(Frame::Content { count, is_end });
+                }
+                None => Ok(Frame::Waiting),
+            }
+        }
+    };
+    cx.batch.truncate(start);
+    frame
+}
+
+/// Pulls a stream straight into a frame.
+fn pull(
+    source: &mut dyn BodyStream,
+    left: Option<u64>,
+    room: usize,
+    h2: &mut Http2,
+    cx: &mut Ctx,
+    stream: StreamKey,
+    key: Key,
+) -> io::Result<Frame> {
+    let start = cx.batch.len();
+    cx.batch.resize(start + FRAME_HEADER + room, 0);
+    let waker = runtime::waker(key);
+    let polled = source.poll_chunk(&mut Context::from_waker(&waker), &mut cx.batch[start + FRAME_HEADER..]);
+    let frame = match polled {
+        Poll::Pending => Ok(Frame::Waiting),
+        Poll::Ready(Err(error)) => Err(error),
+        // A source that gives more or less than it announced: the client must see that it broke.
+        Poll::Ready(Ok(count))
+            if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) =>
+        {
+            Err(io::ErrorKind::InvalidData.into())
+        }
+        Poll::Ready(Ok(count)) => {
+            if count == 0
+                && let Some(lines) = source.trailers()
+            {
+                cx.batch.truncate(start);
+                h2.wire.send_trailers(stream, &lines, &mut cx.batch);
+                return Ok(Frame::Content { count, is_end: true });
+            }
+            let is_end = count == 0 || left == Some(count as u64);
+            match h2.wire.begin_frame(stream, count, is_end) {
+                Some(header) => {
+                    cx.batch.truncate(start + FRAME_HEADER + count);
+                    cx.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
+                    return Ok(Frame::Content { count, is_end });
+                }
+                None => Ok(Frame::Waiting),
+            }
+        }
+    };
+    cx.batch.truncate(start);
+    frame
+}

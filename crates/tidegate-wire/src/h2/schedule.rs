@@ -1,0 +1,65 @@
+//! Which stream sends next (RFC 9218 section 10).
+//!
+//! The most urgent first. Among streams of one urgency those that are incremental take turns; of those that
+//! are not, the oldest takes part and the others wait for it. A stream whose window is closed is passed
+//! over: it holds nobody up.
+
+use super::connection::Connection;
+use super::priority::Priority;
+use super::streams::StreamKey;
+
+impl Connection {
+    /// Says whether there is content to send on a stream.
+    #[inline]
+    pub fn set_ready(&mut self, key: StreamKey, is_ready: bool) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.is_ready = is_ready;
+        }
+    }
+
+    /// The stream whose turn it is, of those that are ready and may send.
+    pub fn next_ready(&mut self) -> Option<StreamKey> {
+        if self.send_window.room() == 0 {
+            return None;
+        }
+        // Urgency, then turn.
+        let mut sharing: Option<(u8, u64, StreamKey)> = None;
+        let mut waiting: Option<(u8, u64, StreamKey)> = None;
+        for (key, stream) in self.streams.iter() {
+            if !stream.is_ready || stream.send_window.room() == 0 {
+                continue;
+            }
+            let urgency = stream.priority.urgency;
+            let candidate = Some((urgency, stream.turn, key));
+            if stream.priority.is_incremental {
+                if sharing.is_none_or(|(best, turn, _)| (urgency, stream.turn) < (best, turn)) {
+                    sharing = candidate;
+                }
+            } else if waiting.is_none_or(|(best, _, oldest)| (urgency, key.id()) < (best, oldest.id())) {
+                waiting = candidate;
+            }
+        }
+        let (_, _, key) = match (sharing, waiting) {
+            (Some(one), Some(other)) if (other.0, other.1) < (one.0, one.1) => other,
+            (one, other) => one.or(other)?,
+        };
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.turn = turn;
+        }
+        Some(key)
+    }
+
+    /// Whether some stream has content to send and is kept from it by the peer's windows: what a peer that
+    /// hoards responses looks like (FAULTS 20).
+    pub fn is_starved(&self) -> bool {
+        let closed = self.send_window.room() == 0;
+        self.streams.iter().any(|(_, stream)| stream.is_ready && (closed || stream.send_window.room() == 0))
+    }
+
+    /// The priority of a stream, as the peer gave it last.
+    pub fn priority(&self, key: StreamKey) -> Priority {
+        self.streams.get(key).map(|stream| stream.priority).unwrap_or_default()
+    }
+}

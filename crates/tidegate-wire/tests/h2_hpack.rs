@@ -1,0 +1,259 @@
+//! RFC 7541: a row for each rule and the examples of appendix C; and the same texts read and written by
+//! another implementation.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tidegate_http::FieldLines;
+use tidegate_wire::h2::hpack::{DecodeError, Decoder, Encoder, FieldBlock};
+
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, DecodeError> {
+    let (mut fields, mut scratch) = (Vec::new(), Vec::new());
+    decoder.decode(block, &mut scratch, |name, value, _| fields.push((name.to_vec(), value.to_vec())))?;
+    Ok(fields)
+}
+
+fn text(fields: &[(Vec<u8>, Vec<u8>)]) -> String {
+    let lines =
+        fields.iter().map(|(name, value)| format!("{}: {}", name.escape_ascii(), value.escape_ascii()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn rules() {
+    use DecodeError::*;
+    let long = |first: u8, count: usize| [&[first][..], &vec![0x80; count]].concat();
+    let rows: Vec<(&str, Vec<u8>, Result<&str, DecodeError>)> = vec![
+        (
+            "C.2.1 literal with indexing",
+            bytes("400a637573746f6d2d6b65790d637573746f6d2d686561646572"),
+            Ok("custom-key: custom-header"),
+        ),
+        ("C.2.2 literal without indexing", bytes("040c2f73616d706c652f70617468"), Ok(":path: /sample/path")),
+        ("C.2.3 literal never indexed", bytes("100870617373776f726406736563726574"), Ok("password: secret")),
+        ("C.2.4 indexed", bytes("82"), Ok(":method: GET")),
+        ("nothing", vec![], Ok("")),
+        ("empty name and value", bytes("000000"), Ok(": ")),
+        ("2.3.3 index 0", bytes("80"), Err(InvalidIndex)),
+        ("2.3.3 index beyond both tables", bytes("be"), Err(InvalidIndex)),
+        ("2.3.3 name beyond both tables", bytes("7e0161"), Err(InvalidIndex)),
+        ("2.3.3 the last static entry", bytes("bd"), Ok("www-authenticate: ")),
+        ("2.3.3 an entry of this very block", bytes("4001610162be"), Ok("a: b\na: b")),
+        ("4.2 size within the limit", bytes("3fe11f82"), Ok(":method: GET")),
+        ("4.2 size above the limit", bytes("3fe21f82"), Err(TableTooLarge)),
+        ("4.2 size behind a field", bytes("8220"), Err(LateTableSize)),
+        ("4.2 two sizes", bytes("20208 2"), Ok(":method: GET")),
+        ("4.4 an entry larger than the table empties it", bytes("400161016220 "), Err(LateTableSize)),
+        ("5.1 integer without end", long(0xff, 20), Err(IntegerOverflow)),
+        ("5.1 integer too large", bytes("ffffffffff7f"), Err(IntegerOverflow)),
+        ("5.1 integer cut off", bytes("ff80"), Err(Truncated)),
+        ("5.2 string cut off", bytes("400361"), Err(Truncated)),
+        ("5.2 value missing", bytes("400161"), Err(Truncated)),
+        ("5.2 Huffman padding of zeros", bytes("00828000"), Err(Truncated)),
+        ("5.2 Huffman padding too long", bytes("0082 1fff 00"), Err(HuffmanPadding)),
+        ("5.2 Huffman padding not ones", bytes("0081 18 00"), Err(HuffmanPadding)),
+        ("5.2 Huffman end symbol", bytes("0084 ffffffff 00"), Err(HuffmanEnd)),
+    ];
+    for (name, block, expected) in rows {
+        let result = decode(&mut Decoder::new(4096), &block).map(|fields| text(&fields));
+        assert_eq!(result, expected.map(str::to_owned), "{name}");
+    }
+}
+
+#[test]
+fn a_smaller_table_forgets() {
+    let mut decoder = Decoder::new(4096);
+    decode(&mut decoder, &bytes("400161016240016301 64")).unwrap();
+    assert_eq!(decode(&mut decoder, &bytes("bf")).map(|fields| text(&fields)), Ok("a: b".into()));
+    assert_eq!(decode(&mut decoder, &bytes("3f03be")).map(|fields| text(&fields)), Ok("c: d".into())); // 34
+    assert_eq!(decode(&mut decoder, &bytes("bf")), Err(DecodeError::InvalidIndex));
+    // An entry whose name comes from one that it pushes out (section 4.4).
+    assert_eq!(decode(&mut decoder, &bytes("7e0165be")).map(|fields| text(&fields)), Ok("c: e\nc: e".into()));
+    // One that is too large empties the table.
+    assert_eq!(
+        decode(&mut decoder, &bytes("4001 66 02 67 67")).map(|fields| text(&fields)),
+        Ok("f: gg".into())
+    );
+    assert_eq!(decode(&mut decoder, &bytes("be")), Err(DecodeError::InvalidIndex));
+}
+
+#[test]
+fn examples_of_requests() {
+    // C.3 without, C.4 with Huffman.
+    for blocks in [
+        [
+            "828684410f7777772e6578616d706c652e636f6d",
+            "828684be58086e6f2d6361636865",
+            "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565",
+        ],
+        [
+            "828684418cf1e3c2e5f23a6ba0ab90f4ff",
+            "828684be5886a8eb10649cbf",
+            "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf",
+        ],
+    ] {
+        let mut decoder = Decoder::new(4096);
+        let seen = blocks.map(|block| text(&decode(&mut decoder, &bytes(block)).unwrap()));
+        assert_eq!(seen[0], ":method: GET\n:scheme: http\n:path: /\n:authority: www.example.com");
+        assert_eq!(
+            seen[1],
+            ":method: GET\n:scheme: http\n:path: /\n:authority: www.example.com\ncache-control: no-cache"
+        );
+        assert_eq!(
+            seen[2],
+            ":method: GET\n:scheme: https\n:path: /index.html\n:authority: www.example.com\ncustom-key: custom-value"
+        );
+    }
+}
+
+#[test]
+fn examples_of_responses() {
+    // C.5 without, C.6 with Huffman; the table has 256 bytes, so entries are pushed out.
+    for blocks in [
+        [
+            "4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d546e1768747470733a2f2f7777772e6578616d706c652e636f6d",
+            "4803333037c1c0bf",
+            "88c1611d4d6f6e2c203231204f637420323031332032303a31333a323220474d54c05a04677a69707738666f6f3d4153444a4b48514b425a584f5157454f50495541585157454f49553b206d61782d6167653d333630303b2076657273696f6e3d31",
+        ],
+        [
+            "488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff6e919d29ad171863c78f0b97c8e9ae82ae43d3",
+            "4883640effc1c0bf",
+            "88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
+        ],
+    ] {
+        let mut decoder = Decoder::new(256);
+        let seen = blocks.map(|block| text(&decode(&mut decoder, &bytes(block)).unwrap()));
+        let rest =
+            "cache-control: private\ndate: Mon, 21 Oct 2013 20:13:21 GMT\nlocation: https://www.example.com";
+        assert_eq!(seen[0], format!(":status: 302\n{rest}"));
+        assert_eq!(seen[1], format!(":status: 307\n{rest}"));
+        assert_eq!(
+            seen[2],
+            ":status: 200\ncache-control: private\ndate: Mon, 21 Oct 2013 20:13:22 GMT\nlocation: https://www.example.com\ncontent-encoding: gzip\nset-cookie: foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1"
+        );
+    }
+}
+
+#[test]
+fn secrets_are_never_indexed() {
+    let mut encoder = Encoder::new();
+    for (name, value) in [("authorization", "Basic abc"), ("set-cookie", "a=b"), ("cookie", "a=b")] {
+        let mut out = Vec::new();
+        encoder.field(&mut out, name.as_bytes(), value.as_bytes());
+        assert_eq!(out[0] & 0xf0, 0x10, "{name}");
+    }
+    let mut lines = FieldLines::new();
+    lines.push("Set-Cookie", "a=b");
+    assert_eq!(FieldBlock::of_lines(&lines).as_bytes()[0] & 0xf0, 0x10);
+}
+
+/// Names and values as they are, and as nobody sends them; some repeat.
+fn field() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+    let name = prop_oneof![
+        prop::sample::select(vec![
+            "date",
+            "server",
+            "content-type",
+            "x-a",
+            "x-b",
+            ":path",
+            ":method",
+            ":status",
+            "cookie",
+            "etag",
+            "vary",
+            "set-cookie",
+            "content-length",
+        ])
+        .prop_map(|name| name.as_bytes().to_vec()),
+        "[a-z-]{1,80}".prop_map(String::into_bytes),
+    ];
+    let value = prop_oneof![
+        prop::sample::select(vec!["", "GET", "/", "200", "404", "text/html", "a", "gzip, deflate"])
+            .prop_map(|value| value.as_bytes().to_vec()),
+        vec(any::<u8>(), 0..60),
+        "[ -~]{0,700}".prop_map(String::into_bytes),
+    ];
+    (name, value)
+}
+
+/// What the peer says of its table before a block, and the block's fields.
+fn messages() -> impl Strategy<Value = Vec<(Option<usize>, Fields)>> {
+    vec((prop::option::weighted(0.2, 0usize..6000), vec(field(), 1..12)), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back(messages in messages()) {
+        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(6000));
+        for (limit, fields) in messages {
+            if let Some(limit) = limit {
+                encoder.limit_table(limit);
+            }
+            let mut out = Vec::new();
+            encoder.begin(&mut out);
+            for (name, value) in &fields {
+                encoder.field(&mut out, name, value);
+            }
+            prop_assert_eq!(decode(&mut decoder, &out), Ok(fields));
+            prop_assert!(decoder.memory() < 40_000 && encoder.memory() < 40_000);
+        }
+    }
+
+    #[test]
+    fn another_decoder_reads_the_same(messages in messages()) {
+        let (mut encoder, mut other) = (Encoder::new(), fluke_hpack::Decoder::new());
+        other.set_max_allowed_table_size(4096);
+        for (limit, fields) in messages {
+            if let Some(limit) = limit {
+                encoder.limit_table(limit);
+            }
+            let mut out = Vec::new();
+            encoder.begin(&mut out);
+            for (name, value) in &fields {
+                encoder.field(&mut out, name, value);
+            }
+            prop_assert_eq!(other.decode(&out).unwrap(), fields);
+        }
+    }
+
+    #[test]
+    fn what_another_encoder_writes_is_read(messages in messages()) {
+        let (mut other, mut decoder) = (fluke_hpack::Encoder::new(), Decoder::new(4096));
+        for (_, fields) in messages {
+            let out = other.encode(fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice())));
+            prop_assert_eq!(decode(&mut decoder, &out), Ok(fields));
+        }
+    }
+
+    #[test]
+    fn blocks_read_without_a_table(lines in vec(("[A-Za-z-]{1,20}", "[ -~]{0,80}"), 0..10)) {
+        let mut fields = FieldLines::new();
+        for (name, value) in &lines {
+            fields.push(name, value);
+        }
+        let mut decoder = Decoder::new(0);
+        let read = decode(&mut decoder, FieldBlock::of_lines(&fields).as_bytes()).unwrap();
+        let expected: Vec<_> = fields
+            .iter()
+            .filter(|(name, _)| !["connection", "upgrade", "keep-alive"].contains(&name.to_ascii_lowercase().as_str()))
+            .map(|(name, value)| (name.to_ascii_lowercase().into_bytes(), value.to_vec()))
+            .collect();
+        prop_assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn nothing_panics(blocks in vec(vec(any::<u8>(), 0..200), 0..8)) {
+        let mut decoder = Decoder::new(4096);
+        for block in blocks {
+            let _ = decode(&mut decoder, &block);
+            prop_assert!(decoder.memory() < 40_000);
+        }
+    }
+}
