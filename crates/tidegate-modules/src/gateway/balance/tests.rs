@@ -1,3 +1,5 @@
+//! Groups: turns, places, backups, ejections, names that are looked up.
+
 use super::*;
 use std::net::SocketAddr;
 use std::pin::pin;

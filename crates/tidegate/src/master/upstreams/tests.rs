@@ -1,3 +1,5 @@
+//! Members that are watched: checks against scripted servers, and names.
+
 use super::prober::Prober;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
