@@ -10,11 +10,13 @@
 pub mod gateway;
 
 pub mod pool;
+pub mod upstream;
 
 pub mod tls;
 
 pub use tls::{
-    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls, SiteTls,
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
+    SiteTls,
 };
 
 use pool::Pool;
@@ -43,6 +45,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
+    /// Groups of servers elsewhere, in source order.
+    pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.
     pub limits: Limits,
     /// What those get who are turned away.
@@ -172,6 +176,8 @@ pub struct Route {
     pub fields: Vec<(String, String)>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
+    /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.
+    pub early_hints: Vec<String>,
     /// Status to path within the site, from `error-page`.
     pub error_pages: Vec<(u16, String)>,
     /// `None`: bodies are sent as they are.

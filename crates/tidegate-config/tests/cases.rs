@@ -74,6 +74,9 @@ fn show(loaded: &Loaded) -> String {
     line("pid-file", format!("{:?}", settings.pid_file), format!("{:?}", plain.pid_file));
     line("control", format!("{:?}", settings.control), format!("{:?}", plain.control));
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
+    for upstream in &settings.upstreams {
+        let _ = writeln!(out, "upstream {upstream:#?}");
+    }
     for pool in &settings.pools {
         let _ = writeln!(out, "pool {pool:#?}");
     }
@@ -113,6 +116,9 @@ fn show(loaded: &Loaded) -> String {
             let _ = writeln!(out, "    fields {fields:?} cache {cache:?}");
             let (pages, compress) = (&route.error_pages, &route.compress);
             let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
+            if !route.early_hints.is_empty() {
+                let _ = writeln!(out, "    early hints {:?}", route.early_hints);
+            }
             if route.requires_client_certificate {
                 out.push_str("    requires a client certificate\n");
             }

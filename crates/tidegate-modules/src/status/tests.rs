@@ -33,6 +33,7 @@ impl StatusSource for Fake {
             sites: vec!["<b>example.com</b>".into()],
             processes: vec![process],
             pools: Vec::new(),
+            upstreams: Vec::new(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }
@@ -77,6 +78,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         scheme: "http",
         authority: "example.com:8080",
         fields: Fields::new(&fields),
+        protocol: None,
         minor_version: 1,
         peer: Peer::Unix,
         tls: None,
@@ -239,6 +241,7 @@ fn explaining() {
             scheme: "http",
             authority: "",
             fields: Fields::default(),
+            protocol: None,
             minor_version: 1,
             peer: Peer::Unix,
             tls: None,
