@@ -532,11 +532,11 @@ fn shared(handshake: Handshake) -> Arc<Handshake> {
     if handshake.client.is_some() {
         return Arc::new(handshake);
     }
-    let is_same =
-        |known: &Arc<Handshake>| Arc::ptr_eq(&known.site, &handshake.site) && **known == handshake;
     SHARED.with_borrow_mut(|recent| {
-        if let Some(known) = recent.iter().filter_map(Weak::upgrade).find(is_same) {
-            return known;
+        let mut known = recent.iter().filter_map(Weak::upgrade);
+        let same = known.find(|known| Arc::ptr_eq(&known.site, &handshake.site) && **known == handshake);
+        if let Some(same) = same {
+            return same;
         }
         let made = Arc::new(handshake);
         recent.retain(|known| known.strong_count() > 0);
