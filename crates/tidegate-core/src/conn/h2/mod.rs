@@ -84,7 +84,9 @@ impl StreamWork {
     fn wants_content(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| {
             !incoming.is_tunnel
-                && incoming.sink.is_wanted() && incoming.sink.has_reader() && incoming.sink.is_empty()
+                && incoming.sink.is_wanted()
+                && incoming.sink.has_reader()
+                && incoming.sink.is_empty()
         })
     }
 }
