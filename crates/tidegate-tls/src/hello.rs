@@ -37,6 +37,8 @@ pub struct Hello {
     pub is_challenge: bool,
     /// An earlier session is to be resumed.
     pub offers_resumption: bool,
+    /// Of the ciphers that may be used, the client wants ChaCha20 first: it has no hardware for AES.
+    pub prefers_chacha: bool,
 }
 
 /// Looks at the first bytes of a connection.
@@ -123,7 +125,7 @@ fn parse(message: &[u8]) -> Option<Hello> {
     let mut reader = Reader(message);
     reader.take(4 + 2 + 32)?; // kind and length, version, random
     reader.vector8()?; // session id
-    reader.vector16()?; // cipher suites
+    hello.prefers_chacha = prefers_chacha(reader.vector16()?);
     reader.vector8()?; // compression
     if reader.0.is_empty() {
         return Some(hello);
@@ -141,6 +143,15 @@ fn parse(message: &[u8]) -> Option<Hello> {
         }
     }
     Some(hello)
+}
+
+fn prefers_chacha(suites: &[u8]) -> bool {
+    let kind = |suite: &[u8]| match suite {
+        [0x13, 0x03] | [0xcc, 0xa8 | 0xa9] => Some(true),
+        [0x13, 0x01 | 0x02] | [0xc0, 0x2b | 0x2c | 0x2f | 0x30] => Some(false),
+        _ => None,
+    };
+    suites.chunks(2).find_map(kind).unwrap_or(false)
 }
 
 fn server_name(data: &[u8]) -> Option<String> {
@@ -205,6 +216,7 @@ mod tests {
                 server_name: server_name.map(str::to_owned),
                 is_challenge,
                 offers_resumption,
+                prefers_chacha: false,
             })
         };
         let plain = found(None, false, false);
@@ -233,6 +245,20 @@ mod tests {
             ("cut extension", records(&hello(&[(0, vec![0, 9, 0])]), 999), plain),
         ] {
             assert_eq!(peek(&bytes), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_hardware_for_aes() {
+        for (suites, expected) in [
+            (&[0x13, 0x01, 0x13, 0x03][..], false),
+            (&[0x13, 0x03, 0x13, 0x01], true),
+            (&[0x0a, 0x0a, 0x00, 0xff, 0xcc, 0xa9, 0xc0, 0x2b], true),
+            (&[0xc0, 0x30, 0xcc, 0xa8], false),
+            (&[0x13], false),
+            (&[], false),
+        ] {
+            assert_eq!(prefers_chacha(suites), expected, "{suites:x?}");
         }
     }
 

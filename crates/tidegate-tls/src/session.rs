@@ -310,7 +310,7 @@ impl Session {
             self.outgoing.extend_from_slice(&UNRECOGNISED_NAME);
             return Err(SessionError::UnknownName);
         };
-        let connection = UnbufferedServerConnection::new(site.config.clone())
+        let connection = UnbufferedServerConnection::new(site.config_for(&hello).clone())
             .map_err(|error| SessionError::Misbehaved(error.to_string()))?;
         self.state = State::Open(Box::new(Open { connection, hello: Some(Box::new((hello, site))) }));
         Ok(())

@@ -5,7 +5,8 @@
 
 use crate::certificate::{KeyKind, Slot};
 use crate::client::ClientPolicy;
-use crate::provider;
+use crate::hello::Hello;
+use crate::server_provider;
 use crate::ticket::TicketKeys;
 use aws_lc_rs::digest;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache};
@@ -72,7 +73,9 @@ pub struct Terms {
 /// Terms ready for handshakes.
 #[derive(Debug)]
 pub struct SiteConfig {
-    pub(crate) config: Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
+    /// For clients that know better: those without hardware for AES.
+    client_order: Arc<ServerConfig>,
     scope: Vec<u8>,
     clients: Vec<u8>,
 }
@@ -93,7 +96,7 @@ impl SiteConfig {
         if versions.is_empty() {
             return Err(TermsError::NoVersion);
         }
-        let builder = ServerConfig::builder_with_provider(provider())
+        let builder = ServerConfig::builder_with_provider(server_provider())
             .with_protocol_versions(&versions)
             .map_err(|error| TermsError::Refused(error.to_string()))?;
         let builder = match terms.clients.verifier() {
@@ -114,12 +117,21 @@ impl SiteConfig {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.ticketer = tickets.scoped(&scope);
         }
-        Ok(Arc::new(SiteConfig { config: Arc::new(config), scope, clients: terms.clients.scope() }))
+        let client_order = Arc::new(config.clone());
+        config.ignore_client_order = true;
+        let clients = terms.clients.scope();
+        Ok(Arc::new(SiteConfig { config: Arc::new(config), client_order, scope, clients }))
     }
 
     /// For a challenge, see [`crate::Challenges`].
     pub fn of_challenge(config: Arc<ServerConfig>) -> Arc<SiteConfig> {
-        Arc::new(SiteConfig { config, scope: Vec::new(), clients: ClientPolicy::None.scope() })
+        let clients = ClientPolicy::None.scope();
+        Arc::new(SiteConfig { client_order: config.clone(), config, scope: Vec::new(), clients })
+    }
+
+    /// What rustls needs for a client.
+    pub(crate) fn config_for(&self, hello: &Hello) -> &Arc<ServerConfig> {
+        if hello.prefers_chacha { &self.client_order } else { &self.config }
     }
 
     /// Whether both ask the same of their clients, and believe the same authorities.

@@ -263,3 +263,28 @@ fn tickets_are_made_on_the_machines_own_clock() {
     keys.rotate_if_due();
     assert!(keys.to_bytes().len() >= 56 && monotonic_ns() > 0);
 }
+
+#[test]
+fn the_cheaper_cipher_is_used_but_for_clients_without_hardware_for_aes() {
+    let authority = Authority::new("ca");
+    for (first, expected) in [
+        ("AES_256", "TLS_AES_128_GCM_SHA256"),
+        ("AES_128", "TLS_AES_128_GCM_SHA256"),
+        ("CHACHA20", "TLS_CHACHA20_POLY1305_SHA256"),
+    ] {
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+        provider.cipher_suites.sort_by_key(|suite| !suite.suite().as_str().unwrap().contains(first));
+        let mut roots = rustls::RootCertStore::empty();
+        let pem = authority.pem.as_bytes();
+        roots.add(rustls::pki_types::pem::PemObject::from_pem_slice(pem).unwrap()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let site = SiteConfig::new(&terms("a", vec![authority.slot(&["a.test"])]), &tickets()).unwrap();
+        let mut both = Both::new(&Arc::new(config), "a.test", &[("a.test", site)]);
+        both.settle().unwrap();
+        assert_eq!(both.session.handshake().unwrap().suite, expected, "{first} first");
+    }
+}
