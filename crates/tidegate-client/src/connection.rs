@@ -73,13 +73,21 @@ impl Connection {
     /// of the poller.
     #[inline]
     pub fn is_stale(&self) -> bool {
-        self.watched.is_readable() && !self.has_only_tickets()
+        self.watched.is_readable() && !self.is_quiet()
     }
 
-    /// Over TLS a server may send new session tickets at any time, and they are no answer.
+    /// Whether there is nothing after all: a read that fits its buffer exactly does not tell, and over TLS a server may
+    /// send new session tickets at any time, which are no answer.
     #[cold]
-    fn has_only_tickets(&self) -> bool {
-        let Some(session) = &self.tls else { return false };
+    fn is_quiet(&self) -> bool {
+        let Some(session) = &self.tls else {
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            if !matches!(rustix::net::recv(self.fd(), &mut [0u8; 1], flags), Err(Errno::AGAIN)) {
+                return false;
+            }
+            self.watched.drained();
+            return !self.watched.is_readable();
+        };
         let mut session = session.borrow_mut();
         loop {
             match session.receive(&mut [], |buffer| recv(self.fd(), buffer)) {
