@@ -324,7 +324,8 @@ impl State {
             }
             Event::GoAway { last_stream, .. } => {
                 self.is_closing = true;
-                let unread: Vec<u32> = self.streams.range(last_stream.saturating_add(1)..).map(|(id, _)| *id).collect();
+                let unread: Vec<u32> =
+                    self.streams.range(last_stream.saturating_add(1)..).map(|(id, _)| *id).collect();
                 unread.into_iter().for_each(|id| self.fail(id, Http2Error::Unprocessed));
             }
             // A server opens no streams.

@@ -329,7 +329,9 @@ impl Engine {
     /// How connections begin on a listener.
     #[inline]
     pub(crate) fn opening(&self, listener: u16, peer: Peer) -> Opening {
-        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else { return Opening::Plain };
+        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else {
+            return Opening::Plain;
+        };
         let then_tls = listener.tls.is_some();
         if listener.proxies.iter().any(|network| covers(*network, peer)) {
             return Opening::Proxy { then_tls };

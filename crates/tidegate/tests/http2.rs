@@ -28,12 +28,22 @@ const PAGE: &str = r#"<!doctype html><link rel=icon href=data:,><link rel=styles
 })</script>
 "#;
 
+/// A folder with a certificate in it.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("root")).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    fs::write(folder.join("site.pem"), certificate.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(folder.join("site.key"), key.serialize_pem()).unwrap();
+    folder
+}
+
 impl Served {
     fn new(name: &str) -> Served {
-        let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+        let folder = folder(name);
         let root = folder.join("root");
-        fs::create_dir_all(&root).unwrap();
         for (name, content) in [
             ("index.html", &b"<p>hello, hello"[..]),
             ("page.html", PAGE.as_bytes()),
@@ -45,16 +55,16 @@ impl Served {
         ] {
             fs::write(root.join(name), content).unwrap();
         }
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        fs::write(folder.join("site.pem"), certificate.self_signed(&key).unwrap().pem()).unwrap();
-        fs::write(folder.join("site.key"), key.serialize_pem()).unwrap();
-        let config = folder.join("tidegate.kdl");
-        let text = "listen \"127.0.0.1:0\" { h2c }\n\
-            listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
-            site { root \"root\" }\n\
+        let sites = "site { root \"root\" }\n\
             site \"old.test\" { root \"root\"; tls { protocols \"http/1.1\" } }\n";
-        fs::write(&config, text).unwrap();
+        Served::start(folder, sites)
+    }
+
+    fn start(folder: PathBuf, sites: &str) -> Served {
+        let config = folder.join("tidegate.kdl");
+        let listeners = "listen \"127.0.0.1:0\" { h2c }\n\
+            listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n";
+        fs::write(&config, format!("{listeners}{sites}")).unwrap();
         let mut child = Command::new(BINARY)
             .arg("serve")
             .args([Path::new("--config"), &config, Path::new("--control"), &folder.join("control")])
@@ -74,8 +84,7 @@ impl Served {
     /// What a client prints; it must succeed. `PLAIN` and `TLS` in an argument are addresses.
     fn client(&self, program: &Path, arguments: &[&str]) -> String {
         let [plain, tls] = &self.addresses;
-        let arguments =
-            arguments.iter().map(|argument| argument.replace("PLAIN", plain).replace("TLS", tls));
+        let arguments = arguments.iter().map(|argument| argument.replace("PLAIN", plain).replace("TLS", tls));
         let output = Command::new(program).args(arguments).current_dir(&self.folder).output().unwrap();
         let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -113,7 +122,9 @@ fn find(program: &str) -> Option<PathBuf> {
 fn h2spec() {
     let Some(program) = find("h2spec") else { return };
     let served = Served::new("h2spec");
-    for (address, options) in [(&served.addresses[0], &[][..]), (&served.addresses[1], &["--tls", "--insecure"])] {
+    for (address, options) in
+        [(&served.addresses[0], &[][..]), (&served.addresses[1], &["--tls", "--insecure"])]
+    {
         let (host, port) = address.rsplit_once(':').unwrap();
         let fixed = ["--host", host, "--port", port, "--timeout", "10", "--max-header-length", "4000"];
         let text = served.client(&program, &[&fixed, options].concat());
@@ -187,4 +198,46 @@ fn chromium() {
     let is_done = |text: &String| text.contains("<p id=\"said\">h2 h2 h2 h2</p>");
     let text = (0..5).map(|_| open()).find(is_done).unwrap_or_else(open);
     assert!(is_done(&text) && !text.contains("CONSOLE"), "{text}");
+}
+
+/// gRPC's own client and server, with the server between them: HTTP/2 on both sides, plain and over TLS.
+#[test]
+fn grpc() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/python/grpcio/bin/python");
+    if !python.is_file() {
+        assert!(std::env::var_os("CI").is_none(), "grpcio is missing: cargo xtask tools");
+        return eprintln!("NOT TESTED: grpcio is missing (cargo xtask tools)");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http2_peers/calls.py");
+    let folder = folder("grpc");
+    let start = |pair: &[&str]| {
+        let mut child = Command::new(&python)
+            .arg(&script)
+            .args(["serve", "0"])
+            .args(pair)
+            .current_dir(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        (child, port.trim().to_owned())
+    };
+    let (mut plain, plain_port) = start(&[]);
+    let (mut secure, secure_port) = start(&["site.pem", "site.key"]);
+    let sites = format!(
+        "site {{ proxy \"h2c://127.0.0.1:{plain_port}\" }}\n\
+        site \"localhost\" {{ proxy \"h2://127.0.0.1:{secure_port}\" {{ tls name=\"localhost\" roots=\"site.pem\" }} }}\n"
+    );
+    let served = Served::start(folder.clone(), &sites);
+    let script = script.to_str().unwrap();
+    for target in [&["PLAIN"][..], &["TLS", "site.pem"]] {
+        let text = served.client(&python, &[&[script, "call"], target].concat());
+        assert!(text.contains("all is well"), "{text}");
+    }
+    for server in [&mut plain, &mut secure] {
+        drop(server.stdin.take()); // it ends
+        server.wait().unwrap();
+    }
 }

@@ -20,10 +20,8 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
-use tidegate_wire::h1::{
-    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version,
-};
 use tidegate_tls::SessionError;
+use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
@@ -617,7 +615,8 @@ impl Connection {
         } else {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
-            self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
+            self.work =
+                Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
         }
         Ok(())
     }

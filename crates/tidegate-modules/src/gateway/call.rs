@@ -172,7 +172,8 @@ impl Call {
             };
             return Ok(tunnel::open(head, reader.take_rest(), line, self.link.timeout));
         }
-        let (mut content, early) = reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
+        let (mut content, early) =
+            reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
         let is_sent = self.upload.is_complete();
         if content.is_complete() {
             content.check_announced().map_err(Fault::Answer)?;
@@ -187,7 +188,9 @@ impl Call {
                 return Ok(self.sendfile(head).await);
             }
             let body = match content.take_trailers().filter(|_| has_body && self.wants_trailers) {
-                Some(trailers) => Body::Stream { len: None, stream: Box::new(Short { early, trailers: Some(trailers) }) },
+                Some(trailers) => {
+                    Body::Stream { len: None, stream: Box::new(Short { early, trailers: Some(trailers) }) }
+                }
                 None if has_body => Body::Bytes(early),
                 None => announced(head.len),
             };

@@ -118,7 +118,8 @@ impl Multiplexed {
                     Poll::Ready(Ok(Answer { status, lines, .. })) if status < 200 => {
                         silence.ends();
                         if let Some(queue) = &self.interim {
-                            let AnswerHead { status, lines, .. } = AnswerHead::of(Status(status), None, &lines);
+                            let AnswerHead { status, lines, .. } =
+                                AnswerHead::of(Status(status), None, &lines);
                             queue.push(Interim { status, lines });
                         }
                     }
@@ -181,8 +182,7 @@ impl Multiplexed {
 }
 
 fn refuse(refused: &Refused) -> Response {
-    answer::error(Status::SERVICE_UNAVAILABLE)
-        .with("Retry-After", refused.retry_after_seconds().to_string())
+    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", refused.retry_after_seconds().to_string())
 }
 
 /// Content of the request on its way.

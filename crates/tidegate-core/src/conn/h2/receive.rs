@@ -271,8 +271,16 @@ impl Connection {
             Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let mut work =
-            Box::new(StreamWork { key: stream, request, output, incoming, interim, record, moved: 0, slow: 0 });
+        let mut work = Box::new(StreamWork {
+            key: stream,
+            request,
+            output,
+            incoming,
+            interim,
+            record,
+            moved: 0,
+            slow: 0,
+        });
         work.invite(h2, cx);
         h2.insert(work);
         self.flush_if_full(cx)

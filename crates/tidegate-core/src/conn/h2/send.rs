@@ -152,7 +152,10 @@ impl Output {
 fn opened(mut response: Response) -> (Response, Option<BodySink>) {
     response.fields_mut().remove("Sec-WebSocket-Accept");
     let Body::Tunnel { stream, sink } = response.body else { return (response, None) };
-    (Response { status: Status::OK, head: response.head, body: Body::Stream { len: None, stream } }, Some(sink))
+    (
+        Response { status: Status::OK, head: response.head, body: Body::Stream { len: None, stream } },
+        Some(sink),
+    )
 }
 
 impl StreamWork {
