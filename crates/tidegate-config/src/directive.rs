@@ -37,11 +37,13 @@ pub enum Context {
     Proxy,
     /// Inside `pool { … }`.
     Pool,
+    /// Inside `upstream { … }`.
+    Upstream,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -57,6 +59,7 @@ impl Context {
         Self::Cgi,
         Self::Proxy,
         Self::Pool,
+        Self::Upstream,
     ];
 
     /// Where the context is, in messages.
@@ -77,6 +80,7 @@ impl Context {
             Self::Cgi => "in `cgi`",
             Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
+            Self::Upstream => "in `upstream`",
         }
     }
 
@@ -98,6 +102,7 @@ impl Context {
             Self::Cgi => "cgi",
             Self::Proxy => "proxy",
             Self::Pool => "pool",
+            Self::Upstream => "upstream",
         }
     }
 }

@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 15] = [
+const SECTIONS: [(&str, Context, &str); 16] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -86,6 +86,11 @@ const SECTIONS: [(&str, Context, &str); 15] = [
         "`proxy \"http://127.0.0.1:3000\" { timeout \"10m\" }`; beside these, what all three have in common.",
     ),
     ("In `pool`", Context::Pool, "`pool \"app\" { command \"/usr/bin/php-cgi\"; processes max=16 }`"),
+    (
+        "In `upstream`",
+        Context::Upstream,
+        "`upstream \"backends\" { member \"10.0.0.1:3000\"; member \"10.0.0.2:3000\" }`",
+    ),
 ];
 
 fn describe(out: &mut String, directive: &Directive) {

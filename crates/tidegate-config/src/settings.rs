@@ -10,11 +10,13 @@
 pub mod gateway;
 
 pub mod pool;
+pub mod upstream;
 
 pub mod tls;
 
 pub use tls::{
-    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls, SiteTls,
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
+    SiteTls,
 };
 
 use pool::Pool;
@@ -43,6 +45,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
+    /// Groups of servers elsewhere, in source order.
+    pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.
     pub limits: Limits,
     /// What those get who are turned away.

@@ -74,6 +74,9 @@ fn show(loaded: &Loaded) -> String {
     line("pid-file", format!("{:?}", settings.pid_file), format!("{:?}", plain.pid_file));
     line("control", format!("{:?}", settings.control), format!("{:?}", plain.control));
     line("drain-timeout", format!("{:?}", settings.drain_timeout), format!("{:?}", plain.drain_timeout));
+    for upstream in &settings.upstreams {
+        let _ = writeln!(out, "upstream {upstream:#?}");
+    }
     for pool in &settings.pools {
         let _ = writeln!(out, "pool {pool:#?}");
     }

@@ -32,6 +32,10 @@ fn within(context: Context, text: &str) -> String {
             format!("{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
         }
         Context::Listing => format!("{listen}site {{ root \".\"; listing {{ {text} }} }}\n"),
+        Context::Upstream => {
+            let member = if text.starts_with("member") { "" } else { "member \"127.0.0.1:3000\"\n" };
+            format!("{listen}upstream \"app\" {{ {member}{text} }}\n{site}")
+        }
         Context::Acme => format!("acme {{ {text} }}\n{listen}{site}"),
         Context::Tls => format!("{listen}site {{ root \".\"; tls {{ {text} }} }}\n"),
         Context::Pool => {

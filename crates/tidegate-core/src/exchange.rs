@@ -211,7 +211,7 @@ impl Exchange<'_> {
 
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
-        self.tls.and_then(|handshake| handshake.client.as_ref())
+        self.tls.and_then(|handshake| handshake.client.as_deref())
     }
 }
 

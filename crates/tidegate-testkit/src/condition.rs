@@ -85,14 +85,16 @@ impl Condition {
                 Ok(Condition::File { path: path.clone(), check: TextCheck::parse(check)? })
             }
             [Token::Word(get), Token::Word(target), rest @ ..] if get == "get" => parse_get(target, rest),
-            [Token::Word(path), Token::Word(relation), value] if path.starts_with("stats.") => {
+            [Token::Word(path), Token::Word(relation), value]
+                if PARTS.iter().any(|part| path.starts_with(part)) =>
+            {
                 let value = match value {
                     Token::Word(number) => number.parse().map_err(|_| format!("`{number}` is no number"))?,
                     Token::Quoted(text) => Value::String(String::from_utf8_lossy(text).into_owned()),
                 };
                 Ok(Condition::Stats { path: path.clone(), relation: Relation::parse(relation)?, value })
             }
-            _ => Err("expected stats.NAME, log, file or get".to_owned()),
+            _ => Err("expected stats.NAME, upstreams.NUMBER.NAME, log, file or get".to_owned()),
         }
     }
 }
@@ -148,11 +150,16 @@ impl Relation {
     }
 }
 
+/// The parts of a status report.
+const PARTS: [&str; 3] = ["stats.", "upstreams.", "pools."];
+
 /// The value at `stats.a.b` in a status report. The report may hold the statistics as its member `stats`, or
 /// be them.
 pub(crate) fn member<'a>(report: &'a Value, path: &str) -> Option<&'a Value> {
-    let path = path.strip_prefix("stats.").unwrap_or(path);
-    let root = report.get("stats").unwrap_or(report);
+    let (path, root) = match path.strip_prefix("stats.") {
+        Some(path) => (path, report.get("stats").unwrap_or(report)),
+        None => (path, report),
+    };
     path.split('.').try_fold(root, |value, name| match value {
         Value::Array(values) => values.get(name.parse::<usize>().ok()?),
         other => other.get(name),

@@ -3,12 +3,16 @@
 //! The gateway makes one [`Connector`] for each kind of backend, the load generator one for each run. It is
 //! shared by threads; sessions that may be resumed are kept in it.
 
-use crate::certificate::{CertificateError, Slot, certificates, read_file};
+use crate::certificate::{About, CertificateError, Slot, certificates, read_file};
 use crate::provider;
+use crate::session_store::SessionStore;
 use aws_lc_rs::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ResolvesClientCert, Resumption, UnbufferedClientConnection};
+use rustls::client::{
+    ResolvesClientCert, Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name,
+};
 use rustls::crypto::CryptoProvider;
+use rustls::server::ParsedCertificate;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
@@ -16,9 +20,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Sessions kept to be resumed, of all names together.
-const SESSIONS: usize = 1024;
 
 /// Why a connector cannot be made, or not for a name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -59,6 +60,8 @@ impl fmt::Debug for Trust {
 #[derive(Debug)]
 pub struct TrustedRoots {
     store: Arc<RootCertStore>,
+    /// The certificates themselves: what is signed by itself and named here is believed as it is.
+    named: Vec<CertificateDer<'static>>,
     digest: [u8; 32],
 }
 
@@ -70,13 +73,13 @@ impl TrustedRoots {
         let none = || CertificateError::NoCertificate { path: name.to_owned() };
         let list = certificates(pem).map_err(malformed)?.ok_or_else(none)?;
         let mut roots = RootCertStore::empty();
-        let (usable, _) = roots.add_parsable_certificates(list);
+        let (usable, _) = roots.add_parsable_certificates(list.iter().cloned());
         if usable == 0 {
             return Err(malformed("no certificate in it can be one of an authority".into()));
         }
         let mut digest = [0; 32];
         digest.copy_from_slice(digest::digest(&digest::SHA256, pem).as_ref());
-        Ok(Arc::new(TrustedRoots { store: Arc::new(roots), digest }))
+        Ok(Arc::new(TrustedRoots { store: Arc::new(roots), named: list, digest }))
     }
 
     /// Whether both come from the same text.
@@ -166,7 +169,13 @@ impl Connector {
             .with_protocol_versions(&versions)
             .map_err(refused)?;
         let builder = match &options.trust {
-            Trust::Roots(roots) => builder.with_root_certificates(roots.store.clone()),
+            Trust::Roots(roots) => {
+                let chains = WebPkiServerVerifier::builder_with_provider(roots.store.clone(), provider())
+                    .build()
+                    .map_err(|error| ConnectorError::Refused(error.to_string()))?;
+                let verifier = Named { chains, roots: roots.clone() };
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
             Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)),
         };
         let mut config = builder.with_no_client_auth();
@@ -175,7 +184,7 @@ impl Connector {
         }
         config.alpn_protocols.clone_from(&options.protocols);
         config.resumption =
-            if options.resumes { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
+            if options.resumes { Resumption::store(Arc::new(SessionStore::default())) } else { Resumption::disabled() };
         Ok(Arc::new(Connector { config: Arc::new(config) }))
     }
 
@@ -191,6 +200,62 @@ impl Connector {
     ) -> Result<UnbufferedClientConnection, ConnectorError> {
         let refused = |error: rustls::Error| ConnectorError::Refused(error.to_string());
         UnbufferedClientConnection::new(self.config.clone(), name).map_err(refused)
+    }
+}
+
+/// Verifies chains as every client does, and believes a server's own certificate that stands among the roots: one
+/// that it has signed itself, as private servers do. Its name and its dates must be right all the same.
+#[derive(Debug)]
+struct Named {
+    chains: Arc<WebPkiServerVerifier>,
+    roots: Arc<TrustedRoots>,
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.roots.named.contains(own) {
+            return self.chains.verify_server_cert(own, chain, name, ocsp, now);
+        }
+        let broken = || rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding);
+        let about = About::of(own).map_err(|_| broken())?;
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        if now > about.not_after {
+            return Err(rustls::Error::InvalidCertificate(rustls::CertificateError::Expired));
+        }
+        if now < about.not_before {
+            return Err(rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidYet));
+        }
+        verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains.verify_tls12_signature(message, own, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chains.verify_tls13_signature(message, own, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chains.supported_verify_schemes()
     }
 }
 

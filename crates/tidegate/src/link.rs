@@ -20,6 +20,8 @@ use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
+use tidegate_modules::gateway::balance::groups::Finding;
+use tidegate_modules::gateway::balance::report::GroupReport;
 use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
 use tidegate_modules::status::ServerInfo;
 use tidegate_stats::Snapshot;
@@ -85,6 +87,8 @@ pub enum ToServer {
     Stop,
     /// How a pool is.
     Pool(PoolUpdate),
+    /// What was found out about members of upstream groups.
+    Upstreams(Vec<Finding>),
     /// Answer.
     Question(u64, Question),
     /// The answer to a question of the server.
@@ -135,6 +139,9 @@ pub struct Figures {
     pub counted: Snapshot,
     /// By its log writer.
     pub log_lines_lost: u64,
+    /// By its upstream groups.
+    #[serde(default)]
+    pub groups: Vec<GroupReport>,
 }
 
 /// To a [`Question`].

@@ -50,7 +50,10 @@ impl Registry {
     /// What makes a registry on a worker's thread.
     pub fn maker(view: StatusView, is_recovery: bool, board: Arc<Board>, tls: Arc<TlsStore>) -> MakeRegistry {
         Arc::new(move |stats| {
-            Box::new(Registry { is_recovery, ..Registry::new(stats, view.clone(), board.clone(), tls.clone()) })
+            Box::new(Registry {
+                is_recovery,
+                ..Registry::new(stats, view.clone(), board.clone(), tls.clone())
+            })
         })
     }
 
@@ -70,6 +73,7 @@ impl Registry {
             None => link::Shared::new(self.board.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
+        self.board.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());

@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1 << 20)]
     size: usize,
     /// Percent of a processor for the server; 100 for all of it
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 20)]
     share: u32,
     /// Multiples of the peak
     #[arg(long, value_delimiter = ',', default_value = "0.5,1,2,4")]

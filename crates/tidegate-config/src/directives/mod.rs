@@ -10,17 +10,19 @@ mod pool;
 mod server;
 mod site;
 mod tls;
+mod upstream;
 
 use crate::directive::{Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 7] = [
+const PARTS: [&[Directive]; 8] = [
     server::DIRECTIVES,
     site::DIRECTIVES,
     files::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,
+    upstream::DIRECTIVES,
     tls::DIRECTIVES,
 ];
 

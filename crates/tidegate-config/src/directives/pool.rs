@@ -130,7 +130,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: Some("queue length=128 age=\"2s\""),
         doc: "The queue before the application: first come, first served. A client that goes away frees its place.",
         example: "queue length=1000 age=\"5s\"",
-        ..Directive::new("queue", POOL)
+        ..Directive::new("queue", &[Context::Pool, Context::Upstream])
     },
     Directive {
         arguments: &[one_or("requests", Kind::Number { least: 1, most: 1_000_000_000 }, &["unlimited"])],

@@ -11,6 +11,7 @@ use crate::settings::gateway::{
     Application, BackendTls, BackendTrust, Destination, Gateway, Proxy, Script, SendfileRoot, Spill,
 };
 use crate::settings::{Action, CertificateFiles, PathPattern};
+use crate::suggest;
 use crate::value::Value;
 
 /// Lowers a `fastcgi`.
@@ -224,9 +225,10 @@ fn gateway(
         && connections.is_some()
     {
         let message = format!("`connections` stands where `{name}` knows it itself");
-        let help = "take the line out; a pool has as many places as processes";
+        let help = "take the line out; `places` of the pool, or of the upstream's members, says it";
         checker.diagnostics.push(written.error(message).help(help));
     }
+    name_of(checker, item, context, inherited, &to);
     let mut roots = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "sendfile") {
         let Some(Value::Path(root)) = child.first() else { continue };
@@ -258,6 +260,38 @@ fn gateway(
         request_buffer: amount("request-buffer"),
         trusted_proxies: inherited.trusted_proxies.clone(),
         sendfile: roots,
+    }
+}
+
+/// Says so where an application is named that is written nowhere.
+fn name_of(
+    checker: &mut Checker<'_>,
+    item: &Item,
+    context: Context,
+    inherited: &Inherited,
+    to: &Destination,
+) {
+    let Destination::Named(name) = to else { return };
+    let known = &inherited.applications;
+    let (is_pool, is_upstream) = (known.pools.contains(name), known.upstreams.contains(name));
+    // An empty name stands for a mistake that has been said; the pool `cgi` need not be written.
+    if name.is_empty() || is_pool || (context == Context::Cgi && name == "cgi") {
+        return;
+    }
+    if context == Context::Cgi {
+        let what = if is_upstream { "is an upstream, and scripts want a pool" } else { "is no pool" };
+        let help = format!("add `pool \"{name}\" {{ cgi-stubs }}`, or write `cgi` alone");
+        checker.diagnostics.push(item.error_at(0, format!("`{name}` {what}")).help(help));
+    } else if !is_upstream {
+        let names = known.pools.iter().chain(&known.upstreams).map(String::as_str);
+        let help = match suggest::nearest(name, names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                format!("add `pool \"{name}\" {{ … }}` or `upstream \"{name}\" {{ … }}`, or write an address")
+            }
+        };
+        let message = format!("no pool and no upstream is named `{name}`");
+        checker.diagnostics.push(item.error_at(0, message).help(help));
     }
 }
 

@@ -4,6 +4,7 @@
 //! directive whether an inner one replaces the outer or is added; this is where that is done.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
@@ -34,12 +35,32 @@ pub(crate) struct Inherited {
     pub hsts: Option<String>,
     pub requires_client_certificate: bool,
     pub trusted_proxies: Vec<Network>,
+    /// What routes may name.
+    pub applications: Arc<Applications>,
+}
+
+/// The names of pools and of upstreams as written, those with mistakes too.
+#[derive(Debug, Default)]
+pub(crate) struct Applications {
+    pub pools: Vec<String>,
+    pub upstreams: Vec<String>,
+}
+
+impl Applications {
+    fn of(items: &[Item]) -> Self {
+        let named = |what: &str| {
+            let items = items.iter().filter(|item| item.directive.name == what);
+            items.filter_map(|item| item.texts().into_iter().next()).collect()
+        };
+        Self { pools: named("pool"), upstreams: named("upstream") }
+    }
 }
 
 impl Inherited {
     /// The defaults of the table with what the top level sets.
     pub fn top(checker: &mut Checker<'_>, items: &[Item]) -> Self {
-        let mut inherited = Self::default();
+        let applications = Arc::new(Applications::of(items));
+        let mut inherited = Self { applications, ..Self::default() };
         for directive in directives::in_context(Context::Top) {
             if directive.inheritance != Inheritance::None
                 && let Some(item) = lower::default_item(directive, Context::Top)

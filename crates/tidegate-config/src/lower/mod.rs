@@ -10,6 +10,7 @@ mod route;
 mod server;
 mod site;
 mod tls;
+mod upstream;
 
 use std::ops::Range;
 use std::path::Path;

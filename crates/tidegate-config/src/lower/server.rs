@@ -36,6 +36,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
     }
     let (listeners, default_sites) = listeners(checker, disk, &items);
     let find = |name: &str| written_or_default(&items, Context::Top, name);
+    let pools = super::pool::pools(checker, disk, &items);
     let settings = Settings {
         workers: find("workers").and_then(|item| match item.first() {
             Some(Value::Number(count)) => u16::try_from(*count).ok(),
@@ -47,7 +48,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         listeners,
         sites: Vec::new(),
         acme: super::tls::acme(checker, &items),
-        pools: super::pool::pools(checker, disk, &items),
+        upstreams: super::upstream::upstreams(checker, &items, &pools),
+        pools,
         limits: limits(checker, &items),
         busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),

@@ -1,11 +1,12 @@
 //! TLS of listeners and sites.
 
 use super::inherit::Inherited;
-use crate::check::{Checker, Item};
 use super::written_or_default;
+use crate::check::{Checker, Item};
 use crate::directive::Context;
 use crate::settings::{
-    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, HostPattern, ListenAddress, ListenTls, Network, SiteTls,
+    Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate,
+    HostPattern, ListenAddress, ListenTls, Network, SiteTls,
 };
 use crate::value::Value;
 use std::path::PathBuf;
@@ -91,7 +92,9 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
         && let Some(item) = children.iter().find(|item| item.directive.name == "challenge")
     {
         let message = "`dns-01` is wanted, and nothing says how records are set";
-        checker.diagnostics.push(item.error(message).help("add `dns-hook \"/path/of/a/command\"`, or `dns-update`"));
+        checker
+            .diagnostics
+            .push(item.error(message).help("add `dns-hook \"/path/of/a/command\"`, or `dns-update`"));
     }
     let updates = children.iter().filter(|item| item.directive.name == "dns-update");
     let dns_updates = updates.filter_map(|item| dns_update(checker, item)).collect();
@@ -127,7 +130,9 @@ fn dns_update(checker: &mut Checker<'_>, item: &Item) -> Option<DnsUpdate> {
         }
         _ => {
             let message = "`dns-update` needs a server, and a key with its name";
-            checker.diagnostics.push(item.error(message).help(format!("for example `{}`", item.directive.example)));
+            checker
+                .diagnostics
+                .push(item.error(message).help(format!("for example `{}`", item.directive.example)));
             None
         }
     }

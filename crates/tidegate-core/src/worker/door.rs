@@ -17,7 +17,7 @@ use tidegate_stats::ConnectionRefusal;
 /// Accepting goes on for no longer in one turn, nanoseconds.
 const ACCEPT_TIME: u64 = 20_000_000;
 /// Accepted in one turn while most are turned away.
-const SHED_ACCEPTS: usize = 256;
+const SHED_ACCEPTS: usize = 128;
 /// Unsent bytes without a crowd: so many times those with one, where there is memory for it.
 const WIDE: u32 = 16;
 /// Bytes of a request that are looked at, and taken off the socket, before a connection is turned away.

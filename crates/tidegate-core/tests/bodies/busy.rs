@@ -148,7 +148,7 @@ fn ask(solo: &mut Solo, client: &mut UnixStream, path: &str) -> (String, bool) {
 
 #[test]
 fn under_overload_requests_are_turned_away_and_the_status_page_is_served() {
-    // A turn may take 200 microseconds while it sheds.
+    // A turn may take 40 microseconds while it sheds.
     let (mut solo, mut client) = with_status("overload-delay \"10ms\"");
     assert!(ask(&mut solo, &mut client, "/bytes?3").0.starts_with("HTTP/1.1 200"));
 

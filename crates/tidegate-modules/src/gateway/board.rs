@@ -4,6 +4,7 @@
 //! The supervisor in the master says so in [`PoolUpdate`]s and is told what is wanted in [`PoolDemand`]s;
 //! both can be sent over a link between processes. Handlers ask for a [`Lease`] and never see a process.
 
+use super::balance::groups::Groups;
 use super::places::{Demand, Place, PlaceLimits, Places, PlacesReport, Refused};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
@@ -147,10 +148,11 @@ pub struct MemberDemand {
 /// What is called when requests begin to wait.
 type OnPressure = Arc<dyn Fn() + Send + Sync>;
 
-/// Every pool of the server, by name. Shared by the workers of a process.
+/// Every pool and every upstream group of the server, by name. Shared by the workers of a process.
 #[derive(Default)]
 pub struct Board {
     pools: RwLock<HashMap<String, Arc<Pool>>>,
+    groups: Groups,
     on_pressure: OnceLock<OnPressure>,
 }
 
@@ -158,6 +160,11 @@ impl Board {
     /// A board without pools.
     pub fn new() -> Arc<Board> {
         Arc::default()
+    }
+
+    /// The upstream groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The pool of this name. One that nobody has spoken of yet is there as well: requests wait in its

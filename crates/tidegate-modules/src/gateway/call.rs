@@ -10,7 +10,7 @@ use super::link::Link;
 use super::places::Refused;
 use super::stream::{Line, Relay, Silence};
 use super::upload::{REQUEST, Upload, UploadError};
-use super::upstream::Pick;
+use super::upstream::{Errand, Pick, Upstream};
 use super::{sendfile, tunnel};
 use std::future::Future;
 use std::io;
@@ -24,6 +24,7 @@ use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
 use tidegate_core::{Body, BodyStream, Elsewhere, Response, answer, log};
 use tidegate_http::Status;
+use tidegate_io::connect::Address;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
 use tidegate_wire::fastcgi::ResponseDecoder;
@@ -38,6 +39,7 @@ const ATTEMPTS: u32 = 3;
 /// A request, ready to be sent.
 pub(super) struct Call {
     pub(super) link: Rc<Link>,
+    pub(super) errand: Errand,
     pub(super) upload: Upload,
     pub(super) dialect: Dialect,
     /// Whether sending it twice means the same as once.
@@ -84,36 +86,63 @@ impl Call {
             return answer::error(Status::BAD_REQUEST);
         }
         let mut attempt = 1;
+        // Why an earlier member has failed: what the client hears when there is no other.
+        let mut before: Option<Response> = None;
         loop {
-            let pick = match self.link.upstream.pick().await {
-                Ok(pick) => pick,
-                Err(refused) => return self.refused(&refused),
+            let mut pick = match self.link.upstream.pick(&self.errand).await {
+                Ok(pick) => Some(pick),
+                Err(refused) => return before.unwrap_or_else(|| self.refused(&refused)),
             };
-            let Some(pool) = self.link.pool(pick.address()) else {
+            let Some(pool) = self.link.pool(pick.as_ref().and_then(Pick::address)) else {
                 return answer::error(Status::BAD_GATEWAY);
             };
             let connection = match pool.take(!self.is_idempotent) {
                 Some(connection) => connection,
                 None => match pool.connect().await {
                     Ok(connection) => connection,
-                    Err(error) => return self.unreachable(&error),
+                    Err(error) => {
+                        let answer = self.unreachable(pool.peer().address(), &error);
+                        if let Some(pick) = &mut pick {
+                            pick.failed(&mut self.errand);
+                        }
+                        // Nothing was sent: whatever the request is, somebody else may have it.
+                        if !self.link.upstream.may_retry(&mut self.errand, false) {
+                            return answer;
+                        }
+                        before = Some(answer);
+                        continue;
+                    }
                 },
             };
             let is_reused = connection.is_reused();
-            match self.attempt(connection, pool, pick).await {
+            let fault = match self.attempt(connection, pool, &mut pick).await {
                 Ok(response) => return response,
-                // An idle connection that the other end closes at the same moment is nobody's fault.
-                Err(Fault::Unanswered(_))
-                    if is_reused
-                        && attempt < ATTEMPTS
-                        && self.is_idempotent
-                        && self.upload.is_repeatable() =>
-                {
-                    attempt += 1;
-                    self.upload.rewind();
-                }
-                Err(fault) => return self.failed(&fault),
+                Err(fault) => fault,
+            };
+            let may_repeat = match fault {
+                Fault::Unanswered(_) => self.is_idempotent,
+                // It was not begun with.
+                Fault::Answer(AnswerError::Overloaded) => true,
+                _ => false,
+            } && self.upload.is_repeatable();
+            // An idle connection that the other end closes at the same moment is nobody's fault.
+            let is_coincidence = matches!(fault, Fault::Unanswered(_)) && is_reused;
+            if is_coincidence && may_repeat && attempt < ATTEMPTS {
+                attempt += 1;
+                self.upload.rewind();
+                continue;
             }
+            match (&fault, pick) {
+                (Fault::Client, _) | (_, None) => {}
+                (Fault::Silent, Some(pick)) => pick.hung(&mut self.errand),
+                (_, Some(mut pick)) => pick.failed(&mut self.errand),
+            }
+            let answer = self.failed(&fault);
+            if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
+                return answer;
+            }
+            before = Some(answer);
+            self.upload.rewind();
         }
     }
 
@@ -135,11 +164,12 @@ impl Call {
         }
     }
 
+    /// Sends it once. `pick` stays behind when no answer has come.
     async fn attempt(
         &mut self,
         connection: Connection,
         pool: Rc<Pool>,
-        pick: Pick,
+        pick: &mut Option<Pick>,
     ) -> Result<Response, Fault> {
         let mut reader = self.reader();
         let mut first = FirstByte {
@@ -152,14 +182,13 @@ impl Call {
             starving: None,
             is_sending: true,
         };
-        let head = match std::future::poll_fn(|cx| first.poll(cx)).await {
-            Err(Fault::Silent) => {
-                pick.hung();
-                return Err(Fault::Silent);
-            }
-            head => head?,
-        };
+        let mut head = std::future::poll_fn(|cx| first.poll(cx)).await?;
         drop(first);
+        let mut pick = pick.take();
+        let cookie = pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
+        if let Some(cookie) = cookie {
+            head.lines.push("Set-Cookie", &cookie);
+        }
         let line = Line { connection, pool, pick };
         self.respond(head, reader, line).await
     }
@@ -228,10 +257,18 @@ impl Call {
             .with("Retry-After", refused.retry_after_seconds().to_string())
     }
 
-    fn unreachable(&self, error: &io::Error) -> Response {
+    fn unreachable(&self, address: &Address, error: &io::Error) -> Response {
         let is_late = error.kind() == io::ErrorKind::TimedOut;
         let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
-        log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
+        match &self.link.upstream {
+            Upstream::Address { .. } => {
+                log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
+            }
+            Upstream::Pool(_) | Upstream::Group(_) => {
+                let name = &self.link.name;
+                log::error(format_args!("{}: {address} of {name} cannot be reached: {why}", self.about));
+            }
+        }
         answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
     }
 

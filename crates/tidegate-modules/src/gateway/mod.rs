@@ -6,6 +6,7 @@
 
 mod about;
 mod answer;
+pub mod balance;
 pub mod board;
 mod call;
 pub mod cgi;

@@ -9,6 +9,7 @@ use super::fields;
 use super::link::{Link, Shared};
 use super::multiplexed::Multiplexed;
 use super::upload::{Framing, Upload};
+use super::upstream::Errand;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -252,6 +253,7 @@ impl Handler for Proxy {
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
         let call = Call {
+            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
             link: self.link.clone(),
             upload,
             dialect: Dialect::Http { may_switch: upgrade.is_some() },

@@ -6,6 +6,7 @@ use super::environment;
 use super::link::{Link, Shared};
 use super::script::{Rule, Script, Scripts};
 use super::upload::{Framing, REQUEST, Upload};
+use super::upstream::Errand;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -90,6 +91,7 @@ impl Scripted {
 
 /// What a call has to know of its request.
 struct What {
+    errand: Errand,
     is_idempotent: bool,
     head_only: bool,
     range: Option<Vec<u8>>,
@@ -176,6 +178,7 @@ impl Inner {
     ) -> Reply {
         let about = About::new(&self.link, exchange.target);
         let what = What {
+            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
             is_idempotent: exchange.method.is_idempotent(),
             head_only: exchange.method == Method::Head,
             range: self.link.sendfile.range_of(exchange),
@@ -231,6 +234,7 @@ impl Inner {
         };
         Call {
             link: self.link.clone(),
+            errand: what.errand,
             upload,
             dialect,
             is_idempotent: what.is_idempotent,

@@ -26,7 +26,8 @@ const PIECE: usize = 32 << 10;
 pub(super) struct Line {
     pub(super) connection: Connection,
     pub(super) pool: Rc<Pool>,
-    pub(super) pick: Pick,
+    /// Its place.
+    pub(super) pick: Option<Pick>,
 }
 
 /// Content that flows.

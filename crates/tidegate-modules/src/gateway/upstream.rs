@@ -1,13 +1,19 @@
 //! Which member of an application gets a request: the seam between the protocols and pools, groups and plain
 //! addresses.
 
+use super::balance::{self, Group, Sticky, Tried, Wish};
 use super::board::{Board, Lease, Pool};
+use super::link::Link;
 use super::places::{Place, PlaceLimits, Places, Refused};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::gateway::{Destination, Gateway};
+use tidegate_core::Exchange;
 use tidegate_io::connect::Address;
+
+/// Further processes of a pool that a request is tried on when one ends under it.
+const POOL_RETRIES: u32 = 2;
 
 /// Where the requests of a route go.
 pub enum Upstream {
@@ -20,6 +26,27 @@ pub enum Upstream {
     },
     /// A pool that the server runs.
     Pool(Arc<Pool>),
+    /// Servers elsewhere.
+    Group(Arc<Group>),
+}
+
+/// What a request brings to the choice of a member, and where it has been tried.
+pub(super) struct Errand {
+    wish: Wish,
+    sticky: Sticky,
+    tried: Tried,
+    retries: u32,
+}
+
+impl Errand {
+    /// Of a request; `may_repeat` when sending it twice means the same as once.
+    pub(super) fn of(link: &Link, exchange: &Exchange<'_>, may_repeat: bool) -> Errand {
+        let wish = match &link.upstream {
+            Upstream::Group(group) => Wish::of(group, exchange, &link.trusted_proxies, may_repeat),
+            Upstream::Address { .. } | Upstream::Pool(_) => Wish::default(),
+        };
+        Errand { wish, sticky: Sticky::of(exchange), tried: Tried::default(), retries: 0 }
+    }
 }
 
 /// A member that takes a request; its place is free again when this is dropped.
@@ -29,20 +56,38 @@ enum Held {
     Nothing,
     Place { _place: Place },
     Lease(Lease),
+    Member(balance::Lease),
 }
 
 impl Pick {
     /// It has not answered until the deadline: where it is a process of ours, it is ended.
-    pub fn hung(self) {
-        if let Held::Lease(lease) = self.0 {
-            lease.hung();
+    pub(super) fn hung(self, errand: &mut Errand) {
+        match self.0 {
+            Held::Lease(lease) => lease.hung(),
+            Held::Member(mut lease) => lease.failed(&mut errand.tried),
+            Held::Nothing | Held::Place { .. } => {}
         }
+    }
+
+    /// It could not be reached, or what came of it is no answer.
+    pub(super) fn failed(&mut self, errand: &mut Errand) {
+        if let Held::Member(lease) = &mut self.0 {
+            lease.failed(&mut errand.tried);
+        }
+    }
+
+    /// It has answered. The value of a `Set-Cookie` that brings the client back to it, where one is wanted.
+    pub(super) fn answered(&mut self, upstream: &Upstream, errand: &Errand) -> Option<String> {
+        let (Held::Member(lease), Upstream::Group(group)) = (&mut self.0, upstream) else { return None };
+        lease.answered();
+        errand.sticky.set_cookie(group, errand.wish, lease.tag())
     }
 
     /// Where to connect; `None` is the one address of the upstream.
     pub fn address(&self) -> Option<&Address> {
         match &self.0 {
             Held::Lease(lease) => Some(lease.address()),
+            Held::Member(lease) => Some(lease.address()),
             Held::Nothing | Held::Place { .. } => None,
         }
     }
@@ -61,7 +106,12 @@ impl Upstream {
     /// The upstream that settings name.
     pub fn of(settings: &Gateway, board: &Board) -> Upstream {
         let address = match &settings.to {
-            Destination::Named(name) => return Upstream::Pool(board.pool(name)),
+            Destination::Named(name) => {
+                return match board.groups().named(name) {
+                    Some(group) => Upstream::Group(group),
+                    None => Upstream::Pool(board.pool(name)),
+                };
+            }
             Destination::Tcp(address) => Address::Tcp(*address),
             Destination::Unix(path) => Address::Unix(path.clone()),
         };
@@ -88,7 +138,7 @@ impl Upstream {
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or the application is down.
-    pub async fn pick(&self) -> Result<Pick, Refused> {
+    pub(super) async fn pick(&self, errand: &Errand) -> Result<Pick, Refused> {
         let held = match self {
             Upstream::Address { places: None, .. } => Held::Nothing,
             Upstream::Address { places: Some(places), .. } => match places.try_take() {
@@ -96,15 +146,30 @@ impl Upstream {
                 None => Held::Place { _place: places.take().await? },
             },
             Upstream::Pool(pool) => Held::Lease(pool.take().await?),
+            Upstream::Group(group) => Held::Member(group.take(errand.wish, &errand.tried).await?),
         };
         Ok(Pick(held))
+    }
+
+    /// Whether a request that has failed may be sent again, to somebody else; the caller knows whether that is
+    /// safe. `is_sent`: it may be under way where it has failed.
+    pub(super) fn may_retry(&self, errand: &mut Errand, is_sent: bool) -> bool {
+        match self {
+            // It would meet the same again.
+            Upstream::Address { .. } => false,
+            Upstream::Pool(_) => {
+                errand.retries += 1;
+                errand.retries <= POOL_RETRIES
+            }
+            Upstream::Group(group) => group.may_retry(&errand.tried, is_sent),
+        }
     }
 
     /// The one address, where there is one.
     pub fn address(&self) -> Option<&Address> {
         match self {
             Upstream::Address { address, .. } => Some(address),
-            Upstream::Pool(_) => None,
+            Upstream::Pool(_) | Upstream::Group(_) => None,
         }
     }
 }

@@ -18,10 +18,12 @@ mod cache;
 mod html;
 mod pools;
 mod report;
+mod upstreams;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
 
+use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
 use ask::{Action, Question, View};
 use cache::CacheState;
@@ -78,6 +80,8 @@ pub struct ServerInfo {
     pub processes: Vec<ProcessInfo>,
     /// Applications behind the server.
     pub pools: Vec<PoolStatus>,
+    /// Servers elsewhere.
+    pub upstreams: Vec<GroupReport>,
 }
 
 /// A server process.

@@ -2,8 +2,8 @@
 
 use super::ask::Format;
 use super::html;
-use super::pools;
 use super::{CertificateInfo, ProcessInfo, ServerInfo};
+use super::{pools, upstreams};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use tidegate_http::HttpDate;
@@ -43,6 +43,7 @@ impl Server {
             Format::Html => {
                 let mut sections = vec![self.about()];
                 sections.extend(pools::sections(&self.info.pools));
+                sections.extend(upstreams::sections(&self.info.upstreams));
                 sections.extend(self.counted_sections());
                 html::server(&self.info, &sections, refresh)
             }
@@ -51,6 +52,7 @@ impl Server {
                 write_section(&mut text, &self.about());
                 pools::sections(&self.info.pools)
                     .iter()
+                    .chain(&upstreams::sections(&self.info.upstreams))
                     .for_each(|section| write_section(&mut text, section));
                 text.push('\n');
                 text.push_str(&self.counted.to_text());
@@ -79,7 +81,9 @@ impl Server {
             "certificates": info.certificates.iter().map(|info| self.certificate(info)).collect::<Vec<_>>(),
         });
         let pools = pools::to_json(&info.pools);
-        format!("{{\"server\":{server},\"pools\":{pools},\"stats\":{}}}\n", self.counted.to_json())
+        let upstreams = upstreams::to_json(&info.upstreams);
+        let stats = self.counted.to_json();
+        format!("{{\"server\":{server},\"pools\":{pools},\"upstreams\":{upstreams},\"stats\":{stats}}}\n")
     }
 
     fn process_to_json(&self, process: &ProcessInfo) -> Value {
@@ -111,6 +115,7 @@ impl Server {
         let rows =
             rows.into_iter().chain([("process_restarts_total", "counter", help, restarts.to_string())]);
         pools::write_prometheus(&mut text, &self.info.pools);
+        upstreams::write_prometheus(&mut text, &self.info.upstreams);
         for (name, kind, help, value) in rows {
             let _ = writeln!(text, "# HELP tidegate_{name} {help}\n# TYPE tidegate_{name} {kind}");
             let _ = writeln!(text, "tidegate_{name} {value}");

@@ -33,6 +33,7 @@ impl StatusSource for Fake {
             sites: vec!["<b>example.com</b>".into()],
             processes: vec![process],
             pools: Vec::new(),
+            upstreams: Vec::new(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }

@@ -124,6 +124,17 @@ fn sessions_are_resumed_where_that_is_wanted() {
             both.settle().unwrap();
             assert_eq!(both.client.agreed().unwrap().is_resumed, resumes && visit > 0, "{visit}");
         }
+        // Each has brought two tickets and used one.
+        let mut many: Vec<Both> = (0..4).map(|_| Both::new(&connector, "a.test", &site)).collect();
+        let mut resumed = 0;
+        for both in &mut many {
+            both.turn().unwrap();
+        }
+        for both in &mut many {
+            both.settle().unwrap();
+            resumed += usize::from(both.client.agreed().unwrap().is_resumed);
+        }
+        assert_eq!(resumed, if resumes { 4 } else { 0 });
     }
 }
 
@@ -172,6 +183,43 @@ fn servers_are_believed_for_good_reason_alone() {
     assert!(Connector::name("[::1]").is_ok());
     assert!(Connector::name("a b").is_err());
     assert!(TrustedRoots::new("x.pem", b"nothing").is_err());
+}
+
+#[test]
+fn a_certificate_that_is_named_itself_is_believed_for_its_name() {
+    for (is_authority, year, name, expected) in [
+        (false, 2090, "a.test", None),
+        // As `openssl req -x509` makes it.
+        (true, 2090, "a.test", None),
+        (true, 2090, "b.test", Some("not valid for name")),
+        (true, 2020, "a.test", Some("expired")),
+    ] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        if is_authority {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        let pem = params.self_signed(&key).unwrap().pem();
+        let pair = Pair {
+            certificate_name: "own.pem".into(),
+            key_name: "own.key".into(),
+            certificate: pem.clone().into_bytes(),
+            key: key.serialize_pem().into_bytes(),
+        };
+        let slot = Slot::new(Certificate::new(&pair).unwrap());
+        let site = SiteConfig::new(&terms("a", vec![slot]), &tickets()).unwrap();
+        let trust = Trust::Roots(TrustedRoots::new("own.pem", pem.as_bytes()).unwrap());
+        let connector = Connector::new(&ConnectorOptions::new(trust)).unwrap();
+        let outcome = Both::new(&connector, name, &site).settle();
+        match expected {
+            None => outcome.unwrap(),
+            Some(part) => {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("is not trusted") && error.contains(part), "{error}");
+            }
+        }
+    }
 }
 
 #[test]

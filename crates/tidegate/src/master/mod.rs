@@ -18,6 +18,7 @@ mod servers;
 mod sockets;
 mod tls;
 pub mod upgrade;
+mod upstreams;
 mod users;
 
 pub use acme::default_storage;
@@ -50,6 +51,7 @@ use tidegate_core::tls::TlsFiles;
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
 use tls::Tls;
 use upgrade::{Handover, Successor};
+use upstreams::Upstreams;
 
 /// How long server processes may take to do what they are told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -86,6 +88,7 @@ pub struct Master {
     writer: Arc<Writer>,
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
+    upstreams: Arc<Upstreams>,
     control: Option<ControlSocket>,
     notifier: Notifier,
     next_alive: Option<Instant>,
@@ -146,9 +149,17 @@ impl Master {
         let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
         let pools = Pools::start(clients)?;
         pools.adopt(&settings);
+        let upstreams = Arc::new(Upstreams::default());
+        upstreams.adopt(&settings);
         roster.set_pools(pools.clone());
-        let servers = Servers::new(roster.clone(), pools.clone(), sender.clone(), &options.executable);
-        let current = Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        let servers = Servers::new(
+            roster.clone(),
+            (pools.clone(), upstreams.clone()),
+            sender.clone(),
+            &options.executable,
+        );
+        let current =
+            Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
         let mut master = Master {
@@ -161,6 +172,7 @@ impl Master {
             writer,
             pid_file: None,
             pools,
+            upstreams,
             control: None,
             next_alive: notifier.watchdog().map(|every| Instant::now() + every),
             notifier,

@@ -4,16 +4,18 @@
 //! The master's main thread keeps it up to date. The control socket and the server processes ask it, from
 //! threads of their own; it asks the server processes in turn, over their links.
 
-use crate::certificates;
 use super::pools::Pools;
+use crate::certificates;
 use crate::link::{Answer, Figures, Link, Question, ToMaster, ToServer};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use tidegate_config::settings::upstream::Upstream;
 use tidegate_config::settings::{Settings, Site};
-use tidegate_tls::Slot;
+use tidegate_modules::gateway::balance::{self, report::GroupReport};
 use tidegate_modules::status::{self, Format, ProcessInfo, ServerInfo};
+use tidegate_tls::Slot;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,6 +39,8 @@ struct Facts {
     is_draining: bool,
     listeners: Vec<String>,
     sites: Vec<String>,
+    /// Upstream groups, and the members of each.
+    groups: Vec<(String, Vec<String>)>,
     certificates: Vec<(String, Arc<Slot>)>,
     workers: usize,
     members: Vec<Member>,
@@ -113,6 +117,8 @@ impl Roster {
         };
         let mut facts = self.facts();
         facts.sites = settings.sites.iter().map(names).collect();
+        let members = |group: &Upstream| group.members.iter().map(|member| member.name.clone()).collect();
+        facts.groups = settings.upstreams.iter().map(|group| (group.name.clone(), members(group))).collect();
         facts.listeners = listeners;
         facts.workers = workers;
         facts.revision += 1;
@@ -242,10 +248,15 @@ impl Roster {
             revision: facts.revision,
             listeners: facts.listeners.clone(),
             sites: facts.sites.clone(),
-            certificates: facts.certificates.iter().map(|(source, slot)| certificates::info_of(source, slot)).collect(),
+            certificates: facts
+                .certificates
+                .iter()
+                .map(|(source, slot)| certificates::info_of(source, slot))
+                .collect(),
             is_draining: facts.is_draining,
             log_lines_lost: figures.log_lines_lost,
             pools,
+            upstreams: in_force(&facts.groups, &figures.groups),
             processes: facts.members.iter().map(|member| member.info.clone()).collect(),
         }
     }
@@ -283,10 +294,22 @@ pub fn take_answers(roster: &Arc<Roster>, link: &Arc<Link>, message: ToMaster) -
 fn add(sum: &mut Figures, more: &Figures) {
     sum.counted.merge(&more.counted);
     sum.log_lines_lost += more.log_lines_lost;
+    balance::report::merge(&mut sum.groups, &more.groups);
+}
+
+/// Of what groups have told, what is about those of the settings, in their order.
+fn in_force(named: &[(String, Vec<String>)], told: &[GroupReport]) -> Vec<GroupReport> {
+    let report = |(name, members): &(String, Vec<String>)| {
+        let told = told.iter().find(|group| group.name == *name)?;
+        let row = |name: &String| told.members.iter().find(|member| member.name == *name).cloned();
+        Some(GroupReport { members: members.iter().filter_map(row).collect(), ..told.clone() })
+    };
+    named.iter().filter_map(report).collect()
 }
 
 fn retired(mut figures: Figures) -> Figures {
     figures.counted.retire();
+    figures.groups.iter_mut().for_each(GroupReport::retire);
     figures
 }
 
@@ -298,7 +321,7 @@ mod tests {
         let stats = tidegate_stats::Worker::default();
         stats.requests.add(requests);
         stats.connections.add(3);
-        Figures { counted: stats.snapshot(), log_lines_lost: 1 }
+        Figures { counted: stats.snapshot(), log_lines_lost: 1, groups: Vec::new() }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::Event;
 use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
+use super::upstreams::Upstreams;
 use super::{logs::Logs, upgrade};
 use crate::certificates::CertificateWatch;
 use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
@@ -137,6 +138,14 @@ impl Revision {
             }
             let memory = limits.memory.unwrap_or_else(tidegate_core::admission::default_memory);
             limits.memory = Some(memory.div_ceil(processes.into()));
+            let upstreams = &mut Arc::make_mut(&mut fitted).upstreams;
+            for places in upstreams
+                .iter_mut()
+                .flat_map(|group| &mut group.members)
+                .flat_map(|member| &mut member.places)
+            {
+                *places = places.div_ceil(processes);
+            }
         }
         fitted
     }
@@ -195,6 +204,7 @@ pub struct Servers {
     prepared: u64,
     roster: Arc<Roster>,
     pools: Arc<Pools>,
+    upstreams: Arc<Upstreams>,
     events: Sender<Event>,
     executable: PathBuf,
     /// What every process is told of TLS, but for the files of the settings.
@@ -204,7 +214,12 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub fn new(roster: Arc<Roster>, pools: Arc<Pools>, events: Sender<Event>, executable: &Path) -> Servers {
+    pub fn new(
+        roster: Arc<Roster>,
+        (pools, upstreams): (Arc<Pools>, Arc<Upstreams>),
+        events: Sender<Event>,
+        executable: &Path,
+    ) -> Servers {
         // The program that runs now, also when another lies in its place by the time it is needed.
         let own = Path::new("/proc/self/exe");
         let executable = if own.exists() { own } else { executable }.to_owned();
@@ -215,6 +230,7 @@ impl Servers {
             prepared: 0,
             roster,
             pools,
+            upstreams,
             events,
             executable,
             tls: TlsUpdate::default(),
@@ -606,6 +622,7 @@ impl Servers {
                 Some(Served { id: member.id, link: member.link.clone()?, is_draining })
             })
             .collect();
+        self.upstreams.set_servers(&links);
         self.pools.set_servers(links);
         self.roster.set_members(members);
     }

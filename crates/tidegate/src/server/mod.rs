@@ -61,8 +61,9 @@ pub fn run() -> Result<ExitCode> {
     watch_signals(sender.clone())?;
     let writer = Writer::start().context("cannot start the log thread")?;
     let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
-    let members = Arc::new(Members { workers: RwLock::default(), writer: writer.clone() });
     let board = Board::new();
+    let members =
+        Arc::new(Members { workers: RwLock::default(), writer: writer.clone(), board: board.clone() });
     let told = board.clone();
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
     let link = Link::start(
@@ -71,6 +72,7 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
             ToServer::Answer(number, answer) => link.answered(number, answer),
             ToServer::Pool(update) => told.apply(update),
+            ToServer::Upstreams(findings) => told.groups().learn(&findings),
             order => drop(heard.send(Event::Said(order, descriptors))),
         },
         move |_| drop(lost.send(Event::Orphaned)),
@@ -115,6 +117,7 @@ fn watch_signals(events: Sender<Event>) -> Result<()> {
 struct Members {
     workers: RwLock<Vec<(Asker, Arc<Stats>)>>,
     writer: Arc<Writer>,
+    board: Arc<Board>,
 }
 
 impl Members {
@@ -123,7 +126,7 @@ impl Members {
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
         }
-        Figures { counted, log_lines_lost: self.writer.lost_lines() }
+        Figures { counted, log_lines_lost: self.writer.lost_lines(), groups: self.board.groups().report() }
     }
 
     fn ask(&self, question: &str) -> Vec<String> {

@@ -136,7 +136,9 @@ impl Server {
             }
             ToServer::Tls(update) => {
                 for wrong in self.tls.apply(&update) {
-                    log::error(format_args!("a certificate that the master has sent cannot be used: {wrong}"));
+                    log::error(format_args!(
+                        "a certificate that the master has sent cannot be used: {wrong}"
+                    ));
                 }
             }
             ToServer::Commit => self.commit(),
@@ -155,7 +157,7 @@ impl Server {
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
             // The reader has answered these.
-            ToServer::Question(..) | ToServer::Answer(..) | ToServer::Pool(_) => {}
+            ToServer::Question(..) | ToServer::Answer(..) | ToServer::Pool(_) | ToServer::Upstreams(_) => {}
         }
         None
     }
@@ -192,7 +194,12 @@ impl Server {
         is_recovery: bool,
         listeners: Vec<Vec<Listener>>,
     ) -> io::Result<()> {
-        let make = Registry::maker(StatusView::new(self.link.clone()), is_recovery, self.board.clone(), self.tls.clone());
+        let make = Registry::maker(
+            StatusView::new(self.link.clone()),
+            is_recovery,
+            self.board.clone(),
+            self.tls.clone(),
+        );
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -216,6 +223,7 @@ impl Server {
             self.tell_workers(Command::Commit)
         };
         self.board.retain(|name| settings.pools.iter().any(|pool| pool.name == name));
+        self.board.groups().retain(&settings.upstreams);
         self.settings = Some(settings);
         if let Some(warning) = self.warning.take() {
             log::warn(warning);

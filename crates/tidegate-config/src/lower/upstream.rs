@@ -1,0 +1,275 @@
+//! An upstream group: its members and how requests are spread over them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::written_or_default;
+use crate::check::{Checker, Item, duration, number};
+use crate::directive::Context;
+use crate::settings::pool::{Pool, Queue};
+use crate::settings::upstream::{
+    Balance, Check, CheckKind, Eject, HashKey, Member, MemberAddress, Retry, Upstream,
+};
+use crate::value::Value;
+
+/// Lowers the groups, in source order; `pools` have names that are taken.
+pub(super) fn upstreams(checker: &mut Checker<'_>, items: &[Item], pools: &[Pool]) -> Vec<Upstream> {
+    let mut upstreams: Vec<Upstream> = Vec::new();
+    for item in items.iter().filter(|item| item.directive.name == "upstream") {
+        let Some(name) = item.texts().pop() else { continue };
+        let pool = pools.iter().find(|pool| pool.name == name).map(|pool| ("a pool", &pool.origin));
+        let group = upstreams.iter().find(|group| group.name == name);
+        let group = group.map(|group| ("another upstream", &group.origin));
+        if let Some((what, origin)) = pool.or(group) {
+            let message = format!("{what} is named `{name}` already");
+            let help =
+                format!("it stands in {}:{}; give one of the two another name", origin.file, origin.line);
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+            continue;
+        }
+        let members = members(checker, item);
+        if members.is_empty() {
+            if item.child("member").is_none() {
+                let message = "this upstream has no member";
+                checker.diagnostics.push(item.error(message).help("add `member \"127.0.0.1:3000\"`"));
+            }
+            continue;
+        }
+        if members.iter().all(|member| member.is_backup) {
+            let message = "all members of this upstream are backups, and none is there to back up";
+            checker.diagnostics.push(item.error(message).help("take `backup` from one of them"));
+        }
+        upstreams.push(upstream(checker, item, name, members));
+    }
+    upstreams
+}
+
+fn upstream(checker: &mut Checker<'_>, item: &Item, name: String, members: Vec<Member>) -> Upstream {
+    let find = |name: &str| written_or_default(&item.children, Context::Upstream, name);
+    let property = |directive: &str, name: &str| find(directive).and_then(|item| item.property(name));
+    let amount = |directive: &str, name: &str| match property(directive, name) {
+        Some(Value::Number(amount)) => u32::try_from(amount).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    let time = |directive: &str, name: &str| match property(directive, name) {
+        Some(Value::Duration(time)) => time,
+        _ => Duration::ZERO,
+    };
+    Upstream {
+        name,
+        balance: balance(checker, item),
+        sticky: find("sticky").filter(|item| !item.is_word("off")).and_then(|item| item.texts().pop()),
+        queue: Queue { length: amount("queue", "length"), age: time("queue", "age") },
+        check: check(item),
+        eject: Eject {
+            failures: Some(amount("eject", "failures")).filter(|&failures| failures > 0),
+            time: time("eject", "time"),
+            most: time("eject", "most").max(time("eject", "time")),
+        },
+        slow_start: find("slow-start").map(|item| duration(&item)).unwrap_or_default(),
+        retry: Retry {
+            times: find("retry").map_or(0, |item| small(&item)),
+            budget: amount("retry", "budget"),
+        },
+        members,
+        origin: item.origin(),
+    }
+}
+
+fn members(checker: &mut Checker<'_>, item: &Item) -> Vec<Member> {
+    let mut members: Vec<Member> = Vec::new();
+    for child in item.children.iter().filter(|child| child.directive.name == "member") {
+        let Some(name) = child.texts().into_iter().next() else { continue };
+        let address = match address(&name) {
+            Ok(address) => address,
+            Err(help) => {
+                let message = format!("`{name}` is no address of a server");
+                checker.diagnostics.push(child.error_at(0, message).help(help));
+                continue;
+            }
+        };
+        if let Some(same) = members.iter().find(|known| known.address == address) {
+            let help = format!("it stands in line {} already; give it a `weight` there", same.origin.line);
+            checker.diagnostics.push(child.error_at(0, "this member is given twice").help(help));
+            continue;
+        }
+        let count = |name: &str| match child.property(name) {
+            Some(Value::Number(count)) => u32::try_from(count).ok(),
+            _ => None,
+        };
+        members.push(Member {
+            name,
+            address,
+            weight: count("weight").unwrap_or(1),
+            is_backup: child.arguments.get(1).is_some(),
+            places: count("places"),
+            origin: child.origin(),
+        });
+    }
+    members
+}
+
+/// `address:port`, `name:port` or `unix:/path`; an error says what to write.
+fn address(text: &str) -> Result<MemberAddress, &'static str> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = PathBuf::from(path);
+        return match path.is_absolute() && path.as_os_str().len() <= 107 {
+            true => Ok(MemberAddress::Unix(path)),
+            false => Err("write the whole path, at most 107 bytes: `\"unix:/run/app.sock\"`"),
+        };
+    }
+    if text.contains("://") {
+        return Err("write it without a scheme: `\"127.0.0.1:3000\"`");
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return match address.ip().is_unspecified() || address.port() == 0 {
+            true => Err("nothing can be reached there; name an address and a port: `\"127.0.0.1:3000\"`"),
+            false => Ok(MemberAddress::Tcp(address)),
+        };
+    }
+    const FORM: &str =
+        "write an address and a port, `\"127.0.0.1:3000\"`, or a name and a port, `\"app.internal:3000\"`";
+    let (host, port) = text.rsplit_once(':').ok_or(FORM)?;
+    let port = port.parse::<u16>().ok().filter(|&port| port > 0).ok_or(FORM)?;
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    // RFC 1123 section 2.1, and the underscore that service names have.
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let is_name = host.len() <= 253 && host.split('.').all(is_label);
+    // `1.2.3` is no name: what is all digits is meant as an address.
+    let is_number = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_name && !is_number { Ok(MemberAddress::Name { host, port }) } else { Err(FORM) }
+}
+
+fn balance(checker: &mut Checker<'_>, item: &Item) -> Balance {
+    let Some(written) = written_or_default(&item.children, Context::Upstream, "balance") else {
+        return Balance::TwoChoices;
+    };
+    let by = match written.property("by") {
+        Some(Value::Text(by)) => Some(by),
+        _ => None,
+    };
+    let is_hash = written.is_word("hash");
+    if let Some(by) = by.as_ref().filter(|_| !is_hash) {
+        let message = format!("`by=\"{by}\"` belongs to `hash`");
+        checker.diagnostics.push(written.error(message).help("write `balance hash`, or take `by` out"));
+    }
+    match written.first() {
+        Some(Value::Word("round-robin")) => Balance::RoundRobin,
+        Some(Value::Word("least-connections")) => Balance::LeastConnections,
+        Some(Value::Word("hash")) => match by.as_deref().and_then(hash_key) {
+            Some(key) => Balance::Hash(key),
+            None => {
+                let message = "`balance hash` has to say what the hash is of";
+                let help = "add `by=\"client\"`, `by=\"path\"`, `by=\"header:NAME\"` or `by=\"cookie:NAME\"`";
+                checker.diagnostics.push(written.error(message).help(help));
+                Balance::TwoChoices
+            }
+        },
+        _ => Balance::TwoChoices,
+    }
+}
+
+fn hash_key(by: &str) -> Option<HashKey> {
+    let is_token =
+        |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
+    match by.split_once(':') {
+        None if by == "client" => Some(HashKey::Client),
+        None if by == "path" => Some(HashKey::Path),
+        Some(("header", name)) => {
+            Some(name).filter(is_token).map(|name| HashKey::Header(name.to_ascii_lowercase()))
+        }
+        Some(("cookie", name)) => Some(name).filter(is_token).map(|name| HashKey::Cookie(name.to_owned())),
+        _ => None,
+    }
+}
+
+fn check(item: &Item) -> Option<Check> {
+    let written = written_or_default(&item.children, Context::Upstream, "check")?;
+    let text = |name: &str| match written.property(name) {
+        Some(Value::Text(text)) => Some(text),
+        _ => None,
+    };
+    let kind = match written.first() {
+        Some(Value::Word("tcp")) => CheckKind::Tcp,
+        Some(Value::Word("http")) => CheckKind::Http {
+            path: text("path").unwrap_or_else(|| "/".to_owned()),
+            host: text("host").unwrap_or_default(),
+        },
+        Some(Value::Word("fastcgi")) => CheckKind::FastCgi,
+        _ => return None,
+    };
+    let time = |name: &str| match written.property(name) {
+        Some(Value::Duration(time)) => time,
+        _ => Duration::ZERO,
+    };
+    let count = |name: &str| match written.property(name) {
+        Some(Value::Number(count)) => u32::try_from(count).unwrap_or(u32::MAX),
+        _ => 1,
+    };
+    Some(Check {
+        kind,
+        interval: time("every"),
+        timeout: time("timeout"),
+        rise: count("rise"),
+        fall: count("fall"),
+    })
+}
+
+/// A number that the table bounds below 2^32.
+fn small(item: &Item) -> u32 {
+    u32::try_from(number(item)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let name = |host: &str| Some(MemberAddress::Name { host: host.to_owned(), port: 80 });
+        for (text, expected) in [
+            ("127.0.0.1:80", Some(MemberAddress::Tcp(([127, 0, 0, 1], 80).into()))),
+            ("[::1]:80", Some(MemberAddress::Tcp("[::1]:80".parse().unwrap()))),
+            ("unix:/run/a.sock", Some(MemberAddress::Unix("/run/a.sock".into()))),
+            ("App.Internal.:80", name("app.internal")),
+            ("_http.app:80", name("_http.app")),
+            ("1.app:80", name("1.app")),
+            ("localhost:80", name("localhost")),
+            ("localhost", None),
+            ("localhost:0", None),
+            ("localhost:99999", None),
+            ("1.2.3:80", None),
+            ("0.0.0.0:80", None),
+            ("127.0.0.1:0", None),
+            ("http://127.0.0.1:80", None),
+            ("unix:run/a.sock", None),
+            ("-a.b:80", None),
+            ("a..b:80", None),
+            ("a b:80", None),
+            (":80", None),
+        ] {
+            assert_eq!(address(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys() {
+        for (text, expected) in [
+            ("client", Some(HashKey::Client)),
+            ("path", Some(HashKey::Path)),
+            ("header:X-User", Some(HashKey::Header("x-user".into()))),
+            ("cookie:Session", Some(HashKey::Cookie("Session".into()))),
+            ("header:", None),
+            ("user", None),
+            ("cookie:a b", None),
+        ] {
+            assert_eq!(hash_key(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Upstream groups: servers elsewhere that answer for one application, and how requests are spread over them.
+
+use super::Origin;
+use super::pool::Queue;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A group of servers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Upstream {
+    /// What routes call it; unique, also among the pools.
+    pub name: String,
+    /// In source order; one at least.
+    pub members: Vec<Member>,
+    /// How a member is chosen.
+    pub balance: Balance,
+    /// The cookie that brings a client back to its member.
+    pub sticky: Option<String>,
+    /// Requests that may wait when all places are taken.
+    pub queue: Queue,
+    /// How members are asked whether they are well; `None` asks nobody.
+    pub check: Option<Check>,
+    /// When a member that fails requests is put aside.
+    pub eject: Eject,
+    /// How long a member that came back takes to get its whole share.
+    pub slow_start: Duration,
+    /// How often a request is tried on a further member.
+    pub retry: Retry,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl Upstream {
+    /// Whether two revisions say the same of it, wherever it stands: then what is known of its members stays.
+    pub fn is_same_as(&self, other: &Upstream) -> bool {
+        let plain = |upstream: &Upstream| {
+            let origin = Origin::default();
+            let members = upstream.members.iter().cloned();
+            let members = members.map(|member| Member { origin: Origin::default(), ..member }).collect();
+            Upstream { origin, members, ..upstream.clone() }
+        };
+        plain(self) == plain(other)
+    }
+}
+
+/// A server of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// As written.
+    pub name: String,
+    /// Where it is.
+    pub address: MemberAddress,
+    /// Its share of the requests.
+    pub weight: u32,
+    /// Whether it is asked only when none of the others can be.
+    pub is_backup: bool,
+    /// Requests that it takes at once; `None` is without bound.
+    pub places: Option<u32>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Where a member is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemberAddress {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A unix socket; absolute.
+    Unix(#[serde(with = "crate::travel::path")] PathBuf),
+    /// A name that is looked up, again and again as its records say.
+    Name {
+        /// Lower case, without a dot at its end.
+        host: String,
+        /// Not 0.
+        port: u16,
+    },
+}
+
+/// How a member is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Balance {
+    /// Each in its turn, by weight.
+    RoundRobin,
+    /// The one with the fewest requests for its weight.
+    LeastConnections,
+    /// The less loaded of two drawn at random.
+    TwoChoices,
+    /// The same key goes to the same member.
+    Hash(HashKey),
+}
+
+/// What a hash is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HashKey {
+    /// The client's address.
+    Client,
+    /// The path, without its query.
+    Path,
+    /// The value of a field.
+    Header(String),
+    /// The value of a cookie.
+    Cookie(String),
+}
+
+/// How members are asked whether they are well.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What is asked.
+    pub kind: CheckKind,
+    /// How often.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Good answers in a row that bring a member back.
+    pub rise: u32,
+    /// Bad ones in a row that take it out.
+    pub fall: u32,
+}
+
+/// What a check asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CheckKind {
+    /// Whether it accepts a connection.
+    Tcp,
+    /// `GET` of a path: 200 to 399 is well.
+    Http {
+        /// From its `/`.
+        path: String,
+        /// The `Host` field.
+        host: String,
+    },
+    /// Whether it answers `FCGI_GET_VALUES`.
+    FastCgi,
+}
+
+/// When a member that fails requests is put aside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Eject {
+    /// Failures in a row; `None` never puts one aside.
+    pub failures: Option<u32>,
+    /// How long the first time; twice as long each further time.
+    pub time: Duration,
+    /// But no longer than this.
+    pub most: Duration,
+}
+
+/// How often a request is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Members after the first.
+    pub times: u32,
+    /// Percent of all requests.
+    pub budget: u32,
+}

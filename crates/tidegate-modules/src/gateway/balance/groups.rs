@@ -1,0 +1,214 @@
+//! The upstream groups of a process, and what the master has found out about their members.
+//!
+//! The master looks up names and checks members (`Finding`); a process only hears of it. A group outlives a
+//! reload that says the same of it.
+
+use super::Group;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidegate_config::settings::upstream::Upstream;
+
+/// What has become known of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The name of its group.
+    pub group: String,
+    /// The member as written.
+    pub member: String,
+    /// What is known.
+    pub fact: Fact,
+}
+
+/// One fact about a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// Its name leads there; nowhere, when it cannot be looked up.
+    Addresses(Vec<SocketAddr>),
+    /// Its checks have taken it out, or brought it back.
+    IsDown(bool),
+}
+
+/// All that is known of a member.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Known {
+    addresses: Option<Vec<SocketAddr>>,
+    is_down: Option<bool>,
+}
+
+/// What is known of the members of all groups: the last finding of each kind.
+#[derive(Debug, Default)]
+pub struct Findings(HashMap<(String, String), Known>);
+
+impl Findings {
+    /// Takes in a finding.
+    pub fn learn(&mut self, finding: &Finding) {
+        let known = self.0.entry((finding.group.clone(), finding.member.clone())).or_default();
+        match &finding.fact {
+            Fact::Addresses(addresses) => known.addresses = Some(addresses.clone()),
+            Fact::IsDown(is_down) => known.is_down = Some(*is_down),
+        }
+    }
+
+    /// Everything, for somebody who knows nothing yet.
+    pub fn all(&self) -> Vec<Finding> {
+        let of = |((group, member), known): (&(String, String), &Known)| {
+            let addresses = known.addresses.clone().map(Fact::Addresses);
+            let facts = addresses.into_iter().chain(known.is_down.map(Fact::IsDown));
+            let finding = |fact| Finding { group: group.clone(), member: member.clone(), fact };
+            facts.map(finding).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// Whether the checks of a member have taken it out.
+    pub fn is_down(&self, group: &str, member: &str) -> bool {
+        let known = self.0.get(&(group.to_owned(), member.to_owned()));
+        known.is_some_and(|known| known.is_down == Some(true))
+    }
+
+    /// Forgets members that are in no settings any more.
+    pub fn retain(&mut self, upstreams: &[Upstream]) {
+        self.0.retain(|(group, member), _| {
+            let named = upstreams.iter().filter(|upstream| upstream.name == *group);
+            named.flat_map(|upstream| &upstream.members).any(|known| known.name == *member)
+        });
+    }
+}
+
+/// Every group of the process.
+#[derive(Default)]
+pub struct Groups {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of one name the last is the one that routes are given; others are of a revision that was prepared and
+    /// not taken up, or are about to go.
+    groups: Vec<Arc<Group>>,
+    findings: Findings,
+}
+
+impl Groups {
+    /// Makes the groups of a revision that is about to be taken up. Those that say the same as before are the
+    /// same.
+    pub fn prepare(&self, upstreams: &[Upstream]) {
+        let mut state = self.lock();
+        for upstream in upstreams {
+            let same = state.groups.iter().position(|group| group.settings().is_same_as(upstream));
+            let group = match same {
+                Some(index) => state.groups.remove(index),
+                None => {
+                    let before = state.groups.iter().rfind(|group| group.settings().name == upstream.name);
+                    let group = Group::new(upstream.clone(), before.map(|group| &**group));
+                    for finding in state.findings.all() {
+                        apply(&group, &finding);
+                    }
+                    group
+                }
+            };
+            state.groups.push(group);
+        }
+    }
+
+    /// The group of this name.
+    pub fn named(&self, name: &str) -> Option<Arc<Group>> {
+        self.lock().groups.iter().rfind(|group| group.settings().name == name).cloned()
+    }
+
+    /// These are in force: others are forgotten. Requests under way keep theirs.
+    pub fn retain(&self, upstreams: &[Upstream]) {
+        let mut state = self.lock();
+        let is_wanted = |group: &Arc<Group>| upstreams.iter().any(|known| group.settings().is_same_as(known));
+        state.groups.retain(is_wanted);
+        state.findings.retain(upstreams);
+    }
+
+    /// Takes in what the master has found out.
+    pub fn learn(&self, findings: &[Finding]) {
+        let mut state = self.lock();
+        for finding in findings {
+            state.findings.learn(finding);
+            state.groups.iter().for_each(|group| apply(group, finding));
+        }
+    }
+
+    /// What each tells of itself, by name.
+    pub fn report(&self) -> Vec<super::report::GroupReport> {
+        let mut reports: Vec<_> = self.lock().groups.iter().map(|group| group.report()).collect();
+        reports.sort_by(|one, two| one.name.cmp(&two.name));
+        reports
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn apply(group: &Group, finding: &Finding) {
+    if group.settings().name != finding.group {
+        return;
+    }
+    let Some(member) = group.members.iter().find(|member| member.name() == finding.member) else { return };
+    match &finding.fact {
+        Fact::Addresses(addresses) => group.set_addresses(member, addresses),
+        Fact::IsDown(is_down) => group.set_down(member, *is_down),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{member, upstream};
+    use super::*;
+    use crate::gateway::balance::report::MemberState;
+
+    fn down(group: &str, member: &str) -> Finding {
+        Finding { group: group.into(), member: member.into(), fact: Fact::IsDown(true) }
+    }
+
+    #[test]
+    fn a_reload_keeps_what_says_the_same() {
+        let groups = Groups::default();
+        let first = vec![upstream(vec![member("a"), member("b")])];
+        groups.prepare(&first);
+        let group = groups.named("app").unwrap();
+        groups.learn(&[down("app", "a"), down("other", "b")]);
+        assert_eq!(group.report().members.map_states(), [MemberState::Down, MemberState::Up]);
+
+        // Prepared and not taken up: what is in force is named again, and hears what is found meanwhile.
+        let second = vec![upstream(vec![member("b"), member("a"), member("c")])];
+        groups.prepare(&second);
+        groups.learn(&[down("app", "b")]);
+        assert_eq!(group.report().members.map_states(), [MemberState::Down; 2]);
+        groups.prepare(&first);
+        assert!(Arc::ptr_eq(&group, &groups.named("app").unwrap()));
+        groups.retain(&first);
+
+        groups.prepare(&second);
+        groups.retain(&second);
+        let other = groups.named("app").unwrap();
+        assert!(!Arc::ptr_eq(&group, &other));
+        let expected = [MemberState::Down, MemberState::Down, MemberState::Up];
+        assert_eq!(other.report().members.map_states(), expected);
+    }
+
+    #[test]
+    fn what_was_found_before_a_group_is_there_counts() {
+        let groups = Groups::default();
+        groups.learn(&[down("app", "a")]);
+        groups.prepare(&[upstream(vec![member("a")])]);
+        assert_eq!(groups.named("app").unwrap().report().members.map_states(), [MemberState::Down]);
+    }
+
+    trait MapStates {
+        fn map_states(&self) -> Vec<MemberState>;
+    }
+
+    impl MapStates for Vec<super::super::report::MemberReport> {
+        fn map_states(&self) -> Vec<MemberState> {
+            self.iter().map(|member| member.state).collect()
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What of a request decides which member it goes to, and the cookie by which a client comes back.
+
+use super::Group;
+use crate::gateway::fields;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::net::IpAddr;
+use tidegate_config::settings::Network;
+use tidegate_config::settings::upstream::{Balance, HashKey};
+use tidegate_core::Exchange;
+use tidegate_io::socket::Peer;
+
+/// What a request wants of a group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::gateway) struct Wish {
+    /// Of what its settings say, for the policy `hash`.
+    pub(super) key: u64,
+    /// The member that the client's cookie names.
+    pub(super) tag: Option<u64>,
+    /// Whether it could be tried elsewhere: only such a request tries a member that was ill.
+    pub(super) may_repeat: bool,
+}
+
+/// The cookie of a group, as a client gets it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::gateway) struct Sticky {
+    /// Whether it is for encrypted connections alone.
+    is_secure: bool,
+}
+
+impl Wish {
+    /// Of a request. `trusted` are proxies of one's own, whose word about clients is believed.
+    pub(in crate::gateway) fn of(
+        group: &Group,
+        exchange: &Exchange<'_>,
+        trusted: &[Network],
+        may_repeat: bool,
+    ) -> Wish {
+        let key = match &group.settings.balance {
+            Balance::Hash(key) => key_of(key, exchange, trusted),
+            _ => 0,
+        };
+        let tag = group.settings.sticky.as_ref().and_then(|name| {
+            let value = std::str::from_utf8(cookie(exchange, name)?).ok()?;
+            u64::from_str_radix(value, 16).ok()
+        });
+        Wish { key, tag, may_repeat }
+    }
+}
+
+impl Sticky {
+    /// For the client of this request.
+    pub(in crate::gateway) fn of(exchange: &Exchange<'_>) -> Sticky {
+        Sticky { is_secure: exchange.scheme == "https" }
+    }
+
+    /// The value of `Set-Cookie`, where the client has to be told another member than it has named.
+    pub(in crate::gateway) fn set_cookie(self, group: &Group, wish: Wish, tag: u64) -> Option<String> {
+        let name = group.settings.sticky.as_ref().filter(|_| wish.tag != Some(tag))?;
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        Some(format!("{name}={tag:016x}; Path=/; HttpOnly; SameSite=Lax{secure}"))
+    }
+}
+
+fn key_of(key: &HashKey, exchange: &Exchange<'_>, trusted: &[Network]) -> u64 {
+    // Equal in every process of one build, also after a restart.
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let value = match key {
+        HashKey::Client => None,
+        HashKey::Path => Some(exchange.path),
+        HashKey::Header(name) => exchange.fields.first(name),
+        HashKey::Cookie(name) => cookie(exchange, name),
+    };
+    match value {
+        Some(value) => hasher.hash_one(value),
+        // All who lack a field must not meet on one member.
+        None => hasher.hash_one(client(exchange, trusted)),
+    }
+}
+
+/// The client: behind trusted proxies, the last address that none of them has.
+fn client(exchange: &Exchange<'_>, trusted: &[Network]) -> Option<IpAddr> {
+    let Peer::Tcp(peer) = exchange.peer else { return None };
+    let mut client = peer.ip().to_canonical();
+    if trusted.is_empty() {
+        return Some(client);
+    }
+    let mut chain: Vec<&[u8]> = exchange.fields.elements("x-forwarded-for").collect();
+    while fields::is_trusted(trusted, Peer::Tcp((client, 0).into())) {
+        let before = chain.pop().and_then(|element| std::str::from_utf8(element).ok()?.trim().parse().ok());
+        let Some(before) = before else { break };
+        client = IpAddr::to_canonical(&before);
+    }
+    Some(client)
+}
+
+/// The value of a cookie (RFC 6265 section 4.2.1).
+fn cookie<'a>(exchange: &Exchange<'a>, name: &str) -> Option<&'a [u8]> {
+    let lines = exchange.fields.all("cookie");
+    lines.flat_map(|line| line.split(|byte| *byte == b';')).find_map(|pair| value_of(pair, name.as_bytes()))
+}
+
+fn value_of<'a>(pair: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies() {
+        for (pair, expected) in [
+            (&b" id=abc "[..], Some(&b"abc"[..])),
+            (b"id=a=b", Some(b"a=b")),
+            (b"id=", Some(b"")),
+            (b"id", None),
+            (b"idx=abc", None),
+            (b"x=id=abc", None),
+        ] {
+            assert_eq!(value_of(pair, b"id"), expected);
+        }
+    }
+}

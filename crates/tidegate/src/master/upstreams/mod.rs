@@ -1,0 +1,81 @@
+//! The members of upstream groups as the master sees them: where their names lead, and whether they answer
+//! their checks.
+//!
+//! One thread of the master does both (`prober`, with `resolve` and `check`) and reports what has changed;
+//! server processes are told, never look up a name and never check a member. A name that cannot be looked up
+//! keeps the addresses that it had, is tried again, and stops nobody else (R10).
+
+mod check;
+mod prober;
+mod resolve;
+
+use super::pools::Served;
+use crate::link::{Link, ToServer};
+use prober::Prober;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidegate_config::Settings;
+use tidegate_core::log;
+use tidegate_modules::gateway::balance::groups::{Finding, Findings};
+
+/// What is known of members, and who is told.
+#[derive(Default)]
+pub struct Upstreams {
+    /// Started when the first group is there.
+    prober: Mutex<Option<Prober>>,
+    hub: Arc<Mutex<Hub>>,
+}
+
+#[derive(Default)]
+struct Hub {
+    findings: Findings,
+    servers: Vec<(u64, Arc<Link>)>,
+}
+
+impl Upstreams {
+    /// Watches over the groups of a revision from now on.
+    pub fn adopt(&self, settings: &Settings) {
+        lock(&self.hub).findings.retain(&settings.upstreams);
+        let mut prober = lock(&self.prober);
+        if prober.is_none() && !settings.upstreams.is_empty() {
+            let hub = self.hub.clone();
+            match Prober::start(move |finding| lock(&hub).learn(finding)) {
+                Ok(started) => *prober = Some(started),
+                // Members with an address serve nevertheless.
+                Err(error) => {
+                    log::error(format_args!("{error:#}: names are not looked up, nothing is checked"))
+                }
+            }
+        }
+        if let Some(prober) = &*prober {
+            prober.set(&settings.upstreams);
+        }
+    }
+
+    /// The server processes there are. New ones hear what is known.
+    pub fn set_servers(&self, servers: &[Served]) {
+        let mut hub = lock(&self.hub);
+        let all = hub.findings.all();
+        for served in servers.iter().filter(|_| !all.is_empty()) {
+            if !hub.servers.iter().any(|(id, _)| *id == served.id) {
+                served.link.send(&ToServer::Upstreams(all.clone()), Vec::new());
+            }
+        }
+        hub.servers = servers.iter().map(|served| (served.id, served.link.clone())).collect();
+    }
+}
+
+impl Hub {
+    fn learn(&mut self, finding: Finding) {
+        self.findings.learn(&finding);
+        for (_, link) in &self.servers {
+            link.send(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Upstream groups with real backends: one is killed under load, comes back, and nobody but the operator notices.
+
+mod running;
+
+use running::{Folder, KeepAlive, Load, Server, wait_for};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+
+/// A backend that can be killed with all its processes at once.
+fn backend<'a>(folder: &'a Folder, address: &str, body: &str) -> Server<'a> {
+    let text = format!("workers 1\nlisten \"{address}\"\nsite {{ respond 200 \"{body}\" }}\n");
+    Server::through(folder, &text, |mut command| {
+        command.process_group(0);
+        command
+    })
+}
+
+fn kill(backend: &mut Server<'_>) {
+    kill_process_group(Pid::from_child(&backend.child), Signal::KILL).unwrap();
+    backend.wait();
+}
+
+fn member(server: &Server<'_>, index: usize, what: &str) -> serde_json::Value {
+    server.status()["upstreams"][0]["members"][index][what].clone()
+}
+
+fn requests(server: &Server<'_>, index: usize) -> u64 {
+    member(server, index, "requests").as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_backend_that_is_killed_under_load_costs_no_request() {
+    let (one, two, front) = (Folder::new("one"), Folder::new("two"), Folder::new("front"));
+    let mut first = backend(&one, "127.0.0.1:0", "one");
+    let second = backend(&two, "127.0.0.1:0", "two");
+    let address = first.address.clone();
+    let server = Server::with_config(
+        &front,
+        &format!(
+            "workers 2\nlisten \"127.0.0.1:0\"\n\
+             upstream \"app\" {{ eject time=\"200ms\"; member \"{address}\"; member \"{}\" }}\n\
+             site {{ proxy \"http://app\" }}\n",
+            second.address
+        ),
+    );
+    let loads: Vec<Load> = (0..8).map(|_| Load::on(&server.address)).collect();
+    wait_for(|| (requests(&server, 0) > 50).then_some(()), "both to be asked");
+    kill(&mut first);
+    let before = requests(&server, 1);
+    wait_for(|| (requests(&server, 1) > before + 200).then_some(()), "the other to take over");
+    assert!(member(&server, 0, "failures").as_u64() > Some(0));
+    wait_for(|| (member(&server, 0, "state") != "up").then_some(()), "the dead one to be put aside");
+
+    let _first = backend(&one, &address, "one again");
+    wait_for(|| (member(&server, 0, "state") == "up").then_some(()), "it to be tried");
+    let before = requests(&server, 0);
+    wait_for(|| (requests(&server, 0) > before + 50).then_some(()), "it to be asked as before");
+    loads.into_iter().for_each(Load::end);
+}
+
+#[test]
+fn a_server_process_that_takes_over_knows_what_was_found_out() {
+    let (one, front) = (Folder::new("known"), Folder::new("knows"));
+    let backend = backend(&one, "127.0.0.1:0", "fine");
+    let port = backend.address.rsplit(':').next().unwrap();
+    let server = Server::with_config(
+        &front,
+        &format!(
+            "workers 1\nlisten \"127.0.0.1:0\"\n\
+             upstream \"app\" {{ check tcp every=\"100ms\" fall=1; member \"localhost:{port}\"; member \"127.0.0.1:1\" }}\n\
+             site {{ proxy \"http://app\" }}\n"
+        ),
+    );
+    wait_for(|| (member(&server, 1, "state") == "down").then_some(()), "the check to fail");
+    let load = Load::on(&server.address);
+    for pid in server.processes() {
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+        wait_for(|| (!server.processes().contains(&pid)).then_some(()), "the dead to be noticed");
+    }
+    // What it had in hand is lost with a process, and nothing else.
+    load.is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+    let (_, failures) = load.thread.join().unwrap();
+    assert!(failures.len() <= 1, "{failures:?}");
+    wait_for(|| (server.processes().len() == 1).then_some(()), "the next process");
+    let mut client = KeepAlive::new(&server.address);
+    for _ in 0..20 {
+        assert_eq!(client.get("/").0, "fine");
+    }
+    assert_eq!(member(&server, 1, "state"), "down");
+    assert_eq!(member(&server, 1, "failures"), 0, "nobody had to find out again");
+}
