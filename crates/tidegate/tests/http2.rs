@@ -5,9 +5,11 @@
 //! fails. `cargo xtask tools` installs them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -240,4 +242,46 @@ fn grpc() {
         drop(server.stdin.take()); // it ends
         server.wait().unwrap();
     }
+}
+
+/// The process that serves a connection is replaced: its client is told, and what is under way is finished
+/// (FAULTS 46).
+#[test]
+fn an_upgrade_says_goaway_and_finishes() {
+    let Some(program) = find("nghttp") else { return };
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = backend.local_addr().unwrap().port();
+    let (asked, was_asked) = channel();
+    let (answer, may_answer) = channel::<()>();
+    let application = std::thread::spawn(move || {
+        let (mut stream, _) = backend.accept().unwrap();
+        let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+        while head.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        asked.send(()).unwrap();
+        may_answer.recv().unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlate").unwrap();
+    });
+    let mut served =
+        Served::start(folder("upgrade-h2"), &format!("site {{ proxy \"http://127.0.0.1:{port}\" }}"));
+    let url = format!("https://{}/", served.addresses[1]);
+    let client = Command::new(program)
+        .args(["-v", "--no-verify-peer", &url])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    was_asked.recv().unwrap();
+    let control = served.folder.join("control");
+    let tell = |word: &str| {
+        let outcome = Command::new(BINARY).arg(word).arg("--control").arg(&control).output().unwrap();
+        assert!(outcome.status.success(), "{word}: {}", String::from_utf8_lossy(&outcome.stderr));
+    };
+    tell("upgrade");
+    answer.send(()).unwrap();
+    let output = client.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("recv GOAWAY frame") && said.contains("late"), "{said}");
+    application.join().unwrap();
+    tell("stop");
+    served.child.wait().unwrap();
 }

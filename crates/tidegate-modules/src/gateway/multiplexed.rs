@@ -11,7 +11,7 @@ use super::link::Link;
 use super::places::Refused;
 use super::sendfile;
 use super::stream::Silence;
-use super::upstream::Pick;
+use super::upstream::{Errand, Pick};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -45,6 +45,7 @@ pub(super) struct Multiplexed {
     pub(super) interim: Option<InterimQueue>,
     /// Of the file that the application may have sent in its place.
     pub(super) range: Option<Vec<u8>>,
+    pub(super) errand: Errand,
     pub(super) about: About,
 }
 
@@ -60,10 +61,12 @@ impl Multiplexed {
     pub(super) async fn run(mut self) -> Response {
         let mut upload = Upload::of(self.body.take());
         let mut attempt = 1;
+        // Why an earlier member has failed: what the client hears when there is no other.
+        let mut before: Option<Response> = None;
         loop {
-            let pick = match self.link.upstream.pick().await {
+            let mut pick = match self.link.upstream.pick(&self.errand).await {
                 Ok(pick) => pick,
-                Err(refused) => return refuse(&refused),
+                Err(refused) => return before.unwrap_or_else(|| refuse(&refused)),
             };
             let Some(pool) = self.link.multiplexed(pick.address()) else {
                 return answer::error(Status::BAD_GATEWAY);
@@ -79,19 +82,36 @@ impl Multiplexed {
             };
             let stream = match pool.open(&parts, upload.is_done).await {
                 Ok(stream) => stream,
-                Err(error) => return self.unreachable(&error),
+                Err(error) => {
+                    let answer = self.unreachable(&error);
+                    pick.failed(&mut self.errand);
+                    // Nothing was sent: whatever the request is, somebody else may have it.
+                    if !self.link.upstream.may_retry(&mut self.errand, false) {
+                        return answer;
+                    }
+                    before = Some(answer);
+                    continue;
+                }
             };
-            match self.head(&stream, &mut upload).await {
+            let fault = match self.head(&stream, &mut upload).await {
                 Ok(head) => return self.respond(head, stream, upload, pick).await,
-                Err(Fault::Stream(error)) if attempt < ATTEMPTS && self.may_repeat(&error, &upload) => {
-                    attempt += 1;
-                }
-                Err(Fault::Silent) => {
-                    pick.hung();
-                    return self.failed(&Fault::Silent);
-                }
-                Err(fault) => return self.failed(&fault),
+                Err(fault) => fault,
+            };
+            let may_repeat = matches!(&fault, Fault::Stream(error) if self.may_repeat(error, &upload));
+            if may_repeat && attempt < ATTEMPTS {
+                attempt += 1; // the connection was on its way out, most often
+                continue;
             }
+            match fault {
+                Fault::Client => {}
+                Fault::Silent => pick.hung(&mut self.errand),
+                Fault::Stream(_) => pick.failed(&mut self.errand),
+            }
+            let answer = self.failed(&fault);
+            if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
+                return answer;
+            }
+            before = Some(answer);
         }
     }
 
@@ -135,8 +155,11 @@ impl Multiplexed {
         .await
     }
 
-    async fn respond(self, answer: Answer, stream: Http2Stream, upload: Upload, pick: Pick) -> Response {
-        let head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
+    async fn respond(self, answer: Answer, stream: Http2Stream, upload: Upload, mut pick: Pick) -> Response {
+        let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
+        if let Some(cookie) = pick.answered(&self.link.upstream, &self.errand) {
+            head.lines.push("Set-Cookie", &cookie);
+        }
         if sendfile::is_asked(&head) {
             return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
         }

@@ -215,6 +215,7 @@ impl Proxy {
             wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
+            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
             about: About::new(&self.link, exchange.target),
         };
         Reply::Later(Box::pin(call.run()))
