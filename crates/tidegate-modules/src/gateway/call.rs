@@ -382,7 +382,7 @@ impl FirstByte<'_> {
 }
 
 /// No content, with the length that it would have had.
-fn announced(len: Option<u64>) -> Body {
+pub(super) fn announced(len: Option<u64>) -> Body {
     Body::Stream { len, stream: Box::new(Nothing) }
 }
 
