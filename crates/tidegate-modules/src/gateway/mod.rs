@@ -16,6 +16,7 @@ pub mod fields;
 pub mod link;
 pub mod places;
 pub mod proxy;
+mod redirects;
 pub mod script;
 pub mod scripted;
 pub mod sendfile;

@@ -7,6 +7,7 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::fields;
 use super::link::{Link, Shared};
+use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
 use std::fmt::Write as _;
@@ -49,6 +50,7 @@ pub struct Proxy {
     host: Option<String>,
     strip_prefix: Option<String>,
     request_fields: Vec<(String, String)>,
+    redirects: Option<Rc<Redirects>>,
 }
 
 impl Proxy {
@@ -74,6 +76,7 @@ impl Proxy {
             host: settings.host.clone(),
             strip_prefix: settings.strip_prefix.clone(),
             request_fields: settings.request_fields.clone(),
+            redirects: Redirects::of(settings),
         })
     }
 
@@ -199,6 +202,7 @@ impl Handler for Proxy {
                 .elements("te")
                 .any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             range: self.link.sendfile.range_of(exchange),
+            back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
             about: About::new(&self.link, exchange.target),
         };

@@ -241,6 +241,7 @@ impl Inner {
             head_only: what.head_only,
             wants_trailers: false,
             range: what.range,
+            back: None,
             elsewhere: what.elsewhere,
             about: what.about,
         }
