@@ -176,6 +176,8 @@ pub struct Route {
     pub fields: Vec<(String, String)>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
+    /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.
+    pub early_hints: Vec<String>,
     /// Status to path within the site, from `error-page`.
     pub error_pages: Vec<(u16, String)>,
     /// `None`: bodies are sent as they are.

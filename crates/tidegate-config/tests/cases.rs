@@ -116,6 +116,9 @@ fn show(loaded: &Loaded) -> String {
             let _ = writeln!(out, "    fields {fields:?} cache {cache:?}");
             let (pages, compress) = (&route.error_pages, &route.compress);
             let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
+            if !route.early_hints.is_empty() {
+                let _ = writeln!(out, "    early hints {:?}", route.early_hints);
+            }
             if route.requires_client_certificate {
                 out.push_str("    requires a client certificate\n");
             }

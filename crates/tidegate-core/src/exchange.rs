@@ -1,6 +1,7 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
 use crate::body::RequestBody;
+use crate::interim::InterimQueue;
 use crate::phase::Site;
 use crate::response::Response;
 use std::cell::{Cell, OnceCell};
@@ -44,6 +45,9 @@ pub struct Exchange<'a> {
     pub authority: &'a str,
     /// Field section.
     pub fields: Fields<'a>,
+    /// The protocol that an extended CONNECT asks for (RFC 8441), such as `websocket`. The method is `GET` then,
+    /// and the answer a tunnel: an upgrade, as HTTP/1 has it, in the words of HTTP/2.
+    pub protocol: Option<&'a str>,
     /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
     pub minor_version: u8,
     /// The other end.
@@ -69,10 +73,39 @@ pub struct Exchange<'a> {
 pub struct ExchangeContext<'a> {
     pub(crate) local: Local<'a>,
     pub(crate) site: Option<&'a Rc<Site>>,
-    /// Set by who wants the request given up when the client goes away.
-    pub(crate) abandons: Option<&'a Cell<bool>>,
+    pub(crate) wishes: Option<&'a Wishes>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
+}
+
+/// What whoever answers a request asks of its connection.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    /// The request is to be given up when the client goes away.
+    abandons: Cell<bool>,
+    /// Interim responses may come.
+    interim: OnceCell<InterimQueue>,
+    /// Of the client: it does not understand them.
+    refuses_interim: bool,
+}
+
+impl Wishes {
+    /// For a client of this version; HTTP/1.0 knows no interim responses (RFC 9110 section 15.2).
+    #[inline]
+    pub(crate) fn of_client(minor_version: u8) -> Wishes {
+        Wishes { refuses_interim: minor_version == 0, ..Wishes::default() }
+    }
+
+    #[inline]
+    pub(crate) fn abandons(&self) -> bool {
+        self.abandons.get()
+    }
+
+    /// Where interim responses will be found, if anyone has asked.
+    #[inline]
+    pub(crate) fn take_interim(&mut self) -> Option<InterimQueue> {
+        self.interim.take()
+    }
 }
 
 /// Where a connection remembers its own address, once somebody has asked. Most never do.
@@ -93,18 +126,25 @@ impl<'a> ExchangeContext<'a> {
         stream: &'a Stream,
         local: &'a LocalAddress,
         site: &'a Rc<Site>,
-        abandons: &'a Cell<bool>,
+        wishes: &'a Wishes,
     ) -> Self {
         let local = Local::Stream(stream, local);
-        ExchangeContext { local, site: Some(site), abandons: Some(abandons), hops: 0 }
+        ExchangeContext { local, site: Some(site), wishes: Some(wishes), hops: 0 }
+    }
+
+    /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
+    /// `None` for a client that does not understand them.
+    pub fn interim(&self) -> Option<InterimQueue> {
+        let wishes = self.wishes.filter(|wishes| !wishes.refuses_interim)?;
+        Some(wishes.interim.get_or_init(InterimQueue::default).clone())
     }
 
     /// The answer is worth nothing once the client has gone: then the future that makes it is dropped, and so
     /// is a body under way. For answers that hold something others wait for, such as a place in a queue. A
     /// client that only closes its sending side is taken to be gone as well, as everywhere.
     pub fn ends_with_client(&self) {
-        if let Some(abandons) = self.abandons {
-            abandons.set(true);
+        if let Some(wishes) = self.wishes {
+            wishes.abandons.set(true);
         }
     }
 
@@ -171,7 +211,7 @@ impl Exchange<'_> {
 
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
-        self.tls.and_then(|handshake| handshake.client.as_ref())
+        self.tls.and_then(|handshake| handshake.client.as_deref())
     }
 }
 
@@ -213,6 +253,7 @@ impl Exchange<'_> {
             scheme: self.scheme,
             authority: self.authority.to_owned(),
             fields: self.fields.iter().map(own).collect(),
+            protocol: self.protocol.map(str::to_owned),
             minor_version: self.minor_version,
             peer: self.peer,
             tls: self.tls.cloned(),
@@ -236,6 +277,7 @@ pub struct Kept {
     scheme: &'static str,
     authority: String,
     fields: Vec<(String, Vec<u8>)>,
+    protocol: Option<String>,
     minor_version: u8,
     peer: Peer,
     tls: Option<Arc<Handshake>>,
@@ -260,6 +302,7 @@ impl Kept {
             scheme: self.scheme,
             authority: &self.authority,
             fields: Fields::new(&fields),
+            protocol: self.protocol.as_deref(),
             minor_version: self.minor_version,
             peer: self.peer,
             tls: self.tls.as_ref(),
@@ -270,7 +313,7 @@ impl Kept {
             context: ExchangeContext {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
-                abandons: None,
+                wishes: None,
                 hops: self.hops,
             },
         })

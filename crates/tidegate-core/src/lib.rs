@@ -8,6 +8,7 @@ pub mod answer;
 pub mod body;
 pub mod conn;
 pub mod exchange;
+pub mod interim;
 pub mod listen;
 pub mod log;
 pub mod phase;

@@ -8,7 +8,8 @@
 use crate::answer;
 use crate::body::RequestBody;
 use crate::conn::Opening;
-use crate::exchange::{Elsewhere, Exchange, ExchangeContext, Filter, Handler, Reply};
+use crate::exchange::{Elsewhere, Exchange, ExchangeContext, Filter, HTTP_2, Handler, Reply};
+use crate::interim::Interim;
 use crate::log::Sink;
 use crate::response::{Head, Response};
 use crate::tls::{TlsError, TlsSites, TlsStore};
@@ -165,6 +166,7 @@ impl Site {
             scheme: asked.scheme,
             authority: "",
             fields: Fields::default(),
+            protocol: None,
             minor_version: 1,
             peer: asked.peer,
             tls: asked.tls.as_ref(),
@@ -327,7 +329,9 @@ impl Engine {
     /// How connections begin on a listener.
     #[inline]
     pub(crate) fn opening(&self, listener: u16, peer: Peer) -> Opening {
-        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else { return Opening::Plain };
+        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else {
+            return Opening::Plain;
+        };
         let then_tls = listener.tls.is_some();
         if listener.proxies.iter().any(|network| covers(*network, peer)) {
             return Opening::Proxy { then_tls };
@@ -384,7 +388,12 @@ impl Engine {
         match route.handler.handle(exchange) {
             // Complete as it is: the hot path ends here.
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
-            reply => finish(site, index, exchange, reply),
+            reply => {
+                if !config.early_hints.is_empty() && matches!(reply, Reply::Later(_)) {
+                    hint(&config.early_hints, exchange);
+                }
+                finish(site, index, exchange, reply)
+            }
         }
     }
 
@@ -512,6 +521,23 @@ pub(crate) fn covers(network: Network, peer: Peer) -> bool {
     }
 }
 
+/// Tells a browser what it will need while the page is still being made (RFC 8297). Only where one navigates
+/// and speaks HTTP/2: others do nothing with it, and old clients of HTTP/1 take it for the answer.
+#[cold]
+fn hint(links: &[String], exchange: &Exchange<'_>) {
+    let navigates = exchange.fields.first("sec-fetch-mode").is_some_and(|mode| mode == b"navigate");
+    if exchange.minor_version != HTTP_2 || exchange.method != Method::Get || !navigates {
+        return;
+    }
+    if let Some(queue) = exchange.context.interim() {
+        let mut lines = FieldLines::new();
+        for link in links {
+            lines.push("Link", link);
+        }
+        queue.push(Interim { status: Status::EARLY_HINTS, lines });
+    }
+}
+
 /// The Filter phase: error page, route fields, filters.
 fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
     let route = &site.routes[index];
@@ -576,6 +602,7 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
         scheme: "http",
         authority: "",
         fields: Fields::default(),
+        protocol: None,
         minor_version: 1,
         peer: asked.peer,
         tls: None,

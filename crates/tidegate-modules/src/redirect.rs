@@ -195,6 +195,7 @@ mod tests {
             scheme: "https",
             authority,
             fields: Fields::default(),
+            protocol: None,
             minor_version: 1,
             peer: Peer::Unix,
             tls: None,

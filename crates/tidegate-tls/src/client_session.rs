@@ -342,8 +342,7 @@ impl ClientSession {
                     }
                     sealed[..length].copy_from_slice(&first);
                     for record in piece.chunks(RECORD) {
-                        length +=
-                            traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
+                        length += traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
                     }
                     return Ok(length);
                 }
@@ -400,10 +399,18 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), Cl
 
 fn fault(error: rustls::Error) -> ClientSessionError {
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            ClientSessionError::Untrusted("none of those who are trusted has signed it".into())
-        }
-        rustls::Error::InvalidCertificate(why) => ClientSessionError::Untrusted(why.to_string()),
+        rustls::Error::InvalidCertificate(why) => ClientSessionError::Untrusted(match why {
+            CertificateError::UnknownIssuer => "none of those who are trusted has signed it".into(),
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".into(),
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "it is not good yet; is the clock right?".into()
+            }
+            // Webpki's word for one that has signed itself and is not named.
+            CertificateError::Other(why) if why.to_string().contains("CaUsedAsEndEntity") => {
+                "it is signed by itself, and not one of those who are trusted".into()
+            }
+            why => why.to_string(),
+        }),
         rustls::Error::AlertReceived(alert) => ClientSessionError::Refused(alert),
         error => ClientSessionError::Misbehaved(error.to_string()),
     }

@@ -5,23 +5,21 @@
 
 use crate::certificate::{About, CertificateError, Slot, certificates, read_file};
 use crate::provider;
+use crate::session_store::SessionStore;
 use aws_lc_rs::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ResolvesClientCert, Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name,
 };
 use rustls::crypto::CryptoProvider;
-use rustls::server::ParsedCertificate;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Sessions kept to be resumed, of all names together.
-const SESSIONS: usize = 1024;
 
 /// Why a connector cannot be made, or not for a name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -185,8 +183,11 @@ impl Connector {
             config.client_auth_cert_resolver = Arc::new(Identity(slot.clone()));
         }
         config.alpn_protocols.clone_from(&options.protocols);
-        config.resumption =
-            if options.resumes { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
+        config.resumption = if options.resumes {
+            Resumption::store(Arc::new(SessionStore::default()))
+        } else {
+            Resumption::disabled()
+        };
         Ok(Arc::new(Connector { config: Arc::new(config) }))
     }
 

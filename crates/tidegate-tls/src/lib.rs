@@ -15,6 +15,7 @@ pub mod connector;
 pub mod hello;
 pub mod inspect;
 pub mod session;
+mod session_store;
 pub mod terms;
 pub mod ticket;
 

@@ -97,9 +97,9 @@ pub struct Handshake {
     /// Whether it was resumed.
     pub resumption: Resumption,
     /// The protocol chosen by ALPN.
-    pub protocol: Option<Box<[u8]>>,
+    pub protocol: Option<&'static [u8]>,
     /// Who the client is, where it was asked and has shown it.
-    pub client: Option<ClientIdentity>,
+    pub client: Option<Box<ClientIdentity>>,
     /// The terms that it was made under; see [`SiteConfig::scope`].
     pub site: Arc<SiteConfig>,
 }
@@ -144,7 +144,7 @@ enum State {
 struct Open {
     connection: UnbufferedServerConnection,
     /// Until the handshake is complete.
-    hello: Option<(Hello, Arc<SiteConfig>)>,
+    hello: Option<Box<(Hello, Arc<SiteConfig>)>>,
 }
 
 /// Gives the terms for what a client has asked for; `None` where nobody answers.
@@ -307,7 +307,7 @@ impl Session {
         };
         let connection = UnbufferedServerConnection::new(site.config.clone())
             .map_err(|error| SessionError::Misbehaved(error.to_string()))?;
-        self.state = State::Open(Box::new(Open { connection, hello: Some((hello, site)) }));
+        self.state = State::Open(Box::new(Open { connection, hello: Some(Box::new((hello, site))) }));
         Ok(())
     }
 
@@ -492,7 +492,7 @@ const UNRECOGNISED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 impl Open {
     fn complete(&mut self) -> Option<Handshake> {
-        let (hello, site) = self.hello.take()?;
+        let (hello, site) = *self.hello.take()?;
         let connection = &self.connection;
         let resumption = match connection.handshake_kind() {
             Some(HandshakeKind::Resumed) => Resumption::Resumed,
@@ -514,11 +514,17 @@ impl Open {
                 .unwrap_or("-"),
             server_name: hello.server_name.map(String::into_boxed_str),
             resumption,
-            protocol: connection.alpn_protocol().map(Into::into),
-            client: ClientIdentity::of(connection.peer_certificates()),
+            protocol: connection.alpn_protocol().and_then(known_protocol),
+            client: ClientIdentity::of(connection.peer_certificates()).map(Box::new),
             site,
         })
     }
+}
+
+/// The protocols that anything here speaks; a connection need not own the name of its own.
+fn known_protocol(name: &[u8]) -> Option<&'static [u8]> {
+    const KNOWN: [&[u8]; 3] = [b"http/1.1", b"h2", b"acme-tls/1"];
+    KNOWN.into_iter().find(|known| *known == name)
 }
 
 /// The names of RFC 8446, where rustls has names of its own.

@@ -74,8 +74,7 @@ impl Served {
     /// What a client prints; it must succeed. `PLAIN` and `TLS` in an argument are addresses.
     fn client(&self, program: &Path, arguments: &[&str]) -> String {
         let [plain, tls] = &self.addresses;
-        let arguments =
-            arguments.iter().map(|argument| argument.replace("PLAIN", plain).replace("TLS", tls));
+        let arguments = arguments.iter().map(|argument| argument.replace("PLAIN", plain).replace("TLS", tls));
         let output = Command::new(program).args(arguments).current_dir(&self.folder).output().unwrap();
         let text =
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -113,7 +112,9 @@ fn find(program: &str) -> Option<PathBuf> {
 fn h2spec() {
     let Some(program) = find("h2spec") else { return };
     let served = Served::new("h2spec");
-    for (address, options) in [(&served.addresses[0], &[][..]), (&served.addresses[1], &["--tls", "--insecure"])] {
+    for (address, options) in
+        [(&served.addresses[0], &[][..]), (&served.addresses[1], &["--tls", "--insecure"])]
+    {
         let (host, port) = address.rsplit_once(':').unwrap();
         let fixed = ["--host", host, "--port", port, "--timeout", "10", "--max-header-length", "4000"];
         let text = served.client(&program, &[&fixed, options].concat());

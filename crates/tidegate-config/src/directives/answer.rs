@@ -1,6 +1,8 @@
 //! What is answered without files, and the fields of answers.
 
-use crate::directive::{Argument, Context, Count, Directive, Inheritance, Kind, Property, one, one_or};
+use crate::directive::{
+    Argument, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some_or,
+};
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
@@ -59,6 +61,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "The `Cache-Control` field of successful responses, word for word. Stands in for `expires`.",
         example: "cache-control \"public, max-age=31536000, immutable\"",
         ..Directive::new("cache-control", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[some_or("link", Kind::FieldValue, &["off"])],
+        inheritance: Inheritance::Replaces,
+        doc: "What a page will need, as values of `Link` fields: told to browsers with 103 while the answer is still \
+              being made. Meant for pages that an application makes; an answer that is there at once goes out alone. \
+              Told only where a browser navigates (`Sec-Fetch-Mode: navigate`) and speaks HTTP/2.",
+        example: "early-hints \"</site.css>; rel=preload; as=style\"",
+        ..Directive::new("early-hints", INSIDE)
     },
     Directive {
         arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldValue, &["off"])],

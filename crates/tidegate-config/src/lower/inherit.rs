@@ -28,6 +28,7 @@ pub(crate) struct Inherited {
     pub access: Vec<AccessRule>,
     pub fields: Vec<(String, String)>,
     pub cache_control: Option<String>,
+    pub early_hints: Vec<String>,
     pub error_pages: Vec<(u16, String)>,
     pub compress: Option<Compress>,
     /// The value of `Strict-Transport-Security`.
@@ -153,6 +154,7 @@ impl Inherited {
                     _ => None,
                 };
             }
+            "early-hints" => self.early_hints = if item.is_word("off") { Vec::new() } else { item.texts() },
             "cache-control" => self.cache_control = item.texts().pop(),
             "header" => {
                 if let [name, value] = item.texts().as_slice() {

@@ -49,6 +49,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         access: inherited.access,
         fields: inherited.fields,
         cache_control: inherited.cache_control,
+        early_hints: inherited.early_hints,
         error_pages: inherited.error_pages,
         compress: inherited.compress,
         requires_client_certificate: inherited.requires_client_certificate,

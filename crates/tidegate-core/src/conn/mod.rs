@@ -14,6 +14,7 @@ mod transport;
 use crate::admission::Entry;
 use crate::body::RequestBodyError;
 use crate::exchange::LocalAddress;
+use crate::interim::InterimQueue;
 use crate::log;
 use crate::worker::Ctx;
 use h2::Http2;
@@ -117,6 +118,8 @@ struct Work {
     /// `None` when only the rest of the content is still to be read and dropped.
     output: Option<Output>,
     incoming: Option<Incoming>,
+    /// What may have to be told before the answer.
+    interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
 }
 
@@ -128,6 +131,8 @@ struct Request {
     minor_version: u8,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
+    /// An upgrade in the words of HTTP/2: only a tunnel can be its success.
+    is_upgrade: bool,
     /// Nobody else is to be answered: given up when the client closes its side.
     ends_with_client: bool,
     /// Monotonic, nanoseconds.

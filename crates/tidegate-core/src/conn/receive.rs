@@ -6,12 +6,12 @@ use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
+use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::phase::{Arrival, Engine, Site};
 use crate::response::Response;
 use crate::worker::Ctx;
-use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::path::normalise;
@@ -20,10 +20,8 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
-use tidegate_wire::h1::{
-    self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version,
-};
 use tidegate_tls::SessionError;
+use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
@@ -253,6 +251,7 @@ impl Connection {
             head_only: head.method == "HEAD",
             minor_version: if head.version == Version::Http10 { 0 } else { 1 },
             expects_continue: head.expects_continue,
+            is_upgrade: false,
             ends_with_client: false,
             started: monotonic_ns(),
             received: head.len as u64,
@@ -290,7 +289,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let abandons = Cell::new(false);
+        let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -334,6 +333,7 @@ impl Connection {
                         scheme: if self.transport.is_tls() { "https" } else { "http" },
                         authority: entry.authority,
                         fields,
+                        protocol: None,
                         minor_version: request.minor_version,
                         peer: self.peer,
                         tls: self.transport.handshake(),
@@ -341,7 +341,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &abandons),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -353,14 +353,19 @@ impl Connection {
         };
         cx.path_buffer = path_buffer;
 
-        let request = Request { ends_with_client: abandons.get(), ..request };
+        let request = Request { ends_with_client: wishes.abandons(), ..request };
+        let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             Reply::Later(future) => {
                 let mut later = cx.admission.later(future, is_exempt);
-                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+                if let Some(interim) = &interim {
+                    push_interim(cx, interim);
+                }
+                match polled {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
@@ -379,7 +384,7 @@ impl Connection {
             Ok(response) => (Output::unbegun(), Some(response)),
             Err(later) => (Output::later(later), None),
         };
-        self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
+        self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
@@ -572,6 +577,7 @@ impl Connection {
             head_only: false,
             minor_version: 1,
             expects_continue: false,
+            is_upgrade: false,
             ends_with_client: false,
             started: monotonic_ns(),
             received: 0,
@@ -609,7 +615,8 @@ impl Connection {
         } else {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
-            self.work = Some(Box::new(Work { request, output: Some(output), incoming, record }));
+            self.work =
+                Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
         }
         Ok(())
     }
@@ -661,6 +668,14 @@ impl Incoming {
             }
         }
         Ok(decoded.consumed)
+    }
+}
+
+/// Appends what is to be told before the answer.
+pub(super) fn push_interim(cx: &mut Ctx, queue: &InterimQueue) {
+    while let Some(Interim { status, lines }) = queue.pop() {
+        cx.stats.responses.add(status.0);
+        h1::encode_interim(&mut cx.batch, status.0, status.reason(), lines.as_bytes());
     }
 }
 

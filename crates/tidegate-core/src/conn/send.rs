@@ -3,7 +3,7 @@
 //! Small answers are joined in the worker's batch and leave in one `send(2)`; what the socket refuses is
 //! kept in `held`, and nothing overtakes it. Files go by `sendfile(2)`, streams through a lent buffer.
 
-use super::receive::Incoming;
+use super::receive::{Incoming, push_interim};
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
@@ -382,10 +382,17 @@ impl Connection {
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
         let mut output = self.work.as_mut().and_then(|work| work.output.take());
         if let Some(Output { source: Source::Later(later), .. }) = &mut output {
-            match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
+            let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+            if let Some(interim) = self.work.as_ref().and_then(|work| work.interim.as_ref())
+                && (self.held.is_empty() || polled.is_ready())
+            {
+                push_interim(cx, interim);
+            }
+            match polled {
                 Poll::Pending => {
                     self.put_back(output);
                     self.invite(cx)?;
+                    self.flush_shared(cx)?;
                     let is_flushed = self.send_held(false)?;
                     return Ok(if is_flushed { Progress::Waiting } else { Progress::Blocked });
                 }
@@ -585,7 +592,12 @@ impl Connection {
         Ok(!self.is_blocked)
     }
 
-    fn send_file(&mut self, piece: &mut FilePiece, total: &mut u64, turn: &mut Turn<'_>) -> io::Result<Progress> {
+    fn send_file(
+        &mut self,
+        piece: &mut FilePiece,
+        total: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<Progress> {
         match self.transport.bare() {
             Some(stream) => send_piece(stream, piece, total, turn),
             None => self.seal_piece(piece, total, turn),

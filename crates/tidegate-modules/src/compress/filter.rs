@@ -209,6 +209,7 @@ mod tests {
             scheme: "http",
             authority: "",
             fields: Fields::new(&fields),
+            protocol: None,
             minor_version: 1,
             peer: Peer::Unix,
             tls: None,

@@ -4,6 +4,7 @@ use super::complaints::Complaints;
 use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
+use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_http::{FieldLines, Status, field};
 use tidegate_wire::cgi::{self, CgiError};
 use tidegate_wire::fastcgi::{Event, FastCgiError, ProtocolStatus, ResponseDecoder};
@@ -57,7 +58,13 @@ pub(super) struct AnswerHead {
 /// Reads an answer up to the end of its head.
 pub(super) enum HeadOf {
     /// HTTP/1, with a method that has the same kind of answer, and whether a switch of protocols was asked for.
-    Http { reader: HeadReader, method: &'static str, may_switch: bool, body: Option<(BodyLength, bool)> },
+    Http {
+        reader: HeadReader,
+        method: &'static str,
+        may_switch: bool,
+        body: Option<(BodyLength, bool)>,
+        interim: Option<InterimQueue>,
+    },
     /// FastCGI.
     FastCgi { decoder: ResponseDecoder, stdout: Vec<u8>, complaints: Complaints },
     /// SCGI: CGI until the connection ends.
@@ -68,13 +75,18 @@ impl HeadOf {
     /// Takes bytes; the head, once it is there.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<AnswerHead>, AnswerError> {
         match self {
-            HeadOf::Http { reader, method, may_switch, body } => {
+            HeadOf::Http { reader, method, may_switch, body, interim } => {
                 let may_switch = *may_switch;
                 let head = reader.push(
                     bytes,
                     &LIMITS,
                     method,
-                    |_| {},
+                    |head| {
+                        if let Some(queue) = interim {
+                            let AnswerHead { status, lines, .. } = from_http(head);
+                            queue.push(Interim { status, lines });
+                        }
+                    },
                     |head| {
                         *body = Some((head.body, head.keep_alive));
                         (head.kind, from_http(head))

@@ -21,6 +21,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
+use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
 use tidegate_core::{Body, BodyStream, Elsewhere, Response, answer, log};
 use tidegate_http::Status;
@@ -49,6 +50,8 @@ pub(super) struct Call {
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
     pub(super) wants_trailers: bool,
+    /// Where interim answers go.
+    pub(super) interim: Option<InterimQueue>,
     /// Of the file that the application may have sent in its place.
     pub(super) range: Option<Vec<u8>>,
     /// What of an answer leads back to this server.
@@ -181,6 +184,7 @@ impl Call {
                 method: if self.head_only { "HEAD" } else { "GET" },
                 may_switch,
                 body: None,
+                interim: self.interim.clone(),
             },
             Dialect::FastCgi => HeadOf::FastCgi {
                 decoder: ResponseDecoder::new(REQUEST),

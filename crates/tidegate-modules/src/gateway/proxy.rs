@@ -11,6 +11,7 @@ use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -142,6 +143,10 @@ impl Proxy {
         if let Some(upgrade) = upgrade {
             lines.extend_from_slice(b"Connection: upgrade\r\n");
             append_field(&mut lines, "Upgrade", upgrade).ok()?;
+            // HTTP/2 has no need of the key; HTTP/1 has (RFC 8441 section 5).
+            if exchange.protocol.is_some() && !exchange.fields.contains("sec-websocket-key") {
+                append_field(&mut lines, "Sec-WebSocket-Key", &websocket_key()).ok()?;
+            }
         } else if exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers")) {
             lines.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
         }
@@ -201,6 +206,7 @@ impl Handler for Proxy {
                 .fields
                 .elements("te")
                 .any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
@@ -218,9 +224,26 @@ impl Handler for Proxy {
 
 /// The protocols that the client would switch to.
 fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
+    if let Some(protocol) = exchange.protocol {
+        return Some(protocol.as_bytes());
+    }
     let is_named =
         exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
     exchange.fields.single("upgrade").filter(|_| is_named && exchange.minor_version > 0)
+}
+
+/// 16 random bytes in base64 (RFC 6455 section 4.1). They protect from caches that take the handshake for a
+/// request, not from anyone who guesses.
+fn websocket_key() -> [u8; 24] {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let half = |salt: u8| u128::from(RandomState::new().hash_one(salt));
+    let mut bits = half(0) << 64 | half(1);
+    let mut key = [b'='; 24];
+    for digit in &mut key[..22] {
+        *digit = DIGITS[(bits >> 122) as usize];
+        bits <<= 6;
+    }
+    key
 }
 
 /// Whether `Connection` names a field as one that ends here.

@@ -240,6 +240,7 @@ impl Inner {
             is_idempotent: what.is_idempotent,
             head_only: what.head_only,
             wants_trailers: false,
+            interim: None,
             range: what.range,
             back: None,
             elsewhere: what.elsewhere,

@@ -4,9 +4,10 @@ use crate::peer::{Authority, Both, client_config, terms, tickets};
 use std::sync::Arc;
 use tidegate_tls::SiteConfig;
 
-/// Bytes on the heap of a connection that has carried a request and waits for the next one. The budget of
-/// 4 KiB is for all of a connection, so some is left for what is around a session.
-const BUDGET: i64 = 3300;
+/// Bytes on the heap of a connection that has carried a request and waits for the next one. The budget of 4 KiB is
+/// for all of a connection: AWS-LC's two keys, which are not counted here, what is around a session, and what the
+/// allocator adds.
+const BUDGET: i64 = 2400;
 
 #[test]
 fn an_idle_session_holds_little() {

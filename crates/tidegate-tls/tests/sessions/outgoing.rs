@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tidegate_io::socket::{Received, Stream};
 use tidegate_tls::session::BUFFER_MIN;
 use tidegate_tls::{
-    CLIENT_BUFFER, Certificate, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions, Hello, Pair,
-    Session, SiteConfig, Slot, Terms, Trust, TrustedRoots, Versions,
+    CLIENT_BUFFER, Certificate, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions,
+    Hello, Pair, Session, SiteConfig, Slot, Terms, Trust, TrustedRoots, Versions,
 };
 
 struct Both {
@@ -124,6 +124,17 @@ fn sessions_are_resumed_where_that_is_wanted() {
             both.settle().unwrap();
             assert_eq!(both.client.agreed().unwrap().is_resumed, resumes && visit > 0, "{visit}");
         }
+        // Each has brought two tickets and used one.
+        let mut many: Vec<Both> = (0..4).map(|_| Both::new(&connector, "a.test", &site)).collect();
+        let mut resumed = 0;
+        for both in &mut many {
+            both.turn().unwrap();
+        }
+        for both in &mut many {
+            both.settle().unwrap();
+            resumed += usize::from(both.client.agreed().unwrap().is_resumed);
+        }
+        assert_eq!(resumed, if resumes { 4 } else { 0 });
     }
 }
 

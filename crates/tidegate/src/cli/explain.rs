@@ -139,6 +139,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         scheme: "http",
         authority: &authority,
         fields: Fields::new(&fields),
+        protocol: None,
         minor_version: 1,
         peer: arguments.from,
         tls: None,

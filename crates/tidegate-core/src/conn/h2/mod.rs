@@ -9,6 +9,7 @@ mod send;
 
 use super::{Connection, Next, Request, TURNS, Timer};
 use crate::body::{BodySink, RequestBodyError};
+use crate::interim::InterimQueue;
 use crate::log;
 use crate::worker::Ctx;
 use send::Output;
@@ -48,6 +49,8 @@ struct StreamWork {
     request: Request,
     output: Output,
     incoming: Option<Incoming>,
+    /// What may have to be told before the answer.
+    interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
     /// Bytes moved in either direction since the timer came last.
     moved: u32,
@@ -65,9 +68,11 @@ struct Unread {
     checks: u8,
 }
 
-/// Content that a handler reads.
+/// Content that a handler reads, or what goes into a tunnel.
 struct Incoming {
     sink: BodySink,
+    /// Endless, and silent for as long as it likes.
+    is_tunnel: bool,
     received: u64,
     /// Given to the sink and not yet given back to the client's window.
     unreleased: usize,
@@ -78,7 +83,10 @@ impl StreamWork {
     /// Waits for the client to send content.
     fn wants_content(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| {
-            incoming.sink.is_wanted() && incoming.sink.has_reader() && incoming.sink.is_empty()
+            !incoming.is_tunnel
+                && incoming.sink.is_wanted()
+                && incoming.sink.has_reader()
+                && incoming.sink.is_empty()
         })
     }
 }
@@ -151,7 +159,7 @@ fn limits(cx: &Ctx) -> Limits {
     let streams = cx.engine.settings.limits.streams;
     let mut head = cx.head_limits;
     head.fields = head.fields.min(MAX_FIELDS);
-    Limits { head, streams, ..Limits::default() }
+    Limits { head, streams, extended_connect: true, ..Limits::default() }
 }
 
 impl Connection {
@@ -264,6 +272,10 @@ impl Connection {
         for slot in 0..h2.streams.len() {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
             if let Some(incoming) = work.incoming.take() {
+                if incoming.is_tunnel {
+                    incoming.sink.complete();
+                    continue;
+                }
                 incoming.sink.fail(RequestBodyError::Interrupted);
             }
             if work.request.ends_with_client {

@@ -7,10 +7,10 @@ use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
 use crate::admission::Entry;
 use crate::answer;
 use crate::body::{self, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply};
+use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
+use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields};
 use crate::worker::Ctx;
-use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::FieldLines;
@@ -128,16 +128,22 @@ impl Connection {
         }
         let mut space = FieldSpace::new();
         let head = section.request(&mut space);
+        // An extended CONNECT is an upgrade in other words (RFC 8441 section 4).
+        let protocol = head.protocol;
+        let (method, method_token) = match protocol {
+            Some(_) => (Method::Get, "GET"),
+            None => (Method::from_token(head.method), head.method),
+        };
         let request = Request {
             head_only: head.method == "HEAD",
             minor_version: 1,
             expects_continue: head.expects_continue && !is_end,
+            is_upgrade: protocol.is_some(),
             ends_with_client: false,
             started: monotonic_ns(),
             received: section.size() as u64,
         };
         cx.admission.on_request(request.started);
-        let method = Method::from_token(head.method);
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let mut entry = log::Entry {
             peer: self.peer,
@@ -160,7 +166,7 @@ impl Connection {
         }
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let abandons = Cell::new(false);
+        let mut wishes = Wishes::of_client(HTTP_2);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
                 let kind = match status {
@@ -192,20 +198,21 @@ impl Connection {
                 // The connection stays: what it has under way is not lost for what it may not have more.
                 Ok(path) if self.is_turned_away(cx, &engine, site, path) => Reply::Ready(cx.admission.busy()),
                 Ok(path) => {
-                    let content = (!is_end).then(|| {
+                    let content = (!is_end && protocol.is_none()).then(|| {
                         let (sink, content) = body::pipe(head.content_length);
                         content_sink = Some(sink);
                         content
                     });
                     let mut exchange = Exchange {
                         method,
-                        method_token: head.method,
+                        method_token,
                         target: head.target,
                         path,
                         query: located.query,
                         scheme: if self.transport.is_tls() { "https" } else { "http" },
                         authority: head.authority,
                         fields: head.fields,
+                        protocol,
                         minor_version: HTTP_2,
                         peer: self.peer,
                         tls: self.transport.handshake(),
@@ -213,7 +220,7 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &abandons),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if matches!(reply, Reply::Later(_)) {
@@ -224,26 +231,32 @@ impl Connection {
             },
         };
         cx.path_buffer = path_buffer;
-        let request = Request { ends_with_client: abandons.get(), ..request };
+        let request = Request { ends_with_client: wishes.abandons(), ..request };
+        let interim = wishes.take_interim();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             Reply::Later(future) => {
                 let mut later = cx.admission.later(future, is_exempt);
-                match later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed) {
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+                if let Some(interim) = &interim {
+                    push_interim(h2, cx, stream, interim);
+                }
+                match polled {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
             }
         };
-        let incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
+        let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
+            is_tunnel: false,
             received: 0,
             unreleased: 0,
             is_wide: false,
         });
         let output = match ready {
             Ok(response) => {
-                let output = self.start_stream(h2, cx, stream, response, &request);
+                let mut output = self.start_stream(h2, cx, stream, response, &request);
                 if output.is_complete() {
                     if let Some(incoming) = incoming {
                         incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
@@ -252,13 +265,22 @@ impl Connection {
                     end_stream(h2, cx, stream, &request);
                     return self.flush_if_full(cx);
                 }
+                incoming = incoming.or(output.take_tunnel());
                 output
             }
             Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let mut work =
-            Box::new(StreamWork { key: stream, request, output, incoming, record, moved: 0, slow: 0 });
+        let mut work = Box::new(StreamWork {
+            key: stream,
+            request,
+            output,
+            incoming,
+            interim,
+            record,
+            moved: 0,
+            slow: 0,
+        });
         work.invite(h2, cx);
         h2.insert(work);
         self.flush_if_full(cx)
@@ -294,7 +316,7 @@ impl Connection {
             return Ok(());
         };
         incoming.received += data.len() as u64;
-        if incoming.received > limit {
+        if incoming.received > limit && !incoming.is_tunnel {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             incoming.sink.fail(RequestBodyError::TooLarge);
             work.incoming = None;
@@ -325,6 +347,14 @@ impl Connection {
             h2.insert(work);
         }
         Ok(())
+    }
+}
+
+/// Appends what is to be told before the answer.
+pub(super) fn push_interim(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, queue: &InterimQueue) {
+    while let Some(Interim { status, lines }) = queue.pop() {
+        cx.stats.responses.add(status.0);
+        h2.wire.send_interim(stream, status.0, FieldSource::Lines(&lines), &mut cx.batch);
     }
 }
 

@@ -7,10 +7,11 @@
 use super::super::Connection;
 use super::super::send::{Done, tally};
 use super::super::{CLIENT_CLOSED, Request};
-use super::receive::{BATCH_MAX, end_stream};
-use super::{Http2, StreamWork};
+use super::receive::{BATCH_MAX, end_stream, push_interim};
+use super::{Http2, Incoming, StreamWork};
 use crate::admission;
 use crate::answer;
+use crate::body::BodySink;
 use crate::log::{Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
@@ -42,6 +43,8 @@ pub(super) struct Output {
     sent: u64,
     /// A file could not be read as far as was announced.
     is_cut: bool,
+    /// Takes what the client sends, where the response opens a tunnel; until the stream does.
+    tunnel: Option<BodySink>,
     /// For a log that shows fields of responses.
     fields: Option<Box<FieldLines>>,
 }
@@ -87,6 +90,7 @@ impl Output {
             head: 0,
             sent: 0,
             is_cut: false,
+            tunnel: None,
             fields: None,
         }
     }
@@ -107,6 +111,12 @@ impl Output {
     /// Whether all of it is out of its source.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.source, Source::None)
+    }
+
+    /// What takes the bytes of the client from now on.
+    pub(super) fn take_tunnel(&mut self) -> Option<Incoming> {
+        let sink = self.tunnel.take()?;
+        Some(Incoming { sink, is_tunnel: true, received: 0, unreleased: 0, is_wide: false })
     }
 
     /// Content is on its way.
@@ -137,6 +147,17 @@ impl Output {
     }
 }
 
+/// A tunnel in the words of HTTP/2: what is a 101 to HTTP/1 is a 200 here (RFC 8441 section 5).
+#[cold]
+fn opened(mut response: Response) -> (Response, Option<BodySink>) {
+    response.fields_mut().remove("Sec-WebSocket-Accept");
+    let Body::Tunnel { stream, sink } = response.body else { return (response, None) };
+    (
+        Response { status: Status::OK, head: response.head, body: Body::Stream { len: None, stream } },
+        Some(sink),
+    )
+}
+
 impl StreamWork {
     /// Exactly once for each response.
     pub(super) fn count(&self, cx: &mut Ctx) {
@@ -156,9 +177,15 @@ impl Connection {
         mut response: Response,
         request: &Request,
     ) -> Output {
-        // HTTP/2 switches no protocols; nobody can have asked for it.
-        if matches!(response.body, Body::Tunnel { .. }) || response.status.is_informational() {
-            response = answer::error(Status::BAD_GATEWAY);
+        let mut tunnel = None;
+        if let Body::Tunnel { .. } = response.body
+            && request.is_upgrade
+        {
+            (response, tunnel) = opened(response);
+        } else if matches!(response.body, Body::Tunnel { .. }) || response.status.is_informational() {
+            response = answer::error(Status::BAD_GATEWAY); // HTTP/2 switches no protocols like this
+        } else if request.is_upgrade && response.status.is_success() {
+            response = answer::error(Status::NOT_IMPLEMENTED); // it would be taken for a tunnel
         }
         let status = response.status;
         let len = response.body.len();
@@ -196,6 +223,7 @@ impl Connection {
             head: head as u32,
             sent: head as u64,
             is_cut: false,
+            tunnel,
             fields: cx.log.shows_responses().then(|| Box::new(response.head.lines().clone())),
         };
         if !has_content {
@@ -286,9 +314,15 @@ impl Connection {
             let stream = work.key;
             if let Source::Later(later) = &mut work.output.source {
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+                if let Some(interim) = &work.interim
+                    && (!self.is_stuck() || polled.is_ready())
+                {
+                    push_interim(h2, cx, stream, interim);
+                }
                 if let Poll::Ready(response) = polled {
                     work.invite(h2, cx);
                     work.output = self.start_stream(h2, cx, stream, response, &work.request);
+                    work.incoming = work.incoming.take().or(work.output.take_tunnel());
                     if work.output.is_complete() {
                         if let Some(incoming) = work.incoming.take() {
                             incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
