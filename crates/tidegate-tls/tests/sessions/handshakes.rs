@@ -37,7 +37,7 @@ fn modern_clients_get_modern_terms() {
     assert_eq!(handshake.group, "X25519MLKEM768");
     assert!(handshake.suite.starts_with("TLS_AES_"), "{}", handshake.suite);
     assert_eq!(handshake.server_name.as_deref(), Some("a.test"));
-    assert_eq!(handshake.protocol.as_deref(), Some(&b"http/1.1"[..]));
+    assert_eq!(handshake.protocol, Some(&b"http/1.1"[..]));
     assert_eq!(handshake.resumption, Resumption::Full);
     assert_eq!(handshake.client, None);
 }
@@ -252,7 +252,7 @@ fn challenges_have_a_certificate_of_their_own() {
     config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
     let mut both = Both::new(&Arc::new(config), "a.test", &[("a.test", site)]);
     both.settle().unwrap();
-    assert_eq!(both.session.handshake().unwrap().protocol.as_deref(), Some(&b"acme-tls/1"[..]));
+    assert_eq!(both.session.handshake().unwrap().protocol, Some(&b"acme-tls/1"[..]));
     challenges.remove("a.test");
     assert!(challenges.find("a.test").is_none());
 }
@@ -277,7 +277,7 @@ fn the_cheaper_cipher_is_used_but_for_clients_without_hardware_for_aes() {
         let mut roots = rustls::RootCertStore::empty();
         let pem = authority.pem.as_bytes();
         roots.add(rustls::pki_types::pem::PemObject::from_pem_slice(pem).unwrap()).unwrap();
-        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        let config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots)
