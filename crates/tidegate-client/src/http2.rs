@@ -408,10 +408,7 @@ impl Driver {
             self.send(cx)?;
             let polled = runtime::with_scratch(|buffer| {
                 self.session.connection.poll_recv(cx, buffer).map(|received| {
-                    received.map(|count| {
-                        self.session.state.borrow_mut().take(&buffer[..count]);
-                        count
-                    })
+                    received.inspect(|count| self.session.state.borrow_mut().take(&buffer[..*count]))
                 })
             });
             match polled {
@@ -452,7 +449,8 @@ impl Future for Driver {
         if !is_quiet {
             self.idle = None;
         }
-        if !is_over && !(is_quiet && self.is_done(cx)) {
+        let ends = is_over || (is_quiet && self.is_done(cx));
+        if !ends {
             return Poll::Pending;
         }
         {
