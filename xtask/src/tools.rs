@@ -123,7 +123,11 @@ const MODULES: &[(&str, &str, &str)] = &[
         "what the RFCs of HTTP/2 demand",
     ),
     ("pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1", "an ACME authority for tests"),
-    ("pebble-challtestsrv", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1", "its name server"),
+    (
+        "pebble-challtestsrv",
+        "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1",
+        "its name server",
+    ),
 ];
 
 /// Programs of PyPI, each in an environment of its own below `target/tools/python`: name, requirement, reason.

@@ -37,11 +37,7 @@ impl Connection {
     ///
     /// # Errors
     /// What the system says, or `TimedOut`; `InvalidData` where TLS is not possible with it.
-    pub async fn open(
-        peer: &Arc<Peer>,
-        timeout: Duration,
-        tls: Option<&PeerTls>,
-    ) -> io::Result<Connection> {
+    pub async fn open(peer: &Arc<Peer>, timeout: Duration, tls: Option<&PeerTls>) -> io::Result<Connection> {
         let started = monotonic_ns();
         let opened = Opened::new(peer);
         // Most often it is done at once, and then there is no deadline to arm.
@@ -93,7 +89,9 @@ impl Connection {
         loop {
             match session.receive(&mut [], |buffer| recv(self.fd(), buffer)) {
                 Ok(Received::Bytes { drained: false, .. }) if !session.has_plaintext() => {}
-                Ok(Received::Bytes { drained: true, .. } | Received::WouldBlock) if !session.has_plaintext() => {
+                Ok(Received::Bytes { drained: true, .. } | Received::WouldBlock)
+                    if !session.has_plaintext() =>
+                {
                     self.watched.drained();
                     return !self.watched.is_readable();
                 }
@@ -173,12 +171,11 @@ impl Connection {
         loop {
             if session.has_pending() {
                 // Whoever waits for an answer waits for its request to leave, too.
-                let flushed = self.watched.poll_write(cx, |fd| {
-                    match session.flush(|sealed| send(fd, sealed))? {
+                let flushed =
+                    self.watched.poll_write(cx, |fd| match session.flush(|sealed| send(fd, sealed))? {
                         true => Ok(()),
                         false => Err(io::ErrorKind::WouldBlock.into()),
-                    }
-                });
+                    });
                 if let Poll::Ready(Err(error)) = flushed {
                     return Poll::Ready(Err(error));
                 }
@@ -187,13 +184,12 @@ impl Connection {
                 let given = session.receive(buffer, |_| Ok(Received::WouldBlock))?;
                 return Poll::Ready(Ok(if let Received::Bytes { count, .. } = given { count } else { 0 }));
             }
-            let received = self.watched.poll_read(cx, |fd| {
-                match session.receive(buffer, |place| recv(fd, place))? {
+            let received =
+                self.watched.poll_read(cx, |fd| match session.receive(buffer, |place| recv(fd, place))? {
                     Received::Bytes { count, drained } => Ok(Some((count, drained))),
                     Received::End => Ok(None),
                     Received::WouldBlock => Err(io::ErrorKind::WouldBlock.into()),
-                }
-            });
+                });
             match received {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -271,8 +267,7 @@ async fn establish(
     let watched = finish(address, begun).await?;
     let Some(tls) = tls else { return Ok((watched, None)) };
     watched.assume_writable();
-    let mut session =
-        ClientSession::new(&tls.connector, tls.name.clone()).map_err(io::Error::from)?;
+    let mut session = ClientSession::new(&tls.connector, tls.name.clone()).map_err(io::Error::from)?;
     std::future::poll_fn(|cx| {
         loop {
             session.advance(|bytes| send(watched.as_fd(), bytes))?;

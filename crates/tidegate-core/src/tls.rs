@@ -5,9 +5,9 @@
 //! settings and are shared by all workers. One [`TlsSites`] for each revision. A process that serves reads no
 //! file: the master does, and hands over [`TlsUpdate`]s.
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
@@ -236,7 +236,8 @@ impl TlsStore {
         }
         for (path, pem) in &files.roots {
             let name = if path.as_os_str().is_empty() { "the system's" } else { "its" };
-            match TrustedRoots::new(&format!("{name} list of authorities {}", path.display()), pem.as_bytes()) {
+            match TrustedRoots::new(&format!("{name} list of authorities {}", path.display()), pem.as_bytes())
+            {
                 Ok(read) => {
                     let mut roots = lock(&self.roots);
                     // The same text keeps its connectors, and those the sessions that may be resumed.
@@ -286,8 +287,11 @@ impl TlsStore {
         let trust = roots.clone().map_or(Trust::Anybody, Trust::Roots);
         let protocol = if backend.speaks_http2 { &b"h2"[..] } else { b"http/1.1" };
         let protocols = vec![protocol.to_vec()];
-        let options =
-            ConnectorOptions { protocols, identity: identity.as_ref().map(|key| self.slot(key)), ..ConnectorOptions::new(trust) };
+        let options = ConnectorOptions {
+            protocols,
+            identity: identity.as_ref().map(|key| self.slot(key)),
+            ..ConnectorOptions::new(trust)
+        };
         let made = Connector::new(&options)
             .map_err(|error| TlsError::Backend { origin: backend.origin.clone(), error })?;
         let way = Way { roots, identity, speaks_http2: backend.speaks_http2 };

@@ -156,6 +156,28 @@ kinds! {
 }
 
 kinds! {
+    /// Why an application has not answered a request.
+    GatewayFailure, "reason" {
+        /// No connection.
+        Unreachable "unreachable",
+        /// It has closed the connection before, or in the middle of, the head of its answer.
+        Closed "closed",
+        /// No answer in time.
+        Silent "silent",
+        /// What it has answered is no answer.
+        Malformed "malformed",
+        /// It says that it has no room.
+        Overloaded "overloaded",
+        /// The queue before it was full.
+        QueueFull "queue_full",
+        /// The request waited longer than the queue allows.
+        QueueAge "queue_age",
+        /// Nothing of it is alive.
+        Down "down",
+    }
+}
+
+kinds! {
     /// Why a TLS connection has failed. The engine maps the errors of its sessions to these slots.
     TlsError, "reason" {
         /// The client does not speak TLS.

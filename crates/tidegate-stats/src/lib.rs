@@ -21,8 +21,8 @@ mod worker;
 pub use cell::{Counter, Gauge, Level};
 pub use histogram::{Distribution, Histogram};
 pub use kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Handshake, Kind, KindCounts, Kinds, ParseError,
-    QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kind, KindCounts,
+    Kinds, ParseError, QueueRefusal, StatusCounts, Statuses, StreamReset, Timeout, TlsError,
 };
 pub use table::{Description, Metric, Reading, Unit, View};
 pub use worker::{Snapshot, Worker};

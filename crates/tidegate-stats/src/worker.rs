@@ -8,8 +8,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::kind::{
-    AcceptError, ConnectionFault, ConnectionRefusal, Flush, Handshake, Kinds, ParseError, QueueRefusal,
-    Statuses, StreamReset, Timeout, TlsError,
+    AcceptError, ConnectionFault, ConnectionRefusal, Flush, GatewayFailure, Handshake, Kinds, ParseError,
+    QueueRefusal, Statuses, StreamReset, Timeout, TlsError,
 };
 use crate::table::metrics;
 
@@ -59,6 +59,17 @@ metrics! {
             "Connections given up because the client was too slow.";
         parse_errors: Kinds<ParseError, { ParseError::COUNT }>, Count, "Parse Errors",
             "Requests that could not be read.";
+    }
+    "Applications" {
+        gateway_requests: Counter, Count, "Application Requests", "Requests for applications.";
+        gateway_failures: Kinds<GatewayFailure, { GatewayFailure::COUNT }>, Count, "Application Failures",
+            "Times that an application could not be asked or has not answered.";
+        gateway_retries: Counter, Count, "Application Retries",
+            "Requests sent once more: to another member, or because an old connection turned out to be closed.";
+        gateway_queue_delay: Histogram, Seconds, "Application Queueing Delay",
+            "Time that requests waited for a place on an application.";
+        gateway_delay: Histogram, Seconds, "Application Response Time",
+            "Time from the first byte sent to an application to the head of its answer.";
     }
     "TLS" {
         tls_handshakes: Kinds<Handshake, { Handshake::COUNT }>, Count, "TLS Handshakes",

@@ -342,8 +342,7 @@ impl ClientSession {
                     }
                     sealed[..length].copy_from_slice(&first);
                     for record in piece.chunks(RECORD) {
-                        length +=
-                            traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
+                        length += traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
                     }
                     return Ok(length);
                 }

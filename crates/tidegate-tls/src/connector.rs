@@ -12,8 +12,8 @@ use rustls::client::{
     ResolvesClientCert, Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name,
 };
 use rustls::crypto::CryptoProvider;
-use rustls::server::ParsedCertificate;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
 use std::fmt;
@@ -183,8 +183,11 @@ impl Connector {
             config.client_auth_cert_resolver = Arc::new(Identity(slot.clone()));
         }
         config.alpn_protocols.clone_from(&options.protocols);
-        config.resumption =
-            if options.resumes { Resumption::store(Arc::new(SessionStore::default())) } else { Resumption::disabled() };
+        config.resumption = if options.resumes {
+            Resumption::store(Arc::new(SessionStore::default()))
+        } else {
+            Resumption::disabled()
+        };
         Ok(Arc::new(Connector { config: Arc::new(config) }))
     }
 

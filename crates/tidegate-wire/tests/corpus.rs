@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 use tidegate_wire::fuzzing::{
-    fuzz_cgi_head, fuzz_fastcgi, fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_h2_client, fuzz_h2_server,
-    fuzz_hpack, fuzz_scgi,
+    fuzz_cgi_head, fuzz_fastcgi, fuzz_h1_body, fuzz_h1_request, fuzz_h1_response, fuzz_h2_client,
+    fuzz_h2_server, fuzz_hpack, fuzz_scgi,
 };
 
 const MUTATIONS: usize = 20_000;

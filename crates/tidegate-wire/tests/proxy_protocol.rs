@@ -24,7 +24,11 @@ fn table() {
     let long = "PROXY UNKNOWN ".to_owned() + &"x".repeat(100) + "\r\n";
     for (what, bytes, expected) in [
         ("v1", b"PROXY TCP4 1.2.3.4 5.6.7.8 8080 80\r\nGET".to_vec(), Ok(Some((plain, 36)))),
-        ("v1 six", b"PROXY TCP6 ::1 2001:db8::2 1 2\r\n".to_vec(), Ok(Some((proxied("[::1]:1", "[2001:db8::2]:2"), 32)))),
+        (
+            "v1 six",
+            b"PROXY TCP6 ::1 2001:db8::2 1 2\r\n".to_vec(),
+            Ok(Some((proxied("[::1]:1", "[2001:db8::2]:2"), 32))),
+        ),
         ("v1 unknown", b"PROXY UNKNOWN\r\n".to_vec(), Ok(Some((Header::Local, 15)))),
         ("v1 unknown and more", b"PROXY UNKNOWN a b c d\r\n".to_vec(), Ok(Some((Header::Local, 23)))),
         ("v1 half", b"PROXY TCP4 1.2".to_vec(), Ok(None)),

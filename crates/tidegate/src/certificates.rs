@@ -86,8 +86,11 @@ impl CertificateWatch {
 
 /// Of clients, and of applications.
 fn authorities(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
-    let clients =
-        settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()).map(|clients| &clients.authorities);
+    let clients = settings
+        .sites
+        .iter()
+        .filter_map(|site| site.tls.clients.as_ref())
+        .map(|clients| &clients.authorities);
     clients.chain(backends(settings).filter_map(|backend| match &backend.trust {
         BackendTrust::Roots(path) => Some(path),
         BackendTrust::System | BackendTrust::Anybody => None,
@@ -119,11 +122,16 @@ pub fn renew(files: &CertificateFiles, tls: &TlsStore) -> Option<Pair> {
     match renewed {
         Ok(pair) => {
             let until = tls.slot(&key_of(files)).present().map_or(0, |present| present.about.not_after);
-            log::info(format_args!("the certificate {name} has changed and is in use, good until {}", day(until)));
+            log::info(format_args!(
+                "the certificate {name} has changed and is in use, good until {}",
+                day(until)
+            ));
             Some(pair)
         }
         Err(error) => {
-            log::error(format_args!("the certificate {name} has changed, but the one before stays in use: {error}"));
+            log::error(format_args!(
+                "the certificate {name} has changed, but the one before stays in use: {error}"
+            ));
             None
         }
     }

@@ -70,7 +70,7 @@ impl Registry {
                 applications.adopt(&settings.spill);
                 applications.clone()
             }
-            None => link::Shared::new(self.board.clone(), &settings.spill),
+            None => link::Shared::new(self.board.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
         self.board.groups().prepare(&settings.upstreams);

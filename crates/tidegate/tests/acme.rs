@@ -79,7 +79,12 @@ impl Pebble {
         }});
         fs::write(folder.join("pebble.json"), config.to_string()).unwrap();
         let names = Command::new(names)
-            .args(["-management", &format!("127.0.0.1:{names_management}"), "-dnsserver", &format!("127.0.0.1:{dns}")])
+            .args([
+                "-management",
+                &format!("127.0.0.1:{names_management}"),
+                "-dnsserver",
+                &format!("127.0.0.1:{dns}"),
+            ])
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", "", "-defaultIPv6", ""])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -164,7 +169,13 @@ impl Pebble {
         let root = self.curl(&["-k", &format!("https://127.0.0.1:{}/roots/0", self.management)]);
         fs::write(self.folder.join("root.pem"), root).unwrap();
         let resolve = format!("{name}:{}:127.0.0.1", self.https);
-        self.curl(&["--cacert", "root.pem", "--resolve", &resolve, &format!("https://{name}:{}/", self.https)])
+        self.curl(&[
+            "--cacert",
+            "root.pem",
+            "--resolve",
+            &resolve,
+            &format!("https://{name}:{}/", self.https),
+        ])
     }
 
     fn curl(&self, arguments: &[&str]) -> String {
@@ -174,7 +185,12 @@ impl Pebble {
             .current_dir(&self.folder)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}\n{}", String::from_utf8_lossy(&output.stderr), self.log());
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}\n{}",
+            String::from_utf8_lossy(&output.stderr),
+            self.log()
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }

@@ -253,7 +253,8 @@ fn openssl_and_curl_speak_tls() {
             .unwrap();
         std::io::Write::write_all(
             child.stdin.as_mut().unwrap(),
-            format!("GET /site.pem HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", host_of(options)).as_bytes(),
+            format!("GET /site.pem HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", host_of(options))
+                .as_bytes(),
         )
         .unwrap();
         // Its input stays open until it has seen the end of the connection.
@@ -295,7 +296,9 @@ fn sslyze_finds_no_weakness() {
     if !(tools.is_file() || is_there("sslyze")) || !is_there("openssl") {
         return;
     }
-    for (name, kind) in [("ecdsa", &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"][..]), ("rsa", &["rsa:2048"])] {
+    for (name, kind) in
+        [("ecdsa", &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"][..]), ("rsa", &["rsa:2048"])]
+    {
         let status = Command::new("openssl")
             .args(["req", "-x509", "-nodes", "-days", "90", "-subj", "/CN=a.test", "-newkey"])
             .args(kind)
@@ -320,7 +323,8 @@ fn sslyze_finds_no_weakness() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let (scan, compliance) = said.split_once("COMPLIANCE AGAINST").unwrap_or_else(|| panic!("{said}"));
-    let findings: Vec<&str> = compliance.lines().map(str::trim).filter(|line| line.starts_with("* ")).collect();
+    let findings: Vec<&str> =
+        compliance.lines().map(str::trim).filter(|line| line.starts_with("* ")).collect();
     let is_trust = |finding: &&str| finding.starts_with("* certificate_path_validation");
     assert!(findings.iter().all(is_trust), "{findings:#?}\n{said}");
     for weakness in ["VULNERABLE -", "Not OK", "NOT OK", "compression enabled"] {
@@ -328,8 +332,11 @@ fn sslyze_finds_no_weakness() {
     }
     for version in ["SSL 2.0", "SSL 3.0", "TLS 1.0", "TLS 1.1"] {
         let rest = scan.split_once(&format!("* {version} Cipher Suites:")).unwrap().1;
-        assert!(rest.lines().nth(1).unwrap_or_default().contains("rejected all cipher suites")
-            || rest.lines().nth(2).unwrap_or_default().contains("rejected all cipher suites"), "{version}: {said}");
+        assert!(
+            rest.lines().nth(1).unwrap_or_default().contains("rejected all cipher suites")
+                || rest.lines().nth(2).unwrap_or_default().contains("rejected all cipher suites"),
+            "{version}: {said}"
+        );
     }
     assert!(scan.contains("2 (ECPublicKey, RSAPublicKey)"), "both certificates are shown: {said}");
 }

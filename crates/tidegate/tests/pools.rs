@@ -267,3 +267,22 @@ fn a_client_that_goes_away_takes_its_script_along() {
     drop(stream);
     wait_for(|| (!is_alive(pid)).then_some(()), "the script to be gone");
 }
+
+#[test]
+fn a_process_that_hangs_is_ended_with_all_it_has_started_and_replaced() {
+    let route = "cgi \"scripts\" { timeout \"500ms\" }; alias \"cgi-bin\"";
+    let server = Server::start("hang", POOL, route);
+    server.script("stuck", "echo $$ > self; sleep 1234 & echo $! > child; wait");
+    server.script("hello", "echo 'Content-Type: text/plain'; echo; echo hello");
+    let before = server.processes();
+    assert_eq!(server.get("/cgi-bin/stuck").0, 504);
+    for name in ["self", "child"] {
+        let pid = fs::read_to_string(server.folder.join("cgi-bin").join(name)).unwrap();
+        let pid = pid.trim().parse().unwrap();
+        wait_for(|| (!is_alive(pid)).then_some(()), name);
+    }
+    // One of them is gone, and the others have gone on.
+    let is_replaced = |now: BTreeSet<u64>| now.len() == 3 && now.intersection(&before).count() == 2;
+    wait_for(|| is_replaced(server.processes()).then_some(()), "another process in its place");
+    assert_eq!(server.get("/cgi-bin/hello").0, 200);
+}

@@ -99,10 +99,16 @@ fn sessions_resume_in_every_process_after_a_kill_a_reload_and_an_upgrade() {
 
     let killed = server.processes()[0];
     kill_process(killed, Signal::KILL).unwrap();
-    wait_for(|| (!server.processes().contains(&killed) && server.processes().len() == 2).then_some(()), "the next");
+    wait_for(
+        || (!server.processes().contains(&killed) && server.processes().len() == 2).then_some(()),
+        "the next",
+    );
     assert!(visitors.iter().all(|visitor| visitor.comes_back("a.test")), "after a kill");
 
-    folder.write("tidegate.kdl", &text.replace("site \"b.test\" { respond 200 }", "site \"b.test\" { respond 204 }"));
+    folder.write(
+        "tidegate.kdl",
+        &text.replace("site \"b.test\" { respond 200 }", "site \"b.test\" { respond 204 }"),
+    );
     assert_eq!(server.tell(&["reload"]).code, Some(0));
     assert!(visitors.iter().all(|visitor| visitor.comes_back("a.test")), "after a reload");
 

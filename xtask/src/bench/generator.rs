@@ -4,8 +4,10 @@
 //! Used where the figure is what clients see (times, failures, completeness) and not what a request costs.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -111,6 +113,8 @@ pub fn tidegate() -> PathBuf {
 pub struct Running {
     child: Child,
     shown: String,
+    /// Its report and what it complains of, read while it runs: it would wait for a pipe that is full.
+    output: [JoinHandle<std::io::Result<String>>; 2],
 }
 
 /// Starts `tidegate bench` with these arguments on the generator's processor.
@@ -118,8 +122,17 @@ pub fn start(arguments: &[String]) -> Result<Running> {
     let mut command = host::pinned(host::GENERATOR_PROCESSOR, &tidegate().to_string_lossy());
     command.arg("bench").args(arguments).arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
     let shown = workspace::shown(&command);
-    let child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
-    Ok(Running { child, shown })
+    let mut child = command.spawn().with_context(|| format!("cannot start {shown}"))?;
+    let report = child.stdout.take().context("no pipe for its report")?;
+    let complaints = child.stderr.take().context("no pipe for what it complains of")?;
+    let output = [thread::spawn(move || read(report)), thread::spawn(move || read(complaints))];
+    Ok(Running { child, shown, output })
+}
+
+fn read(mut pipe: impl Read) -> std::io::Result<String> {
+    let mut text = Vec::new();
+    pipe.read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 impl Running {
@@ -135,12 +148,15 @@ impl Running {
 
     /// Waits for its report. A missed target (99) and a measurement that is not to be trusted (98) have one
     /// too; what they mean is for the caller, who sees the verdict in it.
-    pub fn finish(self) -> Result<Load> {
-        let output = self.child.wait_with_output()?;
-        if !matches!(output.status.code(), Some(0 | 98 | 99)) {
-            bail!("{} ended with {}\n{}", self.shown, output.status, String::from_utf8_lossy(&output.stderr));
+    pub fn finish(mut self) -> Result<Load> {
+        let status = self.child.wait()?;
+        let [report, complaints] = self.output.map(JoinHandle::join);
+        let text = |read: thread::Result<_>| read.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (report, complaints) = (text(report)?, text(complaints)?);
+        if !matches!(status.code(), Some(0 | 98 | 99)) {
+            bail!("{} ended with {status}\n{complaints}", self.shown);
         }
-        Load::parse(&String::from_utf8_lossy(&output.stdout))
+        Load::parse(&report)
     }
 }
 

@@ -42,7 +42,10 @@ pub fn screen(report: &Report) -> String {
         let share = 100.0 * counts.tls_resumed as f64 / handshakes as f64;
         line(
             "TLS handshakes",
-            format!("{} in full, {} resumed ({share:.1} %), {each:.2}/s", counts.tls_full, counts.tls_resumed),
+            format!(
+                "{} in full, {} resumed ({share:.1} %), {each:.2}/s",
+                counts.tls_full, counts.tls_resumed
+            ),
         );
     }
     if let Some(spoken) = &report.outcome.tls {

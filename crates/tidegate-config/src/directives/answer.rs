@@ -1,6 +1,8 @@
 //! What is answered without files, and the fields of answers.
 
-use crate::directive::{Argument, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some_or};
+use crate::directive::{
+    Argument, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some_or,
+};
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];

@@ -210,6 +210,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("strip-prefix", PROXY)
     },
     Directive {
+        arguments: &[one("how", Kind::Choice(&["rewrite", "keep"]))],
+        default: Some("redirects rewrite"),
+        doc: "What becomes of `Location` and `Content-Location` in answers. `rewrite`: an address of the application \
+              (its own, or the `host` it was told) becomes a path of this server, the path of the address in front is \
+              taken away and what `strip-prefix` cut off is put back. `keep` passes them on as they are.",
+        example: "redirects keep",
+        ..Directive::new("redirects", PROXY)
+    },
+    Directive {
         arguments: &[some_or("networks", Kind::Network, &["off"])],
         inheritance: Inheritance::Replaces,
         default: Some("trusted-proxies off"),

@@ -86,6 +86,7 @@ pub(super) fn proxy(
         host: text("host"),
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
+        rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
     }))
 }
 

@@ -201,6 +201,7 @@ pub(super) fn site(checker: &mut Checker<'_>, item: &Item) -> SiteTls {
     }
     if tls.without_tls13
         && !tls.without_tls12
+        && !tls.takes_early_data
         && let Some(versions) = item.child("versions")
     {
         let message = "`versions` leaves out TLS 1.3: every client of today speaks it, and with 1.2 a handshake takes longer, \

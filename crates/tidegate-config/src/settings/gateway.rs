@@ -133,6 +133,8 @@ pub struct Proxy {
     pub strip_prefix: Option<String>,
     /// Fields set on every request, in order; an empty value takes one away.
     pub request_fields: Vec<(String, String)>,
+    /// Whether `Location` of its answers is made to lead back here.
+    pub rewrites_redirects: bool,
 }
 
 /// Where content of requests goes that has to be complete before it is passed on.

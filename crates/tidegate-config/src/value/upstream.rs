@@ -69,7 +69,10 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
         Some(("http" | "h2c", rest)) => (false, rest),
         Some(("https" | "h2", rest)) => (true, rest),
         Some((scheme, _)) => {
-            return bad(&format!("`{scheme}` is not spoken to applications"), "write `\"http://127.0.0.1:3000\"`");
+            return bad(
+                &format!("`{scheme}` is not spoken to applications"),
+                "write `\"http://127.0.0.1:3000\"`",
+            );
         }
         None => return Ok(plain(destination(text, folder)?)),
     };
@@ -90,7 +93,8 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
         authority.ends_with(']') || authority.parse::<Ipv4Addr>().is_ok() || authority == "localhost";
     let port = if is_tls { 443 } else { 80 };
     let with_port = if is_literal { format!("{authority}:{port}") } else { authority.to_owned() };
-    let host = if is_literal { authority } else { authority.rsplit_once(':').map_or(authority, |(host, _)| host) };
+    let host =
+        if is_literal { authority } else { authority.rsplit_once(':').map_or(authority, |(host, _)| host) };
     let to = destination(&with_port, folder)?;
     let tls_name = is_tls.then(|| host.trim_matches(['[', ']']).to_owned());
     Ok(Url { to, base: base.to_owned(), tls_name, is_http2 })

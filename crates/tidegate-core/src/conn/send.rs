@@ -592,7 +592,12 @@ impl Connection {
         Ok(!self.is_blocked)
     }
 
-    fn send_file(&mut self, piece: &mut FilePiece, total: &mut u64, turn: &mut Turn<'_>) -> io::Result<Progress> {
+    fn send_file(
+        &mut self,
+        piece: &mut FilePiece,
+        total: &mut u64,
+        turn: &mut Turn<'_>,
+    ) -> io::Result<Progress> {
         match self.transport.bare() {
             Some(stream) => send_piece(stream, piece, total, turn),
             None => self.seal_piece(piece, total, turn),

@@ -62,9 +62,7 @@ impl Transport {
         let layer = match opening {
             Opening::Plain => Layer::Bare,
             Opening::Tls => Layer::Tls(Box::new(Session::new())),
-            Opening::Proxy { then_tls } => {
-                Layer::Proxy(Box::new(Prelude { received: Vec::new(), then_tls }))
-            }
+            Opening::Proxy { then_tls } => Layer::Proxy(Box::new(Prelude { received: Vec::new(), then_tls })),
         };
         Transport { stream, layer }
     }

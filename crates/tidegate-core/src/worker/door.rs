@@ -69,7 +69,9 @@ impl Worker {
         // A load balancer speaks for many: its own address says nothing.
         let admitted = if matches!(opening, Opening::Proxy { .. }) { Peer::Unix } else { peer };
         match self.cx.admission.connection(admitted) {
-            Ok(entry) => self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted)),
+            Ok(entry) => {
+                self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted))
+            }
             Err(why) => self.turn_away(stream, peer, place, why),
         }
     }
@@ -111,7 +113,9 @@ impl Worker {
             && let Some(entry) = self.cx.admission.reserve(why)
         {
             self.cx.stats.received_bytes.add(came.len() as u64);
-            return self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, peer).with_input(came));
+            return self.admit(
+                Connection::new(stream, peer, place, opening).admitted_as(entry, peer).with_input(came),
+            );
         }
         self.cx.stats.connections_refused.add(1);
         self.cx.stats.connection_refusals.add(why, 1);

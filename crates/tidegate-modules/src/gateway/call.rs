@@ -8,6 +8,7 @@ use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::complaints::Complaints;
 use super::link::Link;
 use super::places::Refused;
+use super::redirects::Back;
 use super::stream::{Line, Relay, Silence};
 use super::upload::{REQUEST, Upload, UploadError};
 use super::upstream::{Errand, Pick, Upstream};
@@ -24,9 +25,11 @@ use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
 use tidegate_core::{Body, BodyStream, Elsewhere, Response, answer, log};
 use tidegate_http::Status;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
+use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::fastcgi::ResponseDecoder;
 
 /// Bytes read at once while the head is waited for: what is behind it is copied once.
@@ -51,6 +54,8 @@ pub(super) struct Call {
     pub(super) interim: Option<InterimQueue>,
     /// Of the file that the application may have sent in its place.
     pub(super) range: Option<Vec<u8>>,
+    /// What of an answer leads back to this server.
+    pub(super) back: Option<Back>,
     /// For a path of this server in place of an answer.
     pub(super) elsewhere: Option<Elsewhere>,
     pub(super) about: About,
@@ -85,11 +90,12 @@ impl Call {
         if self.upload.collect(self.link.request_buffer).await.is_err() {
             return answer::error(Status::BAD_REQUEST);
         }
+        self.stats().gateway_requests.add(1);
         let mut attempt = 1;
         // Why an earlier member has failed: what the client hears when there is no other.
         let mut before: Option<Response> = None;
         loop {
-            let mut pick = match self.link.upstream.pick(&self.errand).await {
+            let mut pick = match self.place().await {
                 Ok(pick) => Some(pick),
                 Err(refused) => return before.unwrap_or_else(|| self.refused(&refused)),
             };
@@ -109,6 +115,7 @@ impl Call {
                         if !self.link.upstream.may_retry(&mut self.errand, false) {
                             return answer;
                         }
+                        self.stats().gateway_retries.add(1);
                         before = Some(answer);
                         continue;
                     }
@@ -129,6 +136,7 @@ impl Call {
             let is_coincidence = matches!(fault, Fault::Unanswered(_)) && is_reused;
             if is_coincidence && may_repeat && attempt < ATTEMPTS {
                 attempt += 1;
+                self.stats().gateway_retries.add(1);
                 self.upload.rewind();
                 continue;
             }
@@ -141,9 +149,32 @@ impl Call {
             if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
                 return answer;
             }
+            self.stats().gateway_retries.add(1);
             before = Some(answer);
             self.upload.rewind();
         }
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.link.shared.stats
+    }
+
+    /// Waits for a place; how long is counted where it has to.
+    async fn place(&self) -> Result<Pick, Refused> {
+        let mut pick = std::pin::pin!(self.link.upstream.pick(&self.errand));
+        let mut since = None;
+        let outcome = std::future::poll_fn(|cx| {
+            let polled = pick.as_mut().poll(cx);
+            if polled.is_pending() && since.is_none() {
+                since = Some(monotonic_ns());
+            }
+            polled
+        })
+        .await;
+        if let Some(since) = since {
+            self.stats().gateway_queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
+        }
+        outcome
     }
 
     fn reader(&self) -> HeadOf {
@@ -172,6 +203,7 @@ impl Call {
         pick: &mut Option<Pick>,
     ) -> Result<Response, Fault> {
         let mut reader = self.reader();
+        let began = monotonic_ns();
         let mut first = FirstByte {
             upload: &mut self.upload,
             connection: &connection,
@@ -184,10 +216,14 @@ impl Call {
         };
         let mut head = std::future::poll_fn(|cx| first.poll(cx)).await?;
         drop(first);
+        self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
         let mut pick = pick.take();
         let cookie = pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
+        }
+        if let Some(back) = &self.back {
+            back.apply(&mut head.lines);
         }
         let line = Line { connection, pool, pick };
         self.respond(head, reader, line).await
@@ -253,11 +289,18 @@ impl Call {
     }
 
     fn refused(&self, refused: &Refused) -> Response {
+        let why = match refused {
+            Refused::Full { .. } => GatewayFailure::QueueFull,
+            Refused::TooOld { .. } => GatewayFailure::QueueAge,
+            Refused::Down { .. } => GatewayFailure::Down,
+        };
+        self.stats().gateway_failures.add(why, 1);
         answer::error(Status::SERVICE_UNAVAILABLE)
             .with("Retry-After", refused.retry_after_seconds().to_string())
     }
 
     fn unreachable(&self, address: &Address, error: &io::Error) -> Response {
+        self.stats().gateway_failures.add(GatewayFailure::Unreachable, 1);
         let is_late = error.kind() == io::ErrorKind::TimedOut;
         let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
         match &self.link.upstream {
@@ -279,6 +322,16 @@ impl Call {
             Fault::Answer(AnswerError::Overloaded) => Status::SERVICE_UNAVAILABLE,
             Fault::Unanswered(_) | Fault::Broken(_) | Fault::Answer(_) => Status::BAD_GATEWAY,
         };
+        self.stats().gateway_failures.add(
+            match fault {
+                Fault::Silent => GatewayFailure::Silent,
+                Fault::Answer(AnswerError::Overloaded) => GatewayFailure::Overloaded,
+                Fault::Answer(AnswerError::Truncated) => GatewayFailure::Closed,
+                Fault::Answer(_) => GatewayFailure::Malformed,
+                Fault::Client | Fault::Unanswered(_) | Fault::Broken(_) => GatewayFailure::Closed,
+            },
+            1,
+        );
         let (about, name) = (&self.about, &self.link.name);
         match fault {
             Fault::Client => {}

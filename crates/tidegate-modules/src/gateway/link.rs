@@ -16,10 +16,13 @@ use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern, Network};
 use tidegate_io::connect::Address;
+use tidegate_stats::Worker as Stats;
 
 /// What the applications of one worker share.
 pub struct Shared {
     board: Arc<Board>,
+    /// What the worker counts.
+    pub(super) stats: Arc<Stats>,
     spill: RefCell<Arc<Spill>>,
     /// Of an address there are several where TLS with it is spoken in several ways.
     pools: RefCell<HashMap<Address, Vec<Weak<Pool>>>>,
@@ -27,8 +30,8 @@ pub struct Shared {
 
 impl Shared {
     /// For one worker. `board` is the process's.
-    pub fn new(board: Arc<Board>, spill: &settings::gateway::Spill) -> Rc<Shared> {
-        Rc::new(Shared { board, spill: RefCell::new(Spill::of(spill)), pools: RefCell::default() })
+    pub fn new(board: Arc<Board>, stats: Arc<Stats>, spill: &settings::gateway::Spill) -> Rc<Shared> {
+        Rc::new(Shared { board, stats, spill: RefCell::new(Spill::of(spill)), pools: RefCell::default() })
     }
 
     /// Takes up the settings of a new revision.

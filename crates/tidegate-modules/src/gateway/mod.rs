@@ -17,6 +17,7 @@ pub mod link;
 mod multiplexed;
 pub mod places;
 pub mod proxy;
+mod redirects;
 pub mod script;
 pub mod scripted;
 pub mod sendfile;

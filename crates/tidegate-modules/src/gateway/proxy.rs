@@ -8,6 +8,7 @@ use super::call::{Call, Dialect};
 use super::fields;
 use super::link::{Link, Shared};
 use super::multiplexed::Multiplexed;
+use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
 use std::fmt::Write as _;
@@ -52,6 +53,7 @@ pub struct Proxy {
     strip_prefix: Option<String>,
     request_fields: Vec<(String, String)>,
     speaks_http2: bool,
+    redirects: Option<Rc<Redirects>>,
 }
 
 impl Proxy {
@@ -78,6 +80,7 @@ impl Proxy {
             strip_prefix: settings.strip_prefix.clone(),
             request_fields: settings.request_fields.clone(),
             speaks_http2: settings.speaks_http2,
+            redirects: Redirects::of(settings),
         })
     }
 
@@ -263,6 +266,7 @@ impl Handler for Proxy {
             wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
+            back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
             about: About::new(&self.link, exchange.target),
         };

@@ -242,6 +242,7 @@ impl Inner {
             wants_trailers: false,
             interim: None,
             range: what.range,
+            back: None,
             elsewhere: what.elsewhere,
             about: what.about,
         }

@@ -7,8 +7,8 @@ use super::schedule::Window;
 use super::storage::Storage;
 use crate::certificate::{Pair, certificates};
 use instant_acme::{
-    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType, ExternalAccountKey,
-    Identifier, KeyAuthorization, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType,
+    ExternalAccountKey, Identifier, KeyAuthorization, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use std::cell::RefCell;
@@ -103,7 +103,9 @@ impl AcmeAuthority {
         let kept = self.storage.account(directory);
         let kept = kept.and_then(|text| serde_json::from_str::<AccountCredentials>(&text).ok());
         let account = match kept {
-            Some(credentials) => builder().map_err(said)?.from_credentials(credentials).await.map_err(said)?,
+            Some(credentials) => {
+                builder().map_err(said)?.from_credentials(credentials).await.map_err(said)?
+            }
             None => {
                 let binding = self.external_account()?;
                 let contact = self.options.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -115,9 +117,13 @@ impl AcmeAuthority {
                 };
                 let made = builder().map_err(said)?.create(&new, directory.clone(), binding.as_ref()).await;
                 let (account, credentials) = made.map_err(said)?;
-                let text = serde_json::to_string(&credentials).map_err(|error| IssueError::new(error.to_string()))?;
+                let text = serde_json::to_string(&credentials)
+                    .map_err(|error| IssueError::new(error.to_string()))?;
                 self.storage.keep_account(directory, &text).map_err(|error| {
-                    IssueError::new(format!("cannot keep the account in {}: {error}", self.storage.root().display()))
+                    IssueError::new(format!(
+                        "cannot keep the account in {}: {error}",
+                        self.storage.root().display()
+                    ))
                 })?;
                 account
             }
@@ -333,7 +339,9 @@ async fn refusal(order: &mut Order) -> String {
     let mut said = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(Ok(authorization)) = authorizations.next().await {
-        said.extend(authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref()).map(problem));
+        said.extend(
+            authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref()).map(problem),
+        );
     }
     if said.is_empty() { "the authority has refused the order".into() } else { said.join("; ") }
 }
@@ -355,7 +363,8 @@ fn said(error: instant_acme::Error) -> IssueError {
 }
 
 fn problem(problem: &instant_acme::Problem) -> String {
-    let mut text = problem.detail.clone().or_else(|| problem.r#type.clone()).unwrap_or_else(|| "refused".into());
+    let mut text =
+        problem.detail.clone().or_else(|| problem.r#type.clone()).unwrap_or_else(|| "refused".into());
     for sub in &problem.subproblems {
         text += &format!("; {}", sub.detail.clone().unwrap_or_default());
     }

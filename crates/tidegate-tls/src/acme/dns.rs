@@ -84,7 +84,8 @@ impl DnsHook {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let said: String = said.trim().chars().filter(|character| !character.is_control()).take(300).collect();
+        let said: String =
+            said.trim().chars().filter(|character| !character.is_control()).take(300).collect();
         Err(failed(format!("{}; {said}", output.status)))
     }
 }

@@ -67,8 +67,15 @@ impl DnsUpdate {
     }
 
     /// Sets or removes a record, and waits until a set one is to be seen.
-    pub async fn change(&self, change: Change, record: &str, value: &str, now: i64) -> Result<(), IssueError> {
-        let failed = |why: String| IssueError::new(format!("the name server {} ({record}): {why}", self.server));
+    pub async fn change(
+        &self,
+        change: Change,
+        record: &str,
+        value: &str,
+        now: i64,
+    ) -> Result<(), IssueError> {
+        let failed =
+            |why: String| IssueError::new(format!("the name server {} ({record}): {why}", self.server));
         if !self.covers(record) {
             return Err(failed(format!("the record lies outside of the zone {}", self.zone)));
         }
@@ -325,12 +332,14 @@ mod tests {
 
     #[test]
     fn a_message_says_what_is_to_change() {
-        let (message, mac) = update().encode(7, Change::Add, "_acme-challenge.example.com", "value", 1000).unwrap();
+        let (message, mac) =
+            update().encode(7, Change::Add, "_acme-challenge.example.com", "value", 1000).unwrap();
         assert_eq!(message[..12], [0, 7, 0x28, 0, 0, 1, 0, 0, 0, 1, 0, 1]);
         assert_eq!(&message[12..25], b"\x07example\x03com\0");
         assert!(message.windows(6).any(|window| window == b"\x05value"));
         assert_eq!(mac.len(), MAC);
-        let (other, _) = update().encode(7, Change::Remove, "_acme-challenge.example.com", "value", 1000).unwrap();
+        let (other, _) =
+            update().encode(7, Change::Remove, "_acme-challenge.example.com", "value", 1000).unwrap();
         assert_ne!(message, other);
         assert!(update().encode(7, Change::Add, "a..b", "v", 0).is_err());
     }

@@ -54,9 +54,13 @@ impl LocalAuthority {
             let root = params.self_signed(&key)?.pem();
             Ok((params, key, root))
         };
-        let (params, key, root) = made().map_err(|error| IssueError::new(format!("the local authority: {error}")))?;
+        let (params, key, root) =
+            made().map_err(|error| IssueError::new(format!("the local authority: {error}")))?;
         storage.keep_local_root(&root, &key.serialize_pem()).map_err(|error| {
-            IssueError::new(format!("cannot keep the local authority in {}: {error}", storage.root().display()))
+            IssueError::new(format!(
+                "cannot keep the local authority in {}: {error}",
+                storage.root().display()
+            ))
         })?;
         Ok(LocalAuthority { issuer: Issuer::new(params, key), root })
     }

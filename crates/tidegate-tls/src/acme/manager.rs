@@ -146,9 +146,10 @@ impl<C: Clock> Manager<C> {
         loop {
             self.begin_what_is_due();
             let now = self.clock.now();
-            let wait = self.schedule.next().filter(|_| self.work.len() < AT_ONCE).map_or(NAP, |at| {
-                Duration::from_secs(at.saturating_sub(now).max(0).unsigned_abs()).min(NAP)
-            });
+            let wait =
+                self.schedule.next().filter(|_| self.work.len() < AT_ONCE).map_or(NAP, |at| {
+                    Duration::from_secs(at.saturating_sub(now).max(0).unsigned_abs()).min(NAP)
+                });
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(order) => self.obey(order),

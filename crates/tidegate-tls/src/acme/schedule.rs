@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 
 /// Pauses after failures in a row, seconds; the last one repeats.
-const PAUSES: [i64; 14] =
-    [60, 120, 120, 300, 600, 600, 1200, 1200, 1800, 1800, 3600, 3600, 10_800, 21_600];
+const PAUSES: [i64; 14] = [60, 120, 120, 300, 600, 600, 1200, 1200, 1800, 1800, 3600, 3600, 10_800, 21_600];
 /// How often an authority is asked for its window unless it says otherwise, seconds.
 const ASK_EVERY: i64 = 6 * 3600;
 /// The bounds of what it may say.

@@ -158,7 +158,8 @@ impl Storage {
         if now.saturating_duration_since(known.1) >= STALE {
             seen.0.remove(name);
             // Two that find it stale at once: the one that moves it away has it, the other finds nothing.
-            let aside = self.root.join("locks").join(format!("{}.stale.{}", file_name(name), std::process::id()));
+            let aside =
+                self.root.join("locks").join(format!("{}.stale.{}", file_name(name), std::process::id()));
             if fs::rename(&path, &aside).is_ok() {
                 fs::remove_file(aside)?;
             }

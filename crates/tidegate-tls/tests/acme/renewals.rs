@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tidegate_tls::acme::manager::Local;
-use tidegate_tls::acme::{Clock, Issue, IssueError, LocalAuthority, Manager, Order, Outcome, Storage, Window};
+use tidegate_tls::acme::{
+    Clock, Issue, IssueError, LocalAuthority, Manager, Order, Outcome, Storage, Window,
+};
 use tidegate_tls::{Certificate, Pair};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
@@ -152,7 +154,8 @@ impl Node {
 
 /// Runs on a clock that jumps to the next thing to do.
 pub fn turned(test: impl AsyncFnOnce(Turned)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     LocalSet::new().block_on(&runtime, async { test(Turned(Instant::now())).await });
 }
 
@@ -223,7 +226,9 @@ fn a_failing_authority_is_asked_less_and_less_and_the_next_one_stands_in() {
         assert_eq!(outcomes.len(), 7);
         let mut pauses = Vec::new();
         for pair in outcomes.windows(2) {
-            let [(before, Outcome::Failed { why, next, has_other, .. }), (at, _)] = pair else { panic!("{pair:?}") };
+            let [(before, Outcome::Failed { why, next, has_other, .. }), (at, _)] = pair else {
+                panic!("{pair:?}")
+            };
             assert_eq!((why.as_str(), *has_other), ("one: is down", false));
             assert!((0..20).contains(&(BEGIN + at - next)), "tried when it was said");
             pauses.push(at - before);
@@ -239,8 +244,11 @@ fn a_failing_authority_is_asked_less_and_less_and_the_next_one_stands_in() {
         node.serve(&["a.test", "nobody.test"], &[first, second], &other.storage());
         tokio::time::sleep(Duration::from_secs(30)).await;
         let outcomes = node.take();
-        assert!(outcomes.iter().any(|(_, outcome)| matches!(outcome,
-            Outcome::Ready { issuer: Some(issuer), .. } if issuer == "two")), "{outcomes:?}");
+        assert!(
+            outcomes.iter().any(|(_, outcome)| matches!(outcome,
+            Outcome::Ready { issuer: Some(issuer), .. } if issuer == "two")),
+            "{outcomes:?}"
+        );
         assert!(outcomes.iter().any(|(_, outcome)| matches!(outcome,
             Outcome::Failed { name, why, .. } if name == "nobody.test" && why.contains("no authority"))));
     });
@@ -258,7 +266,8 @@ fn a_failed_renewal_keeps_the_old_certificate_and_heeds_retry_after() {
         authority.fails.borrow_mut().push_back(limited);
         days(15).await;
         let outcomes = node.take();
-        let [(failed, Outcome::Failed { has_other: true, .. }), (ready, Outcome::Ready { .. })] = outcomes.as_slice()
+        let [(failed, Outcome::Failed { has_other: true, .. }), (ready, Outcome::Ready { .. })] =
+            outcomes.as_slice()
         else {
             panic!("{outcomes:?}")
         };
@@ -299,7 +308,11 @@ fn the_local_authority_issues_what_its_root_vouches_for() {
         assert_eq!(made.chain.len(), 1);
         assert_eq!(made.about.issuer, made.chain[0].subject);
         assert_eq!(made.about.not_after, BEGIN + 7 * DAY);
-        assert!(made.about.names.iter().any(|n| n == name.trim_matches(['[', ']'])), "{:?}", made.about.names);
+        assert!(
+            made.about.names.iter().any(|n| n == name.trim_matches(['[', ']'])),
+            "{:?}",
+            made.about.names
+        );
     }
     let root = authority.root().to_owned();
     assert_eq!(LocalAuthority::open(&storage, BEGIN + DAY).unwrap().root(), root);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tidegate_io::socket::{Received, Stream};
 use tidegate_tls::session::BUFFER_MIN;
 use tidegate_tls::{
-    CLIENT_BUFFER, Certificate, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions, Hello, Pair,
-    Session, SiteConfig, Slot, Terms, Trust, TrustedRoots, Versions,
+    CLIENT_BUFFER, Certificate, ClientPolicy, ClientSession, ClientSessionError, Connector, ConnectorOptions,
+    Hello, Pair, Session, SiteConfig, Slot, Terms, Trust, TrustedRoots, Versions,
 };
 
 struct Both {

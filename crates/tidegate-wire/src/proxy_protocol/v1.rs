@@ -48,7 +48,8 @@ fn header(rest: &str) -> Result<Header, HeaderError> {
 
 /// Decimal, without sign and without leading zeros.
 fn port(text: &str) -> Result<u16, HeaderError> {
-    let is_canonical = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let is_canonical =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| is_canonical).ok_or(HeaderError::Line)
 }
 

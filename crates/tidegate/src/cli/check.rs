@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
 use tidegate_config::settings::gateway::BackendTrust;
+use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
 use tidegate_core::tls::{backends, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::{Certificate, ClientAuthorities, Pair};
@@ -85,7 +85,8 @@ fn look_at_certificates(loaded: &mut Loaded) {
             loaded.diagnostics.push(Diagnostic::error(error.to_string()));
         }
         if let Some(files) = &backend.identity
-            && let Err(error) = Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
+            && let Err(error) =
+                Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
         {
             loaded.diagnostics.push(Diagnostic::error(format!("{}: {error}", files.origin)));
         }

@@ -12,8 +12,8 @@ mod fmt;
 mod launch;
 mod man;
 mod serve;
-mod trust;
 mod spawn;
+mod trust;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -63,7 +63,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     };
     let folder = configured.unwrap_or_else(default_storage);
-    let storage = Storage::open(&folder).with_context(|| format!("cannot use the folder {}", folder.display()))?;
+    let storage =
+        Storage::open(&folder).with_context(|| format!("cannot use the folder {}", folder.display()))?;
     let authority = LocalAuthority::open(&storage, wall_seconds())?;
     if arguments.print {
         print(authority.root())?;
@@ -71,7 +72,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let (place, command, options) = place()?;
     let path = Path::new(place).join(FILE);
-    fs::write(&path, authority.root()).with_context(|| format!("cannot write {}; run this as root", path.display()))?;
+    fs::write(&path, authority.root())
+        .with_context(|| format!("cannot write {}; run this as root", path.display()))?;
     take_up(command, options)?;
     print(&format!(
         "This system trusts {} now. Firefox has a store of its own: import the file there.\n",
@@ -107,7 +109,8 @@ fn place() -> Result<(&'static str, &'static str, &'static [&'static str])> {
 }
 
 fn take_up(command: &str, options: &[&str]) -> Result<()> {
-    let output = Command::new(command).args(options).output().with_context(|| format!("cannot run {command}"))?;
+    let output =
+        Command::new(command).args(options).output().with_context(|| format!("cannot run {command}"))?;
     if !output.status.success() {
         bail!("{command} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

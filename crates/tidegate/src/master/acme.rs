@@ -22,8 +22,8 @@ use tidegate_tls::acme::dns_update::DnsUpdate;
 use tidegate_tls::acme::local::is_local;
 use tidegate_tls::acme::manager::Local;
 use tidegate_tls::acme::{
-    AcmeAuthority, AcmeOptions, ChallengeKind, Clock, Issue, IssueError, LocalAuthority, Manager, Order, Outcome,
-    Solver, Storage, Window,
+    AcmeAuthority, AcmeOptions, ChallengeKind, Clock, Issue, IssueError, LocalAuthority, Manager, Order,
+    Outcome, Solver, Storage, Window,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -106,13 +106,16 @@ impl Master {
                         "automatic certificate for {name}: issued by {issuer}, good until {}",
                         day(until)
                     )),
-                    None => log::info(format_args!("automatic certificate for {name}: good until {}", day(until))),
+                    None => {
+                        log::info(format_args!("automatic certificate for {name}: good until {}", day(until)))
+                    }
                 }
                 self.give_automatic(&TlsUpdate { automatic: vec![(name, pair)], ..TlsUpdate::default() });
             }
             Said::Outcome(Outcome::Failed { name, why, next, has_other }) => {
                 let minutes = (next - wall_seconds()).max(0) / 60;
-                let meanwhile = if has_other { "the present one stays in use" } else { "there is none meanwhile" };
+                let meanwhile =
+                    if has_other { "the present one stays in use" } else { "there is none meanwhile" };
                 log::error(format_args!(
                     "automatic certificate for {name}: {why}; {meanwhile}; trying again in {} min",
                     minutes.max(1)
@@ -227,7 +230,10 @@ fn dns_of(settings: &AcmeSettings) -> Option<Dns> {
     }
     let zone = |update: &settings::DnsUpdate| {
         let Some(key) = base64(&update.key) else {
-            log::error(format_args!("automatic certificates: the key of `dns-update` {} is not base64", update.zone));
+            log::error(format_args!(
+                "automatic certificates: the key of `dns-update` {} is not base64",
+                update.zone
+            ));
             return None;
         };
         Some(DnsUpdate {

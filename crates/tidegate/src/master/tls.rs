@@ -132,9 +132,9 @@ impl Master {
             // Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
             let (mut files, seen) = (self.current.tls.clone(), self.tls.watch.clone());
             let outcome = files.read_authorities(&settings).map_err(anyhow::Error::from);
-            match outcome.and_then(|()| {
-                self.take_up_with(Settings::clone(&settings), files, seen, &mut Vec::new())
-            }) {
+            match outcome
+                .and_then(|()| self.take_up_with(Settings::clone(&settings), files, seen, &mut Vec::new()))
+            {
                 Ok(()) => log::info("the certificates of authorities have changed and are in use"),
                 Err(error) => log::error(format_args!(
                     "the certificates of authorities have changed, but those before stay in use: {error:#}"

@@ -65,7 +65,8 @@ pub fn launch(
         }));
     }
     let tell = copy(&tell)?;
-    let handover = json!({ "from": std::process::id(), "tell": tell, "listeners": listeners, "tickets": true });
+    let handover =
+        json!({ "from": std::process::id(), "tell": tell, "listeners": listeners, "tickets": true });
     let child = Command::new(executable)
         .args(arguments)
         .env(VARIABLE, handover.to_string())

@@ -86,7 +86,9 @@ impl StreamWork {
             // Once there is an answer, both sides may be silent: a stream of messages, perhaps.
             !incoming.is_tunnel
                 && !self.output.has_begun()
-                && incoming.sink.is_wanted() && incoming.sink.has_reader() && incoming.sink.is_empty()
+                && incoming.sink.is_wanted()
+                && incoming.sink.has_reader()
+                && incoming.sink.is_empty()
         })
     }
 }

@@ -1,0 +1,181 @@
+//! `Location` and `Content-Location` in answers of an HTTP backend, as the client has to see them.
+//!
+//! A backend names itself as it is called here: by its address or the `host` it was told, below the path of the
+//! address, and without the prefix that was cut off. `proxy` is the only caller.
+
+use std::rc::Rc;
+use tidegate_config::settings::gateway::{Destination, Proxy};
+use tidegate_core::Exchange;
+use tidegate_http::FieldLines;
+
+/// How the addresses of a backend lead back to this server.
+pub(super) struct Redirects {
+    /// In front of every path at the backend.
+    base: String,
+    /// Cut off every path before it.
+    prefix: String,
+    /// What it calls itself.
+    authorities: Vec<String>,
+}
+
+/// The same for one request.
+pub(super) struct Back {
+    redirects: Rc<Redirects>,
+    /// What the client has asked for; empty where paths stay as they are.
+    authority: String,
+}
+
+impl Redirects {
+    /// Of a proxy; `None` where it leaves redirects alone.
+    pub(super) fn of(settings: &Proxy) -> Option<Rc<Redirects>> {
+        if !settings.rewrites_redirects {
+            return None;
+        }
+        let (mut authorities, mut port) = (Vec::new(), None);
+        if let Destination::Tcp(address) = &settings.gateway.to {
+            port = Some(address.port());
+            let ip = if address.is_ipv6() { format!("[{}]", address.ip()) } else { address.ip().to_string() };
+            authorities.push(ip);
+            authorities.extend(address.ip().is_loopback().then(|| "localhost".to_owned()));
+        }
+        authorities.extend(settings.host.clone());
+        let with_port: Vec<String> = match port {
+            Some(port) => authorities.iter().map(|authority| format!("{authority}:{port}")).collect(),
+            None => Vec::new(),
+        };
+        // Without a port the address stands for the usual one.
+        if port.is_some_and(|port| port != 80 && port != 443) {
+            authorities.retain(|authority| Some(authority) == settings.host.as_ref());
+        }
+        authorities.extend(with_port);
+        let prefix = settings.strip_prefix.clone().unwrap_or_default();
+        Some(Rc::new(Redirects { base: settings.base.clone(), prefix, authorities }))
+    }
+
+    /// For a request.
+    pub(super) fn back(self: &Rc<Self>, exchange: &Exchange<'_>) -> Back {
+        let keeps_paths = self.base.is_empty() && self.prefix.is_empty();
+        let authority = if keeps_paths { String::new() } else { exchange.authority.to_owned() };
+        Back { redirects: self.clone(), authority }
+    }
+
+    /// A path of the backend as one of this server; `None` where it is the same, or nothing of this route.
+    fn path(&self, path: &str) -> Option<String> {
+        let rest = below(path, &self.base)?;
+        let is_changed = !self.base.is_empty() || !self.prefix.is_empty();
+        // An application may know where it is mounted.
+        let knows = self.base.is_empty() && !self.prefix.is_empty() && below(path, &self.prefix).is_some();
+        (is_changed && !knows).then(|| match format!("{}{rest}", self.prefix) {
+            path if path.starts_with('/') => path,
+            path => format!("/{path}"),
+        })
+    }
+}
+
+impl Back {
+    /// Rewrites the fields of an answer.
+    pub(super) fn apply(&self, lines: &mut FieldLines) {
+        for name in ["Location", "Content-Location"] {
+            let value = lines.first(name).and_then(|value| std::str::from_utf8(value).ok());
+            // With two slashes in front it would name another host.
+            let value = value.and_then(|value| self.rewrite(value)).filter(|value| !value.starts_with("//"));
+            if let Some(value) = value {
+                lines.set(name, value);
+            }
+        }
+    }
+
+    fn rewrite(&self, value: &str) -> Option<String> {
+        if value.starts_with('/') && !value.starts_with("//") {
+            return self.redirects.path(value);
+        }
+        let (scheme, rest) = value.split_once("://")?;
+        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+            return None;
+        }
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if self.redirects.authorities.iter().any(|own| own.eq_ignore_ascii_case(authority)) {
+            // Without scheme and authority it holds for whatever the client calls this server.
+            let slash = if path.starts_with('/') { "" } else { "/" };
+            return Some(self.redirects.path(path).unwrap_or_else(|| format!("{slash}{path}")));
+        }
+        let is_ours = !self.authority.is_empty() && authority.eq_ignore_ascii_case(&self.authority);
+        let path = self.redirects.path(path).filter(|_| is_ours)?;
+        Some(format!("{scheme}://{authority}{path}"))
+    }
+}
+
+/// What follows a prefix that ends at the end of a segment.
+fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_becomes_a_host() {
+        let redirects =
+            Rc::new(Redirects { base: "/v2".into(), prefix: String::new(), authorities: vec!["app".into()] });
+        let back = Back { redirects, authority: "example.com".into() };
+        for value in ["http://app//elsewhere.test/", "http://app/v2//elsewhere.test/", "/v2//elsewhere.test/"]
+        {
+            let mut lines = FieldLines::with_capacity(64);
+            lines.push("Location", value);
+            back.apply(&mut lines);
+            assert_eq!(lines.first("Location"), Some(value.as_bytes()));
+        }
+    }
+
+    fn rewritten(base: &str, prefix: &str, value: &str) -> String {
+        let authorities = vec!["app.internal".to_owned(), "127.0.0.1:3000".to_owned()];
+        let redirects = Redirects { base: base.to_owned(), prefix: prefix.to_owned(), authorities };
+        let back = Back { redirects: Rc::new(redirects), authority: "example.com".to_owned() };
+        back.rewrite(value).unwrap_or_else(|| value.to_owned())
+    }
+
+    #[test]
+    fn addresses_of_the_backend_are_not_shown() {
+        for (value, expected) in [
+            ("http://127.0.0.1:3000/a?b#c", "/a?b#c"),
+            ("https://APP.internal/a", "/a"),
+            ("http://127.0.0.1:3000", "/"),
+            ("http://127.0.0.1:3000?x", "/?x"),
+            ("http://127.0.0.1:3001/a", "http://127.0.0.1:3001/a"),
+            ("http://example.com/a", "http://example.com/a"),
+            ("http://elsewhere.test/a", "http://elsewhere.test/a"),
+            ("//app.internal/a", "//app.internal/a"),
+            ("/a", "/a"),
+            ("a/b", "a/b"),
+            ("", ""),
+            ("ftp://app.internal/a", "ftp://app.internal/a"),
+        ] {
+            assert_eq!(rewritten("", "", value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn paths_lead_back() {
+        for (base, prefix, value, expected) in [
+            ("", "/api", "/a", "/api/a"),
+            ("", "/api", "/", "/api/"),
+            ("", "/api", "/api/a", "/api/a"), // it knows where it is
+            ("", "/api", "/apix", "/api/apix"),
+            ("", "/api", "http://127.0.0.1:3000/a", "/api/a"),
+            ("", "/api", "https://example.com/a", "https://example.com/api/a"),
+            ("", "/api", "https://elsewhere.test/a", "https://elsewhere.test/a"),
+            ("", "/api", "a", "a"),
+            ("/v2", "", "/v2/a", "/a"),
+            ("/v2", "", "/v2", "/"),
+            ("/v2", "", "/v2?x", "/?x"),
+            ("/v2", "", "/v20", "/v20"),
+            ("/v2", "", "/login", "/login"),
+            ("/v2", "/api", "/v2/a", "/api/a"),
+            ("/v2", "/api", "http://app.internal/v2/a", "/api/a"),
+            ("/v2", "/api", "http://app.internal/other", "/other"),
+        ] {
+            assert_eq!(rewritten(base, prefix, value), expected, "{base} {prefix} {value}");
+        }
+    }
+}
