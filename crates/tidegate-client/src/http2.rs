@@ -280,7 +280,10 @@ impl State {
                     self.on_event(event, &section);
                 }
                 Err(error) => {
-                    self.end(&Http2Error::Misbehaved(error.to_string()));
+                    let is_http1 = data.get(at..).is_some_and(|rest| rest.starts_with(b"HTTP/1."));
+                    let what =
+                        if is_http1 { "HTTP/1, and speaks no HTTP/2".to_owned() } else { error.to_string() };
+                    self.end(&Http2Error::Misbehaved(what));
                     at = data.len();
                     break;
                 }
