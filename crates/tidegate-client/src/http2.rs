@@ -280,7 +280,10 @@ impl State {
                     self.on_event(event, &section);
                 }
                 Err(error) => {
-                    self.end(&Http2Error::Misbehaved(error.to_string()));
+                    let is_http1 = data.get(at..).is_some_and(|rest| rest.starts_with(b"HTTP/1."));
+                    let what =
+                        if is_http1 { "HTTP/1, and speaks no HTTP/2".to_owned() } else { error.to_string() };
+                    self.end(&Http2Error::Misbehaved(what));
                     at = data.len();
                     break;
                 }
@@ -408,10 +411,7 @@ impl Driver {
             self.send(cx)?;
             let polled = runtime::with_scratch(|buffer| {
                 self.session.connection.poll_recv(cx, buffer).map(|received| {
-                    received.map(|count| {
-                        self.session.state.borrow_mut().take(&buffer[..count]);
-                        count
-                    })
+                    received.inspect(|count| self.session.state.borrow_mut().take(&buffer[..*count]))
                 })
             });
             match polled {
@@ -452,7 +452,8 @@ impl Future for Driver {
         if !is_quiet {
             self.idle = None;
         }
-        if !is_over && !(is_quiet && self.is_done(cx)) {
+        let ends = is_over || (is_quiet && self.is_done(cx));
+        if !ends {
             return Poll::Pending;
         }
         {
