@@ -131,7 +131,10 @@ const MODULES: &[(&str, &str, &str)] = &[
 ];
 
 /// Programs of PyPI, each in an environment of its own below `target/tools/python`: name, requirement, reason.
-const PYTHON: &[(&str, &str, &str)] = &[("sslyze", "sslyze==6.3.1", "looks for weaknesses of TLS")];
+const PYTHON: &[(&str, &str, &str)] = &[
+    ("sslyze", "sslyze==6.3.1", "looks for weaknesses of TLS"),
+    ("grpcio", "grpcio==1.76.0", "a client and a server of gRPC"),
+];
 
 /// Installs what is missing.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -197,7 +200,8 @@ fn build_modules(only_check: bool) -> Result<()> {
 fn install_python(only_check: bool) -> Result<()> {
     for (program, requirement, reason) in PYTHON {
         let folder = workspace::target_directory().join("tools/python").join(program);
-        if folder.join("bin").join(program).is_file() || workspace::find_program(program).is_some() {
+        let is_there = folder.join("bin").join(program).is_file() || folder.join(requirement).is_file();
+        if is_there || workspace::find_program(program).is_some() {
             continue;
         }
         println!("tools: {program} is missing: {reason}");
@@ -208,6 +212,7 @@ fn install_python(only_check: bool) -> Result<()> {
         let mut pip = Command::new(folder.join("bin/pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", requirement]);
         workspace::run(pip.stdin(Stdio::null()))?;
+        fs::write(folder.join(requirement), reason).context("cannot write below target/tools")?; // for what has no program
         println!("tools: {program} installed");
     }
     Ok(())

@@ -54,6 +54,11 @@ impl Connection {
         Ok(Connection { watched, tls, connect_time, exchanges: 0, _opened: opened })
     }
 
+    /// Whether this protocol was chosen by ALPN.
+    pub fn has_chosen(&self, protocol: &[u8]) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.borrow().protocol() == Some(protocol))
+    }
+
     /// How long it took to connect.
     pub fn connect_time(&self) -> Duration {
         self.connect_time

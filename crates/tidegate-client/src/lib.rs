@@ -6,6 +6,7 @@
 
 mod connection;
 pub mod http1;
+pub mod http2;
 mod peer;
 mod pool;
 

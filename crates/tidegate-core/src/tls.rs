@@ -121,6 +121,7 @@ impl TlsFiles {
 struct Way {
     roots: Option<Arc<TrustedRoots>>,
     identity: Option<PairKey>,
+    speaks_http2: bool,
 }
 
 /// What there is to tell a process that serves: all of it at its start, then what has changed.
@@ -277,20 +278,24 @@ impl TlsStore {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => false,
             };
-            same_roots && way.identity == identity
+            same_roots && way.identity == identity && way.speaks_http2 == backend.speaks_http2
         };
         let known = connectors.iter().find(|(way, _)| is_same(way));
         if let Some(connector) = known.and_then(|(_, connector)| connector.upgrade()) {
             return Ok(connector);
         }
         let trust = roots.clone().map_or(Trust::Anybody, Trust::Roots);
+        let protocol = if backend.speaks_http2 { &b"h2"[..] } else { b"http/1.1" };
+        let protocols = vec![protocol.to_vec()];
         let options = ConnectorOptions {
+            protocols,
             identity: identity.as_ref().map(|key| self.slot(key)),
             ..ConnectorOptions::new(trust)
         };
         let made = Connector::new(&options)
             .map_err(|error| TlsError::Backend { origin: backend.origin.clone(), error })?;
-        connectors.push((Way { roots, identity }, Arc::downgrade(&made)));
+        let way = Way { roots, identity, speaks_http2: backend.speaks_http2 };
+        connectors.push((way, Arc::downgrade(&made)));
         Ok(made)
     }
 

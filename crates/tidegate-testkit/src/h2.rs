@@ -286,7 +286,7 @@ impl Http2 {
     }
 
     fn stream(&mut self, id: u32) -> Result<&mut Stream, String> {
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             return Err(format!("a frame on stream {id}, which nobody has opened"));
         }
         Ok(self.streams.entry(id).or_default())

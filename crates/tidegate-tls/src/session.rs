@@ -13,10 +13,11 @@ use crate::terms::SiteConfig;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{AlertDescription, HandshakeKind, PeerIncompatible, ProtocolVersion};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use thiserror::Error;
 use tidegate_io::socket::{Received, Stream};
 
@@ -36,8 +37,12 @@ const SLACK: usize = RECORD + 512;
 /// A lent buffer holds at least this much.
 pub const BUFFER_MIN: usize = SLACK + hello::HELLO_MAX + 4096;
 
+/// Handshakes that are remembered to be shared.
+const RECENT: usize = 16;
+
 thread_local! {
     static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SHARED: RefCell<VecDeque<Weak<Handshake>>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Why a session has failed.
@@ -358,7 +363,7 @@ impl Session {
             }
         }
         if open.hello.is_some() && !open.connection.is_handshaking() {
-            self.handshake = open.complete().map(Arc::new);
+            self.handshake = open.complete().map(shared);
         }
         if plain > 0 || self.handshake.is_some() {
             self.is_early = is_early;
@@ -519,6 +524,28 @@ impl Open {
             site,
         })
     }
+}
+
+/// Most clients of a site agree upon the same: they share one description, as long as any of them is there. Who has
+/// shown a certificate has one of its own.
+fn shared(handshake: Handshake) -> Arc<Handshake> {
+    if handshake.client.is_some() {
+        return Arc::new(handshake);
+    }
+    SHARED.with_borrow_mut(|recent| {
+        let mut known = recent.iter().filter_map(Weak::upgrade);
+        let same = known.find(|known| Arc::ptr_eq(&known.site, &handshake.site) && **known == handshake);
+        if let Some(same) = same {
+            return same;
+        }
+        let made = Arc::new(handshake);
+        recent.retain(|known| known.strong_count() > 0);
+        if recent.len() >= RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(Arc::downgrade(&made));
+        made
+    })
 }
 
 /// The protocols that anything here speaks; a connection need not own the name of its own.

@@ -5,9 +5,11 @@
 //! fails. `cargo xtask tools` installs them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
@@ -28,12 +30,22 @@ const PAGE: &str = r#"<!doctype html><link rel=icon href=data:,><link rel=styles
 })</script>
 "#;
 
+/// A folder with a certificate in it.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(folder.join("root")).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    fs::write(folder.join("site.pem"), certificate.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(folder.join("site.key"), key.serialize_pem()).unwrap();
+    folder
+}
+
 impl Served {
     fn new(name: &str) -> Served {
-        let folder = std::env::temp_dir().join(format!("tidegate-{}-{name}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+        let folder = folder(name);
         let root = folder.join("root");
-        fs::create_dir_all(&root).unwrap();
         for (name, content) in [
             ("index.html", &b"<p>hello, hello"[..]),
             ("page.html", PAGE.as_bytes()),
@@ -45,16 +57,16 @@ impl Served {
         ] {
             fs::write(root.join(name), content).unwrap();
         }
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        fs::write(folder.join("site.pem"), certificate.self_signed(&key).unwrap().pem()).unwrap();
-        fs::write(folder.join("site.key"), key.serialize_pem()).unwrap();
-        let config = folder.join("tidegate.kdl");
-        let text = "listen \"127.0.0.1:0\" { h2c }\n\
-            listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n\
-            site { root \"root\" }\n\
+        let sites = "site { root \"root\" }\n\
             site \"old.test\" { root \"root\"; tls { protocols \"http/1.1\" } }\n";
-        fs::write(&config, text).unwrap();
+        Served::start(folder, sites)
+    }
+
+    fn start(folder: PathBuf, sites: &str) -> Served {
+        let config = folder.join("tidegate.kdl");
+        let listeners = "listen \"127.0.0.1:0\" { h2c }\n\
+            listen \"127.0.0.1:0\" { tls certificate=\"site.pem\" key=\"site.key\" }\n";
+        fs::write(&config, format!("{listeners}{sites}")).unwrap();
         let mut child = Command::new(BINARY)
             .arg("serve")
             .args([Path::new("--config"), &config, Path::new("--control"), &folder.join("control")])
@@ -188,4 +200,88 @@ fn chromium() {
     let is_done = |text: &String| text.contains("<p id=\"said\">h2 h2 h2 h2</p>");
     let text = (0..5).map(|_| open()).find(is_done).unwrap_or_else(open);
     assert!(is_done(&text) && !text.contains("CONSOLE"), "{text}");
+}
+
+/// gRPC's own client and server, with the server between them: HTTP/2 on both sides, plain and over TLS.
+#[test]
+fn grpc() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/python/grpcio/bin/python");
+    if !python.is_file() {
+        assert!(std::env::var_os("CI").is_none(), "grpcio is missing: cargo xtask tools");
+        return eprintln!("NOT TESTED: grpcio is missing (cargo xtask tools)");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http2_peers/calls.py");
+    let folder = folder("grpc");
+    let start = |pair: &[&str]| {
+        let mut child = Command::new(&python)
+            .arg(&script)
+            .args(["serve", "0"])
+            .args(pair)
+            .current_dir(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        (child, port.trim().to_owned())
+    };
+    let (mut plain, plain_port) = start(&[]);
+    let (mut secure, secure_port) = start(&["site.pem", "site.key"]);
+    let sites = format!(
+        "site {{ proxy \"h2c://127.0.0.1:{plain_port}\" }}\n\
+        site \"localhost\" {{ proxy \"h2://127.0.0.1:{secure_port}\" {{ tls name=\"localhost\" roots=\"site.pem\" }} }}\n"
+    );
+    let served = Served::start(folder.clone(), &sites);
+    let script = script.to_str().unwrap();
+    for target in [&["PLAIN"][..], &["TLS", "site.pem"]] {
+        let text = served.client(&python, &[&[script, "call"], target].concat());
+        assert!(text.contains("all is well"), "{text}");
+    }
+    for server in [&mut plain, &mut secure] {
+        drop(server.stdin.take()); // it ends
+        server.wait().unwrap();
+    }
+}
+
+/// The process that serves a connection is replaced: its client is told, and what is under way is finished
+/// (FAULTS 46).
+#[test]
+fn an_upgrade_says_goaway_and_finishes() {
+    let Some(program) = find("nghttp") else { return };
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = backend.local_addr().unwrap().port();
+    let (asked, was_asked) = channel();
+    let (answer, may_answer) = channel::<()>();
+    let application = std::thread::spawn(move || {
+        let (mut stream, _) = backend.accept().unwrap();
+        let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
+        while head.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        asked.send(()).unwrap();
+        may_answer.recv().unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlate").unwrap();
+    });
+    let mut served =
+        Served::start(folder("upgrade-h2"), &format!("site {{ proxy \"http://127.0.0.1:{port}\" }}"));
+    let url = format!("https://{}/", served.addresses[1]);
+    let client = Command::new(program)
+        .args(["-v", "--no-verify-peer", &url])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    was_asked.recv().unwrap();
+    let control = served.folder.join("control");
+    let tell = |word: &str| {
+        let outcome = Command::new(BINARY).arg(word).arg("--control").arg(&control).output().unwrap();
+        assert!(outcome.status.success(), "{word}: {}", String::from_utf8_lossy(&outcome.stderr));
+    };
+    tell("upgrade");
+    answer.send(()).unwrap();
+    let output = client.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("recv GOAWAY frame") && said.contains("late"), "{said}");
+    application.join().unwrap();
+    tell("stop");
+    served.child.wait().unwrap();
 }

@@ -66,9 +66,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("to", Kind::Url)],
         children: Children::Block(Context::Proxy),
-        doc: "Passes requests on to an HTTP/1.1 server: an address, a unix socket (`\"http://unix:/run/app.sock\"`) or \
-              the name of a pool or group. With `https` TLS is spoken to it, see `tls` in `proxy`. Paths are passed on as the client sent them, behind the path of the \
-              address where it has one. WebSockets and other upgrades go through.",
+        doc: "Passes requests on to an HTTP server: an address, a unix socket (`\"http://unix:/run/app.sock\"`) or \
+              the name of a pool or group. With `https` TLS is spoken to it, see `tls` in `proxy`. `h2c` and `h2` in place \
+              of `http` and `https` speak HTTP/2, as gRPC needs it, many requests to a connection. Paths are passed on \
+              as the client sent them, behind the path of the address where it has one. WebSockets and other upgrades \
+              go through over HTTP/1.1.",
         example: "proxy \"http://127.0.0.1:3000\"",
         ..Directive::new("proxy", INSIDE)
     },

@@ -73,15 +73,16 @@ pub(super) fn proxy(
     item: &Item,
     inherited: &Inherited,
 ) -> Action {
-    let (to, base, tls_name) = match item.first() {
-        Some(Value::Url(to, base, tls_name)) => (to.clone(), base.clone(), tls_name.clone()),
-        _ => (Destination::Named(String::new()), String::new(), None),
+    let (to, base, tls_name, speaks_http2) = match item.first() {
+        Some(Value::Url(to, base, tls_name, http2)) => (to.clone(), base.clone(), tls_name.clone(), *http2),
+        _ => (Destination::Named(String::new()), String::new(), None, false),
     };
-    let tls = backend_tls(checker, item, tls_name);
+    let tls = backend_tls(checker, item, tls_name).map(|tls| BackendTls { speaks_http2, ..tls });
     let text = |name: &str| item.child(name).and_then(|item| item.texts().pop());
     Action::Proxy(Box::new(Proxy {
         gateway: Gateway { tls, ..gateway(checker, disk, item, Context::Proxy, inherited, to) },
         base,
+        speaks_http2,
         host: text("host"),
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
@@ -94,7 +95,7 @@ fn backend_tls(checker: &mut Checker<'_>, item: &Item, name: Option<String>) -> 
     let written = item.child("tls");
     let Some(name) = name else {
         if let Some(tls) = written {
-            let message = "`tls` stands where the address does not begin with `https`";
+            let message = "`tls` stands where the address does not begin with `https` or `h2`";
             checker.diagnostics.push(tls.error(message).help("write the address as `\"https://…\"`"));
         }
         return None;
@@ -132,6 +133,7 @@ fn backend_tls(checker: &mut Checker<'_>, item: &Item, name: Option<String>) -> 
             certificate,
             origin: origin.clone(),
         }),
+        speaks_http2: false,
         origin,
     })
 }

@@ -3,6 +3,7 @@
 use super::inherit::Inherited;
 use super::written_or_default;
 use crate::check::{Checker, Item};
+use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::settings::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate,
@@ -197,6 +198,18 @@ pub(super) fn site(checker: &mut Checker<'_>, item: &Item) -> SiteTls {
             ("early-data", _) => tls.takes_early_data = true,
             _ => {}
         }
+    }
+    if tls.without_tls13
+        && !tls.without_tls12
+        && !tls.takes_early_data
+        && let Some(versions) = item.child("versions")
+    {
+        let message = "`versions` leaves out TLS 1.3: every client of today speaks it, and with 1.2 a handshake takes longer, \
+                       shows the certificate to who listens, and does not hold against quantum computers";
+        let help = "write `versions \"1.2\" \"1.3\"`, which is the default, or take it out";
+        checker
+            .diagnostics
+            .push(Diagnostic::warning(message).at(&versions.file.source, versions.header.clone()).help(help));
     }
     if tls.takes_early_data
         && let Some(clients) = item.child("client-certificates")

@@ -58,6 +58,8 @@ pub struct BackendTls {
     pub trust: BackendTrust,
     /// What is shown where the server asks who we are.
     pub identity: Option<CertificateFiles>,
+    /// HTTP/2 is asked for in place of HTTP/1.1.
+    pub speaks_http2: bool,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -123,6 +125,8 @@ pub struct Proxy {
     pub gateway: Gateway,
     /// In front of every path, from the address; no slash at its end, most often empty.
     pub base: String,
+    /// HTTP/2 is spoken, in place of HTTP/1.1.
+    pub speaks_http2: bool,
     /// `Host` for the backend; `None` passes on the client's.
     pub host: Option<String>,
     /// Cut off the front of the path.

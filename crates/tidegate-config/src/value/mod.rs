@@ -40,7 +40,7 @@ pub(crate) enum Value {
     Try(Try),
     Destination(Destination),
     /// Where it is, what stands in front of every path, and with `https` what it is called.
-    Url(Destination, String, Option<String>),
+    Url(Destination, String, Option<String>, bool),
 }
 
 /// A value as it was written.
@@ -160,7 +160,9 @@ fn read_text(
         Kind::Token => names::token(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
         Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
-        Kind::Url => upstream::url(text, folder).map(|url| Value::Url(url.to, url.base, url.tls_name)),
+        Kind::Url => {
+            upstream::url(text, folder).map(|url| Value::Url(url.to, url.base, url.tls_name, url.is_http2))
+        }
         Kind::Variable => upstream::variable(text).map(Value::Text),
         Kind::RequestField => upstream::request_field(text).map(Value::Text),
         Kind::Suffix => upstream::suffix(text).map(Value::Text),

@@ -53,19 +53,21 @@ pub(super) struct Url {
     pub to: Destination,
     /// What stands in front of every path, without a slash at its end.
     pub base: String,
-    /// With `https`: what the server is called.
+    /// With `https` or `h2`: what the server is called.
     pub tls_name: Option<String>,
+    /// With `h2` or `h2c`: HTTP/2 is spoken.
+    pub is_http2: bool,
 }
 
-/// Reads `http://127.0.0.1:3000`, `http://unix:/run/app.sock`, `https://app/base`, `app`.
+/// Reads `http://127.0.0.1:3000`, `http://unix:/run/app.sock`, `https://app/base`, `h2c://127.0.0.1:50051`, `app`.
 pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
     let bad = |why: &str, help: &str| {
         Err(ValueError::new(format!("`{text}` says not where the application is: {why}"), help))
     };
-    let plain = |to: Destination| Url { to, base: String::new(), tls_name: None };
+    let plain = |to: Destination| Url { to, base: String::new(), tls_name: None, is_http2: false };
     let (is_tls, rest) = match text.split_once("://") {
-        Some(("http", rest)) => (false, rest),
-        Some(("https", rest)) => (true, rest),
+        Some(("http" | "h2c", rest)) => (false, rest),
+        Some(("https" | "h2", rest)) => (true, rest),
         Some((scheme, _)) => {
             return bad(
                 &format!("`{scheme}` is not spoken to applications"),
@@ -74,9 +76,10 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
         }
         None => return Ok(plain(destination(text, folder)?)),
     };
+    let is_http2 = text.starts_with("h2");
     if rest.starts_with("unix:") {
         let tls_name = is_tls.then(|| "localhost".to_owned());
-        return Ok(Url { tls_name, ..plain(destination(rest, folder)?) });
+        return Ok(Url { tls_name, is_http2, ..plain(destination(rest, folder)?) });
     }
     let (authority, base) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let base = base.trim_end_matches('/');
@@ -94,7 +97,7 @@ pub(super) fn url(text: &str, folder: &Path) -> Result<Url, ValueError> {
         if is_literal { authority } else { authority.rsplit_once(':').map_or(authority, |(host, _)| host) };
     let to = destination(&with_port, folder)?;
     let tls_name = is_tls.then(|| host.trim_matches(['[', ']']).to_owned());
-    Ok(Url { to, base: base.to_owned(), tls_name })
+    Ok(Url { to, base: base.to_owned(), tls_name, is_http2 })
 }
 
 /// Letters, digits, `-`, `_` and single dots: what names a pool.
@@ -206,6 +209,8 @@ mod tests {
             ("127.0.0.1:3000", Some((tcp("127.0.0.1:3000"), ""))),
             ("https://127.0.0.1", Some((tcp("127.0.0.1:443"), ""))),
             ("https://[::1]:8443/a", Some((tcp("[::1]:8443"), "/a"))),
+            ("h2c://127.0.0.1:50051", Some((tcp("127.0.0.1:50051"), ""))),
+            ("h2://127.0.0.1/a", Some((tcp("127.0.0.1:443"), "/a"))),
             ("ftp://127.0.0.1", None),
             ("http://", None),
             ("http://u@127.0.0.1", None),

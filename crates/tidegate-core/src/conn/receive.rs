@@ -114,7 +114,7 @@ impl Connection {
         let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
         if was_opening && let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
-            if handshake.protocol.as_deref() == Some(ALPN_H2) {
+            if handshake.protocol == Some(ALPN_H2) {
                 self.begin_h2(cx);
             }
         }

@@ -66,6 +66,16 @@ impl FieldLines {
         self.bytes.extend_from_slice(&other.bytes);
     }
 
+    /// Appends lines that are encoded already, `Name: value` each with its CRLF. What is none is left out.
+    pub fn append_lines(&mut self, mut lines: &[u8]) {
+        while let Some(line) = Line::first(lines) {
+            if let Ok(name) = std::str::from_utf8(line.name) {
+                self.push_line(name, line.value);
+            }
+            lines = lines.get(line.encoded_length()..).unwrap_or_default();
+        }
+    }
+
     /// Removes the lines with this name and appends one. With a name that is not a token nothing happens.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> bool {
         self.remove(name);

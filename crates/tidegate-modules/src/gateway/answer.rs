@@ -340,6 +340,15 @@ fn named_by_connection<'f>(fields: impl Iterator<Item = &'f tidegate_http::Field
 }
 
 impl AnswerHead {
+    /// The head of an answer over HTTP/2, where no connection field can stand.
+    pub(super) fn of(status: Status, len: Option<u64>, lines: &FieldLines) -> AnswerHead {
+        let mut head = AnswerHead::new(status, len);
+        for (name, value) in lines.iter() {
+            head.take(name, value);
+        }
+        head
+    }
+
     fn new(status: Status, len: Option<u64>) -> AnswerHead {
         AnswerHead {
             status,

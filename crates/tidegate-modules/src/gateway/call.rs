@@ -293,14 +293,7 @@ impl Call {
     }
 
     fn refused(&self, refused: &Refused) -> Response {
-        let why = match refused {
-            Refused::Full { .. } => GatewayFailure::QueueFull,
-            Refused::TooOld { .. } => GatewayFailure::QueueAge,
-            Refused::Down { .. } => GatewayFailure::Down,
-        };
-        self.stats().gateway_failures.add(why, 1);
-        answer::error(Status::SERVICE_UNAVAILABLE)
-            .with("Retry-After", refused.retry_after_seconds().to_string())
+        refuse(self.stats(), refused)
     }
 
     fn unreachable(&self, address: &Address, error: &io::Error) -> Response {
@@ -472,8 +465,19 @@ impl FirstByte<'_> {
     }
 }
 
+/// The answer to a request that got no place.
+pub(super) fn refuse(stats: &Stats, refused: &Refused) -> Response {
+    let why = match refused {
+        Refused::Full { .. } => GatewayFailure::QueueFull,
+        Refused::TooOld { .. } => GatewayFailure::QueueAge,
+        Refused::Down { .. } => GatewayFailure::Down,
+    };
+    stats.gateway_failures.add(why, 1);
+    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", refused.retry_after_seconds().to_string())
+}
+
 /// No content, with the length that it would have had.
-fn announced(len: Option<u64>) -> Body {
+pub(super) fn announced(len: Option<u64>) -> Body {
     Body::Stream { len, stream: Box::new(Nothing) }
 }
 

@@ -11,6 +11,7 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
+use tidegate_client::http2::Http2Pool;
 use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern, Network};
@@ -86,6 +87,8 @@ pub struct Link {
     tls: Option<PeerTls>,
     /// Of the one address, or of the members met so far.
     pools: RefCell<Vec<(Address, Rc<Pool>)>>,
+    /// The same where HTTP/2 is spoken.
+    multiplexed: RefCell<Vec<(Address, Rc<Http2Pool>)>>,
 }
 
 impl Link {
@@ -126,7 +129,13 @@ impl Link {
             limits,
             tls,
             pools: RefCell::default(),
+            multiplexed: RefCell::default(),
         }))
+    }
+
+    /// Whether TLS is spoken with it.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Whether connections are kept at all.
@@ -146,6 +155,21 @@ impl Link {
             pools.clear();
         }
         let pool = self.shared.pool(address, self.limits, self.tls.as_ref());
+        pools.push((address.clone(), pool.clone()));
+        Some(pool)
+    }
+
+    /// The same where HTTP/2 is spoken: each route has its own, since one connection carries many requests.
+    pub fn multiplexed(&self, member: Option<&Address>) -> Option<Rc<Http2Pool>> {
+        let address = member.or(self.upstream.address())?;
+        let mut pools = self.multiplexed.borrow_mut();
+        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == address) {
+            return Some(pool.clone());
+        }
+        if pools.len() >= 64 {
+            pools.clear();
+        }
+        let pool = Http2Pool::new(address, self.limits, self.tls.clone());
         pools.push((address.clone(), pool.clone()));
         Some(pool)
     }

@@ -15,6 +15,7 @@ mod complaints;
 pub mod environment;
 pub mod fields;
 pub mod link;
+mod multiplexed;
 pub mod places;
 pub mod proxy;
 mod redirects;

@@ -1,4 +1,4 @@
-//! `proxy "http://127.0.0.1:3000"`: requests passed on to an HTTP/1.1 server.
+//! `proxy "http://127.0.0.1:3000"`: requests passed on to an HTTP server, version 1.1 or 2.
 //!
 //! What belongs to the client's connection ends here (RFC 9110 section 7.6.1), and what a client says of
 //! itself in the words of a proxy is believed only of proxies of one's own.
@@ -7,6 +7,7 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::fields;
 use super::link::{Link, Shared};
+use super::multiplexed::Multiplexed;
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
@@ -20,7 +21,7 @@ use tidegate_config::settings;
 use tidegate_config::settings::gateway;
 use tidegate_core::{Exchange, Handler, Reply, answer};
 use tidegate_http::path::encode_path;
-use tidegate_http::{Method, Status};
+use tidegate_http::{FieldLines, Method, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, RequestParts, append_field};
@@ -52,6 +53,7 @@ pub struct Proxy {
     strip_prefix: Option<String>,
     request_fields: Vec<(String, String)>,
     redirects: Option<Rc<Redirects>>,
+    speaks_http2: bool,
 }
 
 impl Proxy {
@@ -78,6 +80,7 @@ impl Proxy {
             strip_prefix: settings.strip_prefix.clone(),
             request_fields: settings.request_fields.clone(),
             redirects: Redirects::of(settings),
+            speaks_http2: settings.speaks_http2,
         })
     }
 
@@ -117,12 +120,8 @@ impl Proxy {
         }
     }
 
-    fn encode(
-        &self,
-        exchange: &Exchange<'_>,
-        framing: RequestFraming,
-        upgrade: Option<&[u8]>,
-    ) -> Option<Vec<u8>> {
+    /// The fields for the backend, without those of the connection.
+    fn fields(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
         let is_trusted = fields::is_trusted(&self.link.trusted_proxies, exchange.peer);
         let mut lines = Vec::with_capacity(1024);
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
@@ -140,6 +139,22 @@ impl Proxy {
         for (name, value) in self.request_fields.iter().filter(|(_, value)| !value.is_empty()) {
             append_field(&mut lines, name, value.as_bytes()).ok()?;
         }
+        Some(lines)
+    }
+
+    /// What the backend is asked for by.
+    fn authority<'a>(&'a self, exchange: &Exchange<'a>) -> &'a str {
+        let host = [self.host.as_deref().unwrap_or(exchange.authority), &self.link.site];
+        host.into_iter().find(|host| !host.is_empty()).unwrap_or("localhost")
+    }
+
+    fn encode(
+        &self,
+        exchange: &Exchange<'_>,
+        framing: RequestFraming,
+        upgrade: Option<&[u8]>,
+    ) -> Option<Vec<u8>> {
+        let mut lines = self.fields(exchange)?;
         if let Some(upgrade) = upgrade {
             lines.extend_from_slice(b"Connection: upgrade\r\n");
             append_field(&mut lines, "Upgrade", upgrade).ok()?;
@@ -147,11 +162,9 @@ impl Proxy {
             if exchange.protocol.is_some() && !exchange.fields.contains("sec-websocket-key") {
                 append_field(&mut lines, "Sec-WebSocket-Key", &websocket_key()).ok()?;
             }
-        } else if exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers")) {
+        } else if wants_trailers(exchange) {
             lines.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
         }
-        let host = [self.host.as_deref().unwrap_or(exchange.authority), &self.link.site];
-        let host = host.into_iter().find(|host| !host.is_empty()).unwrap_or("localhost");
         let mut target = String::with_capacity(exchange.target.len() + self.base.len() + 1);
         self.target(exchange, &mut target);
         let connection = match upgrade {
@@ -161,7 +174,7 @@ impl Proxy {
         let parts = RequestParts {
             method: exchange.method_token,
             target: &target,
-            host,
+            host: self.authority(exchange),
             field_lines: &lines,
             framing,
             connection,
@@ -170,6 +183,52 @@ impl Proxy {
         h1::encode_request(&mut out, &parts).ok()?;
         Some(out)
     }
+
+    /// The same over HTTP/2.
+    fn multiplex(&self, exchange: &mut Exchange<'_>) -> Reply {
+        if wanted_upgrade(exchange).is_some() {
+            return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
+        }
+        let body = exchange.body.take();
+        let Some(raw) = self.fields(exchange) else {
+            return Reply::Ready(answer::error(Status::BAD_REQUEST));
+        };
+        let mut lines = FieldLines::with_capacity(raw.len() + 16);
+        lines.append_lines(&raw);
+        if wants_trailers(exchange) {
+            lines.push("TE", "trailers");
+        }
+        let mut target = String::with_capacity(exchange.target.len() + self.base.len() + 1);
+        self.target(exchange, &mut target);
+        let content_length = match &body {
+            Some(body) => body.len,
+            None => exchange.fields.contains("content-length").then_some(0),
+        };
+        let call = Multiplexed {
+            link: self.link.clone(),
+            method: exchange.method_token.to_owned(),
+            scheme: if self.link.is_secure() { "https" } else { "http" },
+            authority: self.authority(exchange).to_owned(),
+            target,
+            lines,
+            body,
+            content_length,
+            is_idempotent: exchange.method.is_idempotent(),
+            head_only: exchange.method == Method::Head,
+            wants_trailers: wants_trailers(exchange),
+            interim: exchange.context.interim(),
+            range: self.link.sendfile.range_of(exchange),
+            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
+            about: About::new(&self.link, exchange.target),
+        };
+        Reply::Later(Box::pin(call.run()))
+    }
+}
+
+/// Whether the client has said that it takes trailers (RFC 9110 section 10.1.4).
+fn wants_trailers(exchange: &Exchange<'_>) -> bool {
+    exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 impl Handler for Proxy {
@@ -178,6 +237,9 @@ impl Handler for Proxy {
             return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
         }
         exchange.context.ends_with_client();
+        if self.speaks_http2 {
+            return self.multiplex(exchange);
+        }
         let body = exchange.body.take();
         let framing = match &body {
             Some(body) => body.len.map_or(RequestFraming::Chunked, RequestFraming::Length),
@@ -202,10 +264,7 @@ impl Handler for Proxy {
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
             is_idempotent: exchange.method.is_idempotent(),
             head_only: exchange.method == Method::Head,
-            wants_trailers: exchange
-                .fields
-                .elements("te")
-                .any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),

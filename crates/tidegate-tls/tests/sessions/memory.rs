@@ -7,14 +7,15 @@ use tidegate_tls::SiteConfig;
 /// Bytes on the heap of a connection that has carried a request and waits for the next one. The budget of 4 KiB is
 /// for all of a connection: AWS-LC's two keys, which are not counted here, what is around a session, and what the
 /// allocator adds.
-const BUDGET: i64 = 2400;
+const BUDGET: i64 = 2300;
 
 #[test]
 fn an_idle_session_holds_little() {
     let authority = Authority::new("ca");
     let site = SiteConfig::new(&terms("a", vec![authority.slot(&["a.test"])]), &tickets()).unwrap();
     let config = Arc::new(client_config(&authority));
-    // The first one sets up what all share, the last ones resume.
+    // The first one sets up what all share, and the others resume.
+    let mut kept = Vec::new();
     for visit in 0..4 {
         let mut both = Both::new(&config, "a.test", &[("a.test", site.clone())]);
         both.at_server.reserve(1 << 16);
@@ -33,6 +34,7 @@ fn an_idle_session_holds_little() {
         assert_eq!(both.at_client.len(), 1200);
         assert_eq!(both.session.owned(), 0);
         eprintln!("visit {visit}: {held} bytes");
-        assert!(visit == 0 || held <= BUDGET, "an idle session holds {held} bytes");
+        assert!(visit < 2 || held <= BUDGET, "an idle session holds {held} bytes");
+        kept.push(both);
     }
 }

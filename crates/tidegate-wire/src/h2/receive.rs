@@ -224,6 +224,9 @@ impl Connection {
         if data == 0 && !is_end {
             self.count(Flood::EmptyData, 1)?;
         }
+        if data > 0 {
+            self.floods.forgive(Flood::Ping, 1);
+        }
         let mut open = OpenData { stream: key, data, padding, is_end };
         let error = key.and_then(|key| self.streams.get_mut(key)).and_then(|stream| {
             stream.receive_window.release(padded + padding);

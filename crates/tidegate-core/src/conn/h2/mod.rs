@@ -83,7 +83,9 @@ impl StreamWork {
     /// Waits for the client to send content.
     fn wants_content(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| {
+            // Once there is an answer, both sides may be silent: a stream of messages, perhaps.
             !incoming.is_tunnel
+                && !self.output.has_begun()
                 && incoming.sink.is_wanted()
                 && incoming.sink.has_reader()
                 && incoming.sink.is_empty()

@@ -1,0 +1,322 @@
+//! One request to an application that speaks HTTP/2, and its answer: content both ways at the same time, and
+//! trailers, as gRPC needs them.
+//!
+//! Nothing is collected first: a stream that waits holds no process of the application, and a call may begin to
+//! answer before its request is over.
+
+use super::about::About;
+use super::answer::AnswerHead;
+use super::call::{announced, refuse};
+use super::link::Link;
+use super::redirects::Back;
+use super::sendfile;
+use super::stream::Silence;
+use super::upstream::{Errand, Pick};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tidegate_client::http2::{Answer, Http2Error, Http2Stream};
+use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::interim::{Interim, InterimQueue};
+use tidegate_core::response::Head;
+use tidegate_core::{Body, BodyStream, Response, answer, log};
+use tidegate_http::{FieldLines, Status};
+use tidegate_stats::{GatewayFailure, Worker as Stats};
+use tidegate_wire::h2::{FieldSource, RequestParts};
+
+/// Times that a request is sent at most.
+const ATTEMPTS: u32 = 3;
+
+/// A request, ready to be sent.
+pub(super) struct Multiplexed {
+    pub(super) link: Rc<Link>,
+    pub(super) method: String,
+    pub(super) scheme: &'static str,
+    pub(super) authority: String,
+    pub(super) target: String,
+    pub(super) lines: FieldLines,
+    pub(super) body: Option<RequestBody>,
+    pub(super) content_length: Option<u64>,
+    /// Whether sending it twice means the same as once.
+    pub(super) is_idempotent: bool,
+    /// The answer has no content, whatever it says.
+    pub(super) head_only: bool,
+    pub(super) wants_trailers: bool,
+    /// Where interim answers go.
+    pub(super) interim: Option<InterimQueue>,
+    /// Of the file that the application may have sent in its place.
+    pub(super) range: Option<Vec<u8>>,
+    pub(super) errand: Errand,
+    /// What of an answer leads back to this server.
+    pub(super) back: Option<Back>,
+    pub(super) about: About,
+}
+
+/// Why an attempt has failed.
+enum Fault {
+    Stream(Http2Error),
+    Silent,
+    Client,
+}
+
+impl Multiplexed {
+    /// Carries it out.
+    pub(super) async fn run(mut self) -> Response {
+        self.stats().gateway_requests.add(1);
+        let mut upload = Upload::of(self.body.take());
+        let mut attempt = 1;
+        // Why an earlier member has failed: what the client hears when there is no other.
+        let mut before: Option<Response> = None;
+        loop {
+            let mut pick = match self.link.upstream.pick(&self.errand).await {
+                Ok(pick) => pick,
+                Err(refused) => return before.unwrap_or_else(|| refuse(self.stats(), &refused)),
+            };
+            let Some(pool) = self.link.multiplexed(pick.address()) else {
+                return answer::error(Status::BAD_GATEWAY);
+            };
+            let parts = RequestParts {
+                method: &self.method,
+                scheme: self.scheme,
+                authority: &self.authority,
+                target: &self.target,
+                protocol: None,
+                fields: FieldSource::Lines(&self.lines),
+                content_length: self.content_length,
+            };
+            let stream = match pool.open(&parts, upload.is_done).await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    let answer = self.unreachable(&error);
+                    pick.failed(&mut self.errand);
+                    // Nothing was sent: whatever the request is, somebody else may have it.
+                    if !self.link.upstream.may_retry(&mut self.errand, false) {
+                        return answer;
+                    }
+                    self.stats().gateway_retries.add(1);
+                    before = Some(answer);
+                    continue;
+                }
+            };
+            let fault = match self.head(&stream, &mut upload).await {
+                Ok(head) => return self.respond(head, stream, upload, pick).await,
+                Err(fault) => fault,
+            };
+            let may_repeat = matches!(&fault, Fault::Stream(error) if self.may_repeat(error, &upload));
+            if may_repeat && attempt < ATTEMPTS {
+                self.stats().gateway_retries.add(1);
+                attempt += 1; // the connection was on its way out, most often
+                continue;
+            }
+            match fault {
+                Fault::Client => {}
+                Fault::Silent => pick.hung(&mut self.errand),
+                Fault::Stream(_) => pick.failed(&mut self.errand),
+            }
+            let answer = self.failed(&fault);
+            if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
+                return answer;
+            }
+            self.stats().gateway_retries.add(1);
+            before = Some(answer);
+        }
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.link.shared.stats
+    }
+
+    /// What was not looked at may be sent again; what was lost only where that changes nothing. Content that is gone
+    /// cannot.
+    fn may_repeat(&self, error: &Http2Error, upload: &Upload) -> bool {
+        let is_safe = match error {
+            Http2Error::Unprocessed => true,
+            Http2Error::Lost(_) => self.is_idempotent,
+            Http2Error::Reset(_) | Http2Error::Misbehaved(_) => false,
+        };
+        is_safe && !upload.has_begun
+    }
+
+    /// Sends content, and waits for the head of the answer.
+    async fn head(&self, stream: &Http2Stream, upload: &mut Upload) -> Result<Answer, Fault> {
+        let mut silence = Silence::new(self.link.timeout);
+        std::future::poll_fn(|cx| {
+            if let Poll::Ready(Err(fault)) = upload.poll(cx, stream) {
+                return Poll::Ready(Err(fault));
+            }
+            loop {
+                match stream.poll_head(cx) {
+                    Poll::Ready(Ok(Answer { status, lines, .. })) if status < 200 => {
+                        silence.ends();
+                        if let Some(queue) = &self.interim {
+                            let AnswerHead { status, lines, .. } =
+                                AnswerHead::of(Status(status), None, &lines);
+                            queue.push(Interim { status, lines });
+                        }
+                    }
+                    Poll::Ready(head) => return Poll::Ready(head.map_err(Fault::Stream)),
+                    Poll::Pending if upload.waits_for_client => {
+                        silence.ends(); // the client has a deadline of its own
+                        return Poll::Pending;
+                    }
+                    Poll::Pending => return silence.poll(cx).map(|()| Err(Fault::Silent)),
+                }
+            }
+        })
+        .await
+    }
+
+    async fn respond(self, answer: Answer, stream: Http2Stream, upload: Upload, mut pick: Pick) -> Response {
+        let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
+        if let Some(cookie) = pick.answered(&self.link.upstream, &self.errand) {
+            head.lines.push("Set-Cookie", &cookie);
+        }
+        if let Some(back) = &self.back {
+            back.apply(&mut head.lines);
+        }
+        if sendfile::is_asked(&head) {
+            return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
+        }
+        let has_body = head.status.has_body() && !self.head_only;
+        let body = if !has_body {
+            announced(head.len)
+        } else if answer.is_end {
+            Body::Empty
+        } else {
+            let flow = Flow {
+                stream,
+                upload,
+                silence: Silence::new(self.link.timeout),
+                wants_trailers: self.wants_trailers,
+                _pick: pick,
+            };
+            Body::Stream { len: head.len, stream: Box::new(flow) }
+        };
+        Response { status: head.status, head: Head::Fields(head.lines), body }
+    }
+
+    fn unreachable(&self, error: &io::Error) -> Response {
+        self.stats().gateway_failures.add(GatewayFailure::Unreachable, 1);
+        let is_late = error.kind() == io::ErrorKind::TimedOut;
+        let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
+        log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
+        answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
+    }
+
+    fn failed(&self, fault: &Fault) -> Response {
+        let (about, name) = (&self.about, &self.link.name);
+        match fault {
+            Fault::Client => answer::error(Status::BAD_REQUEST),
+            Fault::Silent => {
+                self.stats().gateway_failures.add(GatewayFailure::Silent, 1);
+                log::error(format_args!("{about}: {name}: no answer within {:?}", self.link.timeout));
+                answer::error(Status::GATEWAY_TIMEOUT)
+            }
+            Fault::Stream(error) => {
+                let is_malformed = matches!(error, Http2Error::Misbehaved(_));
+                let why = if is_malformed { GatewayFailure::Malformed } else { GatewayFailure::Closed };
+                self.stats().gateway_failures.add(why, 1);
+                log::error(format_args!("{about}: {name}: {error}"));
+                answer::error(Status::BAD_GATEWAY)
+            }
+        }
+    }
+}
+
+/// Content of the request on its way.
+struct Upload {
+    body: Option<RequestBody>,
+    /// Read from the client, and how much of it is sent.
+    piece: Vec<u8>,
+    sent: usize,
+    has_begun: bool,
+    is_done: bool,
+    /// All that the client has sent so far is with the application.
+    waits_for_client: bool,
+}
+
+impl Upload {
+    fn of(body: Option<RequestBody>) -> Upload {
+        let is_done = body.is_none();
+        Upload { body, piece: Vec::new(), sent: 0, has_begun: false, is_done, waits_for_client: false }
+    }
+
+    /// Sends what there is. Ready when all of it is sent.
+    fn poll(&mut self, cx: &mut Context<'_>, stream: &Http2Stream) -> Poll<Result<(), Fault>> {
+        self.waits_for_client = false;
+        loop {
+            while self.sent < self.piece.len() {
+                match stream.poll_send(cx, self.piece.get(self.sent..).unwrap_or_default(), false) {
+                    Poll::Ready(Ok(count)) => self.sent += count,
+                    // It shows in the answer, or in its absence.
+                    Poll::Ready(Err(_)) => self.is_done = true,
+                    Poll::Pending => return Poll::Pending,
+                }
+                if self.is_done {
+                    break;
+                }
+            }
+            (self.piece, self.sent) = (Vec::new(), 0);
+            let Some(body) = self.body.as_mut().filter(|_| !self.is_done) else {
+                self.body = None;
+                return Poll::Ready(Ok(()));
+            };
+            match body.poll_read(&mut self.piece) {
+                Poll::Ready(Ok(0)) => match stream.poll_send(cx, &[], true) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(_) => self.is_done = true,
+                },
+                Poll::Ready(Ok(_)) => self.has_begun = true,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(client_fault(error))),
+                Poll::Pending => {
+                    self.waits_for_client = true;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+/// The engine answers in place of whatever is said here.
+fn client_fault(_: RequestBodyError) -> Fault {
+    Fault::Client
+}
+
+/// Content of the answer, while that of the request may still flow.
+struct Flow {
+    stream: Http2Stream,
+    upload: Upload,
+    silence: Silence,
+    wants_trailers: bool,
+    _pick: Pick,
+}
+
+impl BodyStream for Flow {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Err(_)) = self.upload.poll(cx, &self.stream) {
+            return Poll::Ready(Err(io::Error::other("the request broke off")));
+        }
+        match self.stream.poll_data(cx, buffer) {
+            Poll::Ready(Ok(count)) => {
+                self.silence.ends();
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(io::Error::other(error))),
+            Poll::Pending if self.upload.waits_for_client => {
+                self.silence.ends();
+                Poll::Pending
+            }
+            Poll::Pending => self.silence.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        // What comes meanwhile waits within the window.
+        let _ = self.upload.poll(cx, &self.stream);
+        self.silence.ends();
+    }
+
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        self.stream.take_trailers().filter(|_| self.wants_trailers)
+    }
+}
