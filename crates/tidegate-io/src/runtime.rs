@@ -196,7 +196,7 @@ pub fn with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> R {
 }
 
 /// Runs `f` with this thread's runtime where there is one: for destructors, which may run after it.
-pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> Option<R> {
+pub fn try_with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> Option<R> {
     RUNTIME.try_with(|cell| cell.get().map(f)).ok().flatten()
 }
 

@@ -244,6 +244,14 @@ impl Content {
         Ok(within)
     }
 
+    /// What is left of a FastCGI answer that nobody wants any more.
+    pub(super) fn give_up(&mut self) -> Option<ResponseDecoder> {
+        match std::mem::replace(&mut self.framing, FramingOf::UntilClose { has_ended: true }) {
+            FramingOf::FastCgi { decoder, .. } => Some(decoder),
+            FramingOf::Http(_) | FramingOf::UntilClose { .. } => None,
+        }
+    }
+
     /// The connection has ended.
     pub(super) fn close(&mut self) -> Result<(), AnswerError> {
         self.may_keep = false;

@@ -3,6 +3,7 @@
 //!
 //! `fastcgi`, `scgi` and `proxy` encode the request and say how its answer is read; everything else is here.
 
+use super::abandon::abandon;
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::complaints::Complaints;
@@ -202,20 +203,23 @@ impl Call {
         pool: Rc<Pool>,
         pick: &mut Option<Pick>,
     ) -> Result<Response, Fault> {
-        let mut reader = self.reader();
+        let mut exchange = Exchange::new(connection, self.reader());
+        let Some((connection, reader, is_sending)) = exchange.parts() else { return Err(Fault::Client) };
         let began = monotonic_ns();
         let mut first = FirstByte {
             upload: &mut self.upload,
-            connection: &connection,
+            connection,
             pool: &pool,
-            reader: &mut reader,
+            reader,
             silence: Silence::new(self.link.timeout),
             suspicion: None,
             starving: None,
-            is_sending: true,
+            is_sending,
         };
-        let mut head = std::future::poll_fn(|cx| first.poll(cx)).await?;
+        let head = std::future::poll_fn(|cx| first.poll(cx)).await;
         drop(first);
+        let Some((connection, reader)) = exchange.end() else { return Err(Fault::Client) };
+        let mut head = head?;
         self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
         let mut pick = pick.take();
         let cookie = pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
@@ -289,14 +293,7 @@ impl Call {
     }
 
     fn refused(&self, refused: &Refused) -> Response {
-        let why = match refused {
-            Refused::Full { .. } => GatewayFailure::QueueFull,
-            Refused::TooOld { .. } => GatewayFailure::QueueAge,
-            Refused::Down { .. } => GatewayFailure::Down,
-        };
-        self.stats().gateway_failures.add(why, 1);
-        answer::error(Status::SERVICE_UNAVAILABLE)
-            .with("Retry-After", refused.retry_after_seconds().to_string())
+        refuse(self.stats(), refused)
     }
 
     fn unreachable(&self, address: &Address, error: &io::Error) -> Response {
@@ -350,6 +347,40 @@ impl Call {
     }
 }
 
+/// A connection and what reads the answer on it. Given up on the way where the client goes: an application is
+/// told where its protocol knows how.
+struct Exchange {
+    under_way: Option<(Connection, HeadOf)>,
+    is_sending: bool,
+}
+
+impl Exchange {
+    fn new(connection: Connection, reader: HeadOf) -> Exchange {
+        Exchange { under_way: Some((connection, reader)), is_sending: true }
+    }
+
+    fn parts(&mut self) -> Option<(&Connection, &mut HeadOf, &mut bool)> {
+        let (connection, reader) = self.under_way.as_mut()?;
+        Some((connection, reader, &mut self.is_sending))
+    }
+
+    /// It has come to something.
+    fn end(&mut self) -> Option<(Connection, HeadOf)> {
+        self.under_way.take()
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // In the middle of the request the record would be taken for a part of it.
+        if let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
+            && !self.is_sending
+        {
+            abandon(connection, decoder);
+        }
+    }
+}
+
 /// Sends a request and waits for the head of its answer.
 struct FirstByte<'c> {
     upload: &'c mut Upload,
@@ -360,20 +391,20 @@ struct FirstByte<'c> {
     /// Armed on a new connection only.
     suspicion: Option<Pin<Box<Deadline>>>,
     starving: Option<Starving>,
-    is_sending: bool,
+    is_sending: &'c mut bool,
 }
 
 impl FirstByte<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<AnswerHead, Fault>> {
         let mut is_refused = None;
-        if self.is_sending {
+        if *self.is_sending {
             match self.upload.poll_send(cx, self.connection) {
                 Poll::Pending => {}
-                Poll::Ready(Ok(())) => self.is_sending = false,
+                Poll::Ready(Ok(())) => *self.is_sending = false,
                 Poll::Ready(Err(UploadError::Client(_))) => return Poll::Ready(Err(Fault::Client)),
                 // It takes no more of the request: perhaps it has answered already.
                 Poll::Ready(Err(UploadError::Application(error))) => {
-                    self.is_sending = false;
+                    *self.is_sending = false;
                     is_refused = Some(error);
                 }
             }
@@ -411,7 +442,7 @@ impl FirstByte<'_> {
         if let Some(error) = is_refused {
             return Poll::Ready(Err(Fault::Unanswered(error)));
         }
-        if self.is_sending && self.upload.waits_for_client() {
+        if *self.is_sending && self.upload.waits_for_client() {
             self.silence.ends(); // the client has a deadline of its own
             return Poll::Pending;
         }
@@ -432,6 +463,17 @@ impl FirstByte<'_> {
             self.starving = Some(Starving::new(self.pool.peer()));
         }
     }
+}
+
+/// The answer to a request that got no place.
+pub(super) fn refuse(stats: &Stats, refused: &Refused) -> Response {
+    let why = match refused {
+        Refused::Full { .. } => GatewayFailure::QueueFull,
+        Refused::TooOld { .. } => GatewayFailure::QueueAge,
+        Refused::Down { .. } => GatewayFailure::Down,
+    };
+    stats.gateway_failures.add(why, 1);
+    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", refused.retry_after_seconds().to_string())
 }
 
 /// No content, with the length that it would have had.

@@ -4,6 +4,7 @@
 //! process. A worker never waits for an application: it asks for a place, and the future that holds the
 //! request waits. `board` is how the workers see the pools.
 
+mod abandon;
 mod about;
 mod answer;
 pub mod balance;

@@ -6,9 +6,9 @@
 
 use super::about::About;
 use super::answer::AnswerHead;
-use super::call::announced;
+use super::call::{announced, refuse};
 use super::link::Link;
-use super::places::Refused;
+use super::redirects::Back;
 use super::sendfile;
 use super::stream::Silence;
 use super::upstream::{Errand, Pick};
@@ -21,6 +21,7 @@ use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::response::Head;
 use tidegate_core::{Body, BodyStream, Response, answer, log};
 use tidegate_http::{FieldLines, Status};
+use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::h2::{FieldSource, RequestParts};
 
 /// Times that a request is sent at most.
@@ -46,6 +47,8 @@ pub(super) struct Multiplexed {
     /// Of the file that the application may have sent in its place.
     pub(super) range: Option<Vec<u8>>,
     pub(super) errand: Errand,
+    /// What of an answer leads back to this server.
+    pub(super) back: Option<Back>,
     pub(super) about: About,
 }
 
@@ -59,6 +62,7 @@ enum Fault {
 impl Multiplexed {
     /// Carries it out.
     pub(super) async fn run(mut self) -> Response {
+        self.stats().gateway_requests.add(1);
         let mut upload = Upload::of(self.body.take());
         let mut attempt = 1;
         // Why an earlier member has failed: what the client hears when there is no other.
@@ -66,7 +70,7 @@ impl Multiplexed {
         loop {
             let mut pick = match self.link.upstream.pick(&self.errand).await {
                 Ok(pick) => pick,
-                Err(refused) => return before.unwrap_or_else(|| refuse(&refused)),
+                Err(refused) => return before.unwrap_or_else(|| refuse(self.stats(), &refused)),
             };
             let Some(pool) = self.link.multiplexed(pick.address()) else {
                 return answer::error(Status::BAD_GATEWAY);
@@ -89,6 +93,7 @@ impl Multiplexed {
                     if !self.link.upstream.may_retry(&mut self.errand, false) {
                         return answer;
                     }
+                    self.stats().gateway_retries.add(1);
                     before = Some(answer);
                     continue;
                 }
@@ -99,6 +104,7 @@ impl Multiplexed {
             };
             let may_repeat = matches!(&fault, Fault::Stream(error) if self.may_repeat(error, &upload));
             if may_repeat && attempt < ATTEMPTS {
+                self.stats().gateway_retries.add(1);
                 attempt += 1; // the connection was on its way out, most often
                 continue;
             }
@@ -111,8 +117,13 @@ impl Multiplexed {
             if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
                 return answer;
             }
+            self.stats().gateway_retries.add(1);
             before = Some(answer);
         }
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.link.shared.stats
     }
 
     /// What was not looked at may be sent again; what was lost only where that changes nothing. Content that is gone
@@ -160,6 +171,9 @@ impl Multiplexed {
         if let Some(cookie) = pick.answered(&self.link.upstream, &self.errand) {
             head.lines.push("Set-Cookie", &cookie);
         }
+        if let Some(back) = &self.back {
+            back.apply(&mut head.lines);
+        }
         if sendfile::is_asked(&head) {
             return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
         }
@@ -182,6 +196,7 @@ impl Multiplexed {
     }
 
     fn unreachable(&self, error: &io::Error) -> Response {
+        self.stats().gateway_failures.add(GatewayFailure::Unreachable, 1);
         let is_late = error.kind() == io::ErrorKind::TimedOut;
         let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
         log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
@@ -193,19 +208,19 @@ impl Multiplexed {
         match fault {
             Fault::Client => answer::error(Status::BAD_REQUEST),
             Fault::Silent => {
+                self.stats().gateway_failures.add(GatewayFailure::Silent, 1);
                 log::error(format_args!("{about}: {name}: no answer within {:?}", self.link.timeout));
                 answer::error(Status::GATEWAY_TIMEOUT)
             }
             Fault::Stream(error) => {
+                let is_malformed = matches!(error, Http2Error::Misbehaved(_));
+                let why = if is_malformed { GatewayFailure::Malformed } else { GatewayFailure::Closed };
+                self.stats().gateway_failures.add(why, 1);
                 log::error(format_args!("{about}: {name}: {error}"));
                 answer::error(Status::BAD_GATEWAY)
             }
         }
     }
-}
-
-fn refuse(refused: &Refused) -> Response {
-    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", refused.retry_after_seconds().to_string())
 }
 
 /// Content of the request on its way.

@@ -52,8 +52,8 @@ pub struct Proxy {
     host: Option<String>,
     strip_prefix: Option<String>,
     request_fields: Vec<(String, String)>,
-    speaks_http2: bool,
     redirects: Option<Rc<Redirects>>,
+    speaks_http2: bool,
 }
 
 impl Proxy {
@@ -79,8 +79,8 @@ impl Proxy {
             host: settings.host.clone(),
             strip_prefix: settings.strip_prefix.clone(),
             request_fields: settings.request_fields.clone(),
-            speaks_http2: settings.speaks_http2,
             redirects: Redirects::of(settings),
+            speaks_http2: settings.speaks_http2,
         })
     }
 
@@ -219,6 +219,7 @@ impl Proxy {
             interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
             errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
         Reply::Later(Box::pin(call.run()))

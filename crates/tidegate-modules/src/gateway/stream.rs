@@ -4,6 +4,7 @@
 //! The client's connection pulls. While it does not take more, the rest of the answer is read ahead into a
 //! bounded buffer, so that a slow client holds the application only for what does not fit.
 
+use super::abandon::abandon;
 use super::answer::Content;
 use super::upload::{Upload, UploadError};
 use super::upstream::Pick;
@@ -131,6 +132,15 @@ impl Relay {
             drop(line.pick);
         }
         Ok(0)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let Some(line) = self.line.take().filter(|_| self.upload.is_none()) else { return };
+        if let Some(decoder) = self.content.give_up() {
+            abandon(line.connection, decoder);
+        }
     }
 }
 

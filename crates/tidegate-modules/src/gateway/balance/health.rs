@@ -132,8 +132,11 @@ impl Health {
                 false
             }
             Outcome::Failed => {
-                self.failures = self.failures.saturating_add(1);
                 let was_trial = self.trial.take().is_some() && self.ejected_until.is_some();
+                if self.ejected_until.is_some() && !was_trial {
+                    return false; // it was under way when the member was put aside
+                }
+                self.failures = self.failures.saturating_add(1);
                 let is_too_much = rules.failures.is_some_and(|most| self.failures >= most);
                 let is_put_aside = was_trial || (is_too_much && may_eject);
                 if is_put_aside {
@@ -243,7 +246,7 @@ mod tests {
         let mut now = 0;
         for expected in [10, 20, 40, 80, 160, 300, 300] {
             // The trial of a member that is already aside does not ask whether others are there.
-            assert!(health.on_outcome(Outcome::Failed, now, now == 0, 0.0, &rules));
+            assert!(health.on_outcome(Outcome::Failed, now, now == 0, 0.0, &rules), "at {now}");
             let Fitness::Ejected { until } = health.fitness(now, &rules) else { panic!("not ejected") };
             assert_eq!((until - now) / SECOND, expected);
             now = until;
@@ -253,6 +256,15 @@ mod tests {
         }
         health.on_outcome(Outcome::Answered, now, true, 0.0, &rules);
         assert_eq!(health.fitness(now, &rules), Fitness::Up);
+    }
+
+    #[test]
+    fn what_was_under_way_counts_once() {
+        let rules = Rules { failures: Some(2), ..Rules::default() };
+        let mut health = Health::default();
+        let outcomes: Vec<bool> = (0..100).map(|_| fail(&mut health, 0, &rules)).collect();
+        assert_eq!(outcomes.iter().filter(|is_ejected| **is_ejected).count(), 1);
+        assert_eq!(health.fitness(0, &rules), Fitness::Ejected { until: 10 * SECOND });
     }
 
     #[test]

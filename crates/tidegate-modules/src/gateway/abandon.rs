@@ -1,0 +1,97 @@
+//! A FastCGI request whose client has gone: the application is told, and its connection closed when it has ended
+//! the request, or soon.
+//!
+//! Its place is free at once. The connection is not used again: applications that have not read the record by
+//! the end of the request take it for the beginning of the next.
+
+use super::upload::REQUEST;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tidegate_client::Connection;
+use tidegate_io::{runtime, timer};
+use tidegate_wire::fastcgi::{self, ResponseDecoder};
+
+/// How long an application may take to end what nobody wants any more.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// Requests of this worker that are being ended.
+    static ENDING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// More are closed at once: clients that come and go must not pile up connections.
+const MOST: usize = 256;
+
+/// Tells the application, and lets go of the connection in its time. All of the request has been sent.
+pub(super) fn abandon(connection: Connection, decoder: ResponseDecoder) {
+    if decoder.is_complete() || ENDING.get() >= MOST {
+        return;
+    }
+    // There is none any more where the worker itself ends.
+    runtime::try_with(|runtime| runtime.spawn(end(connection, decoder)));
+}
+
+async fn end(connection: Connection, mut decoder: ResponseDecoder) {
+    let _count = Counted::new();
+    let mut record = Vec::new();
+    fastcgi::abort_request(&mut record, REQUEST);
+    let mut at = 0;
+    let mut deadline = Box::pin(timer::after(PATIENCE));
+    poll_fn(|cx| {
+        while let Some(rest) = record.get(at..).filter(|rest| !rest.is_empty()) {
+            match connection.poll_send(cx, rest) {
+                Poll::Ready(Ok(sent)) => at += sent,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => break,
+            }
+        }
+        if poll_end(cx, &connection, &mut decoder).is_ready() {
+            return Poll::Ready(());
+        }
+        deadline.as_mut().poll(cx)
+    })
+    .await;
+}
+
+/// Reads what comes, for nobody, up to the end of the request or of the connection.
+fn poll_end(cx: &mut Context<'_>, connection: &Connection, decoder: &mut ResponseDecoder) -> Poll<()> {
+    loop {
+        let polled = runtime::with_scratch(|scratch| {
+            let polled = connection.poll_recv(cx, scratch);
+            polled.map(|received| match received {
+                Ok(0) | Err(_) => true,
+                Ok(count) => has_ended(decoder, scratch.get(..count).unwrap_or_default()),
+            })
+        });
+        match polled {
+            Poll::Ready(true) => return Poll::Ready(()),
+            Poll::Ready(false) => {}
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+}
+
+fn has_ended(decoder: &mut ResponseDecoder, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() && !decoder.is_complete() {
+        let Ok(step) = decoder.decode(bytes) else { return true };
+        bytes = bytes.get(step.consumed..).unwrap_or_default();
+    }
+    decoder.is_complete()
+}
+
+struct Counted;
+
+impl Counted {
+    fn new() -> Counted {
+        ENDING.set(ENDING.get() + 1);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        ENDING.set(ENDING.get().saturating_sub(1));
+    }
+}
