@@ -4,6 +4,7 @@
 //! an answer counts as is the worker's. An idle one holds no buffer.
 
 use crate::check::BodyCheck;
+use crate::http2::Session;
 use crate::request::Prepared;
 use crate::response::ResponseReader;
 use rustix::net::{RecvFlags, recv};
@@ -113,11 +114,16 @@ impl Channel {
         self.tls.as_ref().is_some_and(|session| session.has_pending())
     }
 
-    fn flush(&mut self) -> io::Result<bool> {
+    pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
             Some(session) => session.flush(|bytes| self.stream.send(bytes, false)),
         }
+    }
+
+    /// What the server has chosen by ALPN.
+    pub fn protocol(&self) -> Option<&[u8]> {
+        self.tls.as_ref().and_then(|session| session.protocol())
     }
 
     pub fn connect_result(&self) -> io::Result<()> {
@@ -144,6 +150,8 @@ pub(crate) struct Exchange {
     pub sent: u64,
     /// Its number in the mix.
     pub request: u32,
+    /// How often the server has turned it away unread.
+    pub attempts: u8,
 }
 
 /// A connection of limited rate may be ahead by what it earns in this time: about the tick of its timer, so
@@ -207,6 +215,8 @@ pub(crate) struct Connection {
     pub deadline: u64,
     pub read_budget: Option<Box<Budget>>,
     pub write_budget: Option<Box<Budget>>,
+    /// With HTTP/2. `in_flight` are then those that are still to be begun, and nothing of them is `unsent`.
+    pub session: Option<Box<Session>>,
 }
 
 impl Connection {
@@ -228,7 +238,21 @@ impl Connection {
             deadline: u64::MAX,
             read_budget: None,
             write_budget: None,
+            session: None,
         }
+    }
+
+    /// Requests that this connection has to answer for.
+    pub fn under_way(&self) -> usize {
+        self.in_flight.len() + self.session.as_ref().map_or(0, |session| session.open())
+    }
+
+    /// Whether something waits for the socket.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.unsent > 0
+            || self.channel.has_pending()
+            || self.session.as_ref().is_some_and(|session| session.has_unsent())
     }
 
     /// Puts a request at the back.
@@ -332,12 +356,16 @@ mod tests {
     fn requests_go_out_in_order_and_whole() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let request =
-            |text: &str| Prepared { bytes: text.as_bytes().into(), server: 0, method: "GET".into() };
+        let request = |text: &str| Prepared {
+            bytes: text.as_bytes().into(),
+            server: 0,
+            method: "GET".into(),
+            parts: Box::default(),
+        };
         let prepared = [request("first;"), request("second;")];
         let mut connection = Connection::new(Channel::new(Stream::new(ours.into())), 0, 0);
         for request in [0, 1, 0] {
-            connection.push(Exchange { intended: 0, sent: 0, request });
+            connection.push(Exchange { intended: 0, sent: 0, request, attempts: 0 });
         }
         // 8 bytes per second: a slow writer.
         connection.write_budget = Some(Box::new(Budget::new(8, 0)));

@@ -3,7 +3,7 @@
 //!
 //! `tidegate bench` is the command over it. It stands on `tidegate-io` and `tidegate-wire` and uses nothing of
 //! the server. The parts, from the wire up: [`target`], [`urls`] and [`request`] say what is asked,
-//! [`schedule`] when, [`plan`] all of it; `connection` and `worker` ask it, one thread per worker, each with
+//! [`schedule`] when, [`plan`] all of it; `connection`, `http2` and `worker` ask it, one thread per worker, each with
 //! its own reactor; [`record`] holds what was measured, [`run`] joins the workers and [`processes`] the
 //! processes, [`verdict`] judges, [`report`] shows.
 
@@ -12,6 +12,7 @@ mod clock;
 pub mod compare;
 mod connection;
 pub mod host;
+mod http2;
 pub mod live;
 pub mod peak;
 pub mod plan;

@@ -66,6 +66,8 @@ pub struct Plan {
     pub keep_alive: bool,
     /// Requests on one connection before their answers came.
     pub pipeline: u32,
+    /// Speaks HTTP/2, with so many requests at once on a connection, at least 1; else HTTP/1.1.
+    pub streams: Option<u32>,
     /// For one request, from its first byte sent; also for a connect.
     pub timeout: Duration,
     /// How long to wait for outstanding answers at the end.
@@ -129,6 +131,7 @@ impl Plan {
             ramp: Duration::ZERO,
             keep_alive: true,
             pipeline: 1,
+            streams: None,
             timeout: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             give_up: Duration::from_secs(5),
@@ -151,6 +154,11 @@ impl Plan {
     pub fn interval(&self) -> Duration {
         let hundredth = self.time.map_or(Duration::ZERO, |time| time / 100);
         hundredth.clamp(Duration::from_millis(100), Duration::from_secs(1))
+    }
+
+    /// The protocol as ALPN names it.
+    pub fn protocol(&self) -> &'static str {
+        if self.streams.is_some() { "h2" } else { "http/1.1" }
     }
 
     /// Takes the share of one of several processes: of connections and requests. Arrivals are dealt out by the

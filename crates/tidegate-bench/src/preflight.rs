@@ -11,6 +11,7 @@ use thiserror::Error;
 use tidegate_io::connect::Address;
 use tidegate_io::socket::Received;
 use tidegate_tls::{Agreed, ClientSession, ClientSessionError, ServerName};
+use tidegate_wire::h2::{Connection, Limits, Section};
 
 /// Why a run is not begun.
 #[derive(Debug, Error)]
@@ -23,6 +24,16 @@ pub enum PreflightError {
         /// Of the resolver.
         address: String,
         /// What the system said, as a sentence's end.
+        reason: String,
+    },
+    /// The target speaks no HTTP/2, which was wanted.
+    #[error("{authority} does not speak HTTP/2{way}: {reason}; leave --h2 away to measure HTTP/1.1")]
+    NoHttp2 {
+        /// As the URL names it.
+        authority: String,
+        /// With TLS or without.
+        way: &'static str,
+        /// What it did, as a sentence's end.
         reason: String,
     },
     /// The target cannot be spoken to over TLS.
@@ -67,7 +78,8 @@ pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
             reason: reason(&error),
         })?;
         if let (Some(name), Some(tls)) = (&server.tls_name, &plan.tls) {
-            agreed = shake(stream, name, tls).map_err(|fault| PreflightError::Tls {
+            let chosen;
+            (agreed, chosen) = shake(stream, name, tls).map_err(|fault| PreflightError::Tls {
                 authority: server.authority.clone(),
                 help: match fault {
                     ClientSessionError::Untrusted(_) => {
@@ -78,6 +90,20 @@ pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
                 },
                 fault,
             })?;
+            if plan.streams.is_some() && chosen.as_deref() != Some(b"h2") {
+                let chosen = chosen.map_or("nothing".to_owned(), |name| name.escape_ascii().to_string());
+                return Err(PreflightError::NoHttp2 {
+                    authority: server.authority.clone(),
+                    way: " over TLS",
+                    reason: format!("by ALPN it chooses {chosen}"),
+                });
+            }
+        } else if plan.streams.is_some() {
+            greet(stream).map_err(|reason| PreflightError::NoHttp2 {
+                authority: server.authority.clone(),
+                way: " without TLS",
+                reason,
+            })?;
         }
     }
     Ok(agreed)
@@ -86,17 +112,42 @@ pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
 trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
+/// Begins HTTP/2 without TLS (RFC 9113 section 3.3), and waits for the server's first frame.
+fn greet(mut stream: Box<dyn Duplex>) -> Result<(), String> {
+    let mut out = Vec::new();
+    let mut wire = Connection::client(Limits::default(), &mut out);
+    stream.write_all(&out).map_err(|error| error.to_string())?;
+    let (mut received, mut section, mut buffer) = (Vec::new(), Section::new(), [0; 4096]);
+    loop {
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => return Err("it closes the connection".to_owned()),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Err("it does not answer to the beginning of it".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        received.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        match wire.read(&received, 0, &mut section, &mut out) {
+            Ok(read) if read.consumed > 0 => return Ok(()),
+            Ok(_) => {}
+            Err(_) if received.starts_with(b"HTTP/1.") => return Err("it answers in HTTP/1".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
 fn shake(
     mut stream: Box<dyn Duplex>,
     name: &ServerName<'static>,
     tls: &TlsPlan,
-) -> Result<Option<Agreed>, ClientSessionError> {
+) -> Result<(Option<Agreed>, Option<Vec<u8>>), ClientSessionError> {
     let mut session = ClientSession::new(&tls.fresh, name.clone())?;
     loop {
         session.advance(|bytes| stream.write(bytes))?;
         if !session.is_handshaking() {
             let _ = session.finish_sending(|bytes| stream.write(bytes)); // it need not be heard
-            return Ok(session.agreed());
+            return Ok((session.agreed(), session.protocol().map(<[u8]>::to_vec)));
         }
         session.receive(&mut [], |buffer| match stream.read(buffer)? {
             0 => Ok(Received::End),

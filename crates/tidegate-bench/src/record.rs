@@ -120,6 +120,10 @@ pub enum Failure {
     Closed,
     /// The server closed inside an answer.
     Truncated,
+    /// The server gave one request up (HTTP/2, RST_STREAM).
+    StreamReset,
+    /// The server said goodbye (HTTP/2, GOAWAY) and left a request without an answer.
+    GoAway,
     /// The answer is not HTTP that a strict client accepts.
     Malformed,
     /// A status of 400 and above, where nothing else was expected.
@@ -138,7 +142,7 @@ pub enum Failure {
 
 impl Failure {
     /// All of them, in the order of reports.
-    pub const ALL: [Failure; 15] = [
+    pub const ALL: [Failure; 17] = [
         Failure::Refused,
         Failure::Connect,
         Failure::Tls,
@@ -147,6 +151,8 @@ impl Failure {
         Failure::Reset,
         Failure::Closed,
         Failure::Truncated,
+        Failure::StreamReset,
+        Failure::GoAway,
         Failure::Malformed,
         Failure::Status,
         Failure::Check,
@@ -167,6 +173,8 @@ impl Failure {
             Failure::Reset => "reset",
             Failure::Closed => "closed",
             Failure::Truncated => "truncated",
+            Failure::StreamReset => "stream_reset",
+            Failure::GoAway => "go_away",
             Failure::Malformed => "malformed",
             Failure::Status => "status",
             Failure::Check => "check",
@@ -188,6 +196,8 @@ impl Failure {
             Failure::Reset => "connection reset by the server",
             Failure::Closed => "closed without an answer",
             Failure::Truncated => "closed inside an answer",
+            Failure::StreamReset => "stream reset by the server",
+            Failure::GoAway => "left behind by a goodbye of the server",
             Failure::Malformed => "answer that is not valid HTTP",
             Failure::Status => "status of 400 and above",
             Failure::Check => "answer other than expected",

@@ -3,6 +3,7 @@
 use crate::random::Random;
 use crate::target::{TargetError, Url};
 use thiserror::Error;
+use tidegate_http::FieldLines;
 use tidegate_io::connect::Address;
 use tidegate_tls::{Connector, ConnectorError, ServerName};
 use tidegate_wire::h1::{
@@ -73,6 +74,20 @@ pub(crate) struct Prepared {
     pub server: u32,
     /// What the response parser must know.
     pub method: Box<str>,
+    /// The same for HTTP/2, which encodes heads anew on each connection.
+    pub parts: Box<Parts>,
+}
+
+/// What a head of HTTP/2 is made of.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Parts {
+    pub scheme: &'static str,
+    pub authority: Box<str>,
+    pub target: Box<str>,
+    pub lines: FieldLines,
+    pub content_length: Option<u64>,
+    /// Where in the bytes of HTTP/1 the body begins.
+    pub body_from: usize,
 }
 
 /// A server of the list.
@@ -123,8 +138,10 @@ impl Mix {
                     known.len() - 1
                 }
             };
+            let bytes = encode(description, keep_alive)?;
             mix.prepared.push(Prepared {
-                bytes: encode(description, keep_alive)?.into(),
+                parts: Box::new(parts(description, bytes.len())),
+                bytes: bytes.into(),
                 server: server as u32,
                 method: description.method.as_str().into(),
             });
@@ -141,6 +158,11 @@ impl Mix {
         self.servers.iter().filter_map(|server| Some((server.addresses.first()?, server)))
     }
 
+    /// Whether all requests are for one server.
+    pub fn is_of_one_server(&self) -> bool {
+        self.servers.len() == 1
+    }
+
     /// Whether any server speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.servers.iter().any(|server| server.tls_name.is_some())
@@ -152,6 +174,40 @@ impl Mix {
             |address| matches!(address, Address::Tcp(address) if address.is_ipv4() && address.ip().is_loopback()),
         )
     }
+}
+
+/// What was checked when the bytes of HTTP/1 were made, of which there are `length`.
+fn parts(description: &Description, length: usize) -> Parts {
+    let Description { url, fields, body, .. } = description;
+    let mut parts = Parts {
+        scheme: if url.is_tls { "https" } else { "http" },
+        authority: url.authority.as_str().into(),
+        target: url.request_target.as_str().into(),
+        content_length: has_body(description).then_some(body.len() as u64),
+        body_from: length - body.len(),
+        lines: FieldLines::new(),
+    };
+    for (name, value) in fields {
+        if name.eq_ignore_ascii_case("host") {
+            parts.authority = value.as_str().into();
+        } else if !name.eq_ignore_ascii_case("content-length") {
+            parts.lines.push(name, value);
+        }
+    }
+    if !parts.lines.contains("user-agent") {
+        parts.lines.push("user-agent", AGENT);
+    }
+    if !parts.lines.contains("accept") {
+        parts.lines.push("accept", "*/*");
+    }
+    parts
+}
+
+const AGENT: &str = concat!("tidegate-bench/", env!("CARGO_PKG_VERSION"));
+
+/// Whether a request says how long its body is.
+fn has_body(description: &Description) -> bool {
+    !description.body.is_empty() || matches!(description.method.as_str(), "POST" | "PUT" | "PATCH")
 }
 
 fn encode(description: &Description, keep_alive: bool) -> Result<Vec<u8>, RequestError> {
@@ -175,12 +231,8 @@ fn encode(description: &Description, keep_alive: bool) -> Result<Vec<u8>, Reques
     if !is_named("accept") {
         lines.extend_from_slice(b"Accept: */*\r\n");
     }
-    let expects_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH");
-    let framing = if body.is_empty() && !expects_body {
-        RequestFraming::None
-    } else {
-        RequestFraming::Length(body.len() as u64)
-    };
+    let framing =
+        if has_body(description) { RequestFraming::Length(body.len() as u64) } else { RequestFraming::None };
     let parts = RequestParts {
         method,
         target: &url.request_target,

@@ -101,7 +101,7 @@ fn per_second(count: u64, seconds: f64) -> f64 {
 const KINDS: [(&str, &[Failure]); 5] = [
     ("refused", &[Failure::Refused, Failure::Connect]),
     ("timeout", &[Failure::Timeout, Failure::ConnectTimeout]),
-    ("reset", &[Failure::Reset, Failure::Closed, Failure::Truncated]),
+    ("reset", &[Failure::Reset, Failure::Closed, Failure::Truncated, Failure::StreamReset, Failure::GoAway]),
     ("answer", &[Failure::Status, Failure::Check, Failure::Malformed]),
     ("client", &[Failure::Descriptors, Failure::Ports, Failure::Unsent, Failure::Unanswered]),
 ];

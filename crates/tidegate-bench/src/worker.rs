@@ -6,11 +6,13 @@
 
 mod drive;
 mod source;
+mod streams;
 
 pub(crate) use source::Claims;
 
 use crate::clock::{Alarm, monotonic_ns, ns, thread_cpu};
 use crate::connection::{Budget, Channel, Connection, Exchange};
+use crate::http2::Session;
 use crate::plan::{Load, Plan};
 use crate::random::Random;
 use crate::record::{Failure, Recorder, Sample};
@@ -27,6 +29,7 @@ use tidegate_io::connect::{Connecting, connect};
 use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Kind, Poller, Ready, Registry, Slab, Wheel};
 use tidegate_tls::ClientSession;
+use tidegate_wire::h2::Section;
 
 /// Connects that may be under way at once, so that a listen queue of ordinary length holds them.
 const CONNECTING_AT_ONCE: u32 = 256;
@@ -73,7 +76,7 @@ pub(crate) struct Worker<'s> {
     expired: Vec<u32>,
     connections: Slab<Connection>,
     connecting: u32,
-    /// Connections without work, the longest idle first (open loop).
+    /// Connections without work, the longest idle first (open loop). With HTTP/2, those with room.
     idle: VecDeque<Key>,
     /// When connections that ended or never began are to be opened (closed loop).
     resting: VecDeque<u64>,
@@ -85,6 +88,8 @@ pub(crate) struct Worker<'s> {
     recorder: Recorder,
     digests: Vec<(u32, u64)>,
     buffer: Vec<u8>,
+    /// The head that was read last (HTTP/2).
+    section: Section,
     random: Random,
     opened: u64,
     interval: u64,
@@ -156,6 +161,7 @@ impl<'s> Worker<'s> {
             recorder: Recorder::new(),
             digests: Vec::new(),
             buffer: vec![0; BUFFER],
+            section: Section::new(),
             random: Random::new(plan.seed, u64::from(plan.global_number(number)) + 1_000),
             opened: u64::from(plan.global_number(number)),
             interval: ns(plan.interval()),
@@ -278,7 +284,7 @@ impl<'s> Worker<'s> {
             self.resting.clear();
         }
         for key in self.connections.keys().collect::<Vec<_>>() {
-            let is_free = self.connections.get(key).is_some_and(|connection| connection.in_flight.is_empty());
+            let is_free = self.connections.get(key).is_some_and(|connection| connection.under_way() == 0);
             if is_free {
                 self.remove(key);
             }
@@ -333,7 +339,9 @@ impl<'s> Worker<'s> {
         while self.connecting < CONNECTING_AT_ONCE && self.resting.front().is_some_and(|at| *at <= now) {
             self.resting.pop_front();
             if matches!(self.plan.load, Load::Open { .. }) {
-                if !self.is_stopping {
+                // Arrivals that waited may have opened its successor by now.
+                let has_room = (self.connections.len() as u32) < self.plan.connections_of(self.number);
+                if !self.is_stopping && has_room {
                     self.open(None, now);
                 }
             } else if let Some(exchange) = self.source.next(now) {
@@ -383,6 +391,10 @@ impl<'s> Worker<'s> {
         }
         if let Some(exchange) = exchange {
             connection.push(exchange);
+        }
+        if self.plan.streams.is_some() {
+            connection.session = Some(Box::new(Session::new()));
+            connection.unsent = 0;
         }
         connection.deadline = now.saturating_add(ns(self.plan.timeout));
         let key = self.connections.insert(connection);
@@ -440,7 +452,7 @@ impl<'s> Worker<'s> {
     fn fail(&mut self, key: Key, failure: Failure, now: u64) {
         let Some(connection) = self.remove(key) else { return };
         connection.channel.reset_on_close();
-        let count = connection.in_flight.len() as u64;
+        let count = connection.under_way() as u64;
         self.outstanding -= count;
         if !connection.is_connected {
             self.has_connect_failure = true;

@@ -17,6 +17,7 @@ pub fn json(report: &Report) -> Value {
     json!({
         "subject": report.subject,
         "load": report.load,
+        "protocol": report.protocol,
         "requests": counts.requests,
         "succeeded": counts.succeeded,
         "answered": counts.answered,

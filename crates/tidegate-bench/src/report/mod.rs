@@ -29,6 +29,8 @@ pub struct Report {
     pub subject: String,
     /// How, in one line.
     pub load: String,
+    /// `http/1.1` or `h2`.
+    pub protocol: &'static str,
     /// The records.
     pub outcome: Outcome,
     /// Their sums.
@@ -54,6 +56,7 @@ impl Report {
         Report {
             subject: subject.to_owned(),
             load: describe(plan, &outcome),
+            protocol: plan.protocol(),
             judgement,
             totals,
             outcome,
@@ -98,6 +101,9 @@ fn describe(plan: &Plan, outcome: &Outcome) -> String {
     } else {
         "closed after each request".to_owned()
     });
+    if let Some(streams) = plan.streams {
+        parts.push(format!("HTTP/2, {streams} requests at once on each"));
+    }
     if plan.pipeline > 1 {
         parts.push(format!("{} requests in the pipeline", plan.pipeline));
     }

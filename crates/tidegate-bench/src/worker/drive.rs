@@ -1,6 +1,7 @@
-//! What events, timers and arrivals do to connections.
+//! What events, timers and arrivals do to connections. What HTTP/2 does otherwise is in `streams`.
 
 use super::{Worker, connect_failure};
+use crate::check::BodyCheck;
 use crate::clock::{monotonic_ns, ns};
 use crate::connection::Exchange;
 use crate::plan::Load;
@@ -12,10 +13,10 @@ use tidegate_io::wheel::TICK;
 use tidegate_io::{Key, Ready};
 
 /// Full buffers that one connection may read before others have their turn.
-const READS_IN_A_ROW: u32 = 32;
+pub(super) const READS_IN_A_ROW: u32 = 32;
 
 /// What became of a connection that was read from.
-enum Outcome {
+pub(super) enum Outcome {
     /// It waits for more.
     Wait,
     /// More may be there.
@@ -27,6 +28,16 @@ enum Outcome {
     /// The server closed it, or it may carry no more.
     Ended,
     Failed(Failure),
+}
+
+/// A complete answer, as far as it was not a check's.
+pub(super) struct Answer {
+    pub exchange: Exchange,
+    pub status: u16,
+    pub first_byte: u64,
+    pub body_bytes: u64,
+    /// It was read at a limited rate.
+    pub is_paced: bool,
 }
 
 impl Worker<'_> {
@@ -47,7 +58,7 @@ impl Worker<'_> {
             self.shake(key, now);
             return now;
         }
-        if (connection.unsent > 0 || connection.channel.has_pending()) && event.writable {
+        if event.writable && connection.has_unsent() {
             let now = monotonic_ns();
             self.flush(key, now);
         }
@@ -67,7 +78,12 @@ impl Worker<'_> {
             }
         } else {
             // Sending tells: nothing goes while the connect is under way.
-            match connection.flush(&self.plan.mix.prepared, now) {
+            let prepared = &self.plan.mix.prepared;
+            let sent = match &mut connection.session {
+                None => connection.flush(prepared, now),
+                Some(session) => session.send(&mut connection.channel, prepared, u64::MAX),
+            };
+            match sent {
                 Ok(0) => return,
                 Ok(sent) => {
                     self.recorder.counts.bytes_sent += sent as u64;
@@ -99,6 +115,9 @@ impl Worker<'_> {
             Err(error) => return self.fail(key, broken(&error), now),
         };
         let now = monotonic_ns();
+        if self.plan.streams.is_some() && connection.channel.protocol() != Some(b"h2") {
+            return self.fail(key, Failure::Tls, now);
+        }
         self.recorder.shaken(now.saturating_sub(connection.shaking_since), is_resumed);
         // More may have come with the end of the handshake, and no event tells of it again.
         connection.is_readable = true;
@@ -115,6 +134,11 @@ impl Worker<'_> {
         if let Some(budget) = &mut connection.write_budget {
             budget.restart(now);
         }
+        if self.plan.streams.is_some() {
+            connection.deadline = now.saturating_add(ns(self.plan.timeout));
+            self.wheel.arm(key.index(), self.plan.timeout);
+            return self.give_streams(key, now);
+        }
         if connection.in_flight.is_empty() || self.plan.pipeline > 1 {
             self.give(key, now);
         } else {
@@ -124,6 +148,9 @@ impl Worker<'_> {
 
     /// Sends what is unsent on a connection.
     fn flush(&mut self, key: Key, now: u64) {
+        if self.plan.streams.is_some() {
+            return self.give_streams(key, now);
+        }
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.flush(&self.plan.mix.prepared, now) {
             Ok(sent) => {
@@ -181,6 +208,9 @@ impl Worker<'_> {
 
     /// Reads until there is nothing more, and acts on what came. Returns the time.
     pub(super) fn read(&mut self, key: Key) -> u64 {
+        if self.plan.streams.is_some() {
+            return self.read_streams(key);
+        }
         let mut now = 0;
         for _ in 0..READS_IN_A_ROW {
             match self.read_once(key, &mut now) {
@@ -321,26 +351,51 @@ impl Worker<'_> {
         let plan = self.plan;
         let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
         let Some(exchange) = connection.in_flight.pop_front() else { return Outcome::Wait };
+        let reader = &connection.reader;
+        let answer = Answer {
+            exchange,
+            status: reader.status,
+            first_byte: connection.first_byte,
+            body_bytes: reader.body_bytes,
+            is_paced: connection.read_budget.is_some(),
+        };
+        let is_usable = reader.keep_alive && plan.keep_alive && !plan.is_once;
+        let outcome = if connection.unsent > connection.in_flight.len() {
+            // Answered before it was sent to the end: what the rest would mean nobody knows.
+            connection.unsent = connection.in_flight.len();
+            connection.offset = 0;
+            Outcome::Ended
+        } else {
+            match (is_usable, connection.is_finished) {
+                (true, false) => Outcome::Free,
+                // The end of the stream was announced; answers to what is in flight may stand before it.
+                (true, true) if !connection.in_flight.is_empty() => Outcome::Wait,
+                _ => Outcome::Ended,
+            }
+        };
+        let check = connection.check.take();
+        self.count_answer(answer, check, now);
+        outcome
+    }
+
+    /// Counts a complete answer, and judges it.
+    #[inline]
+    pub(super) fn count_answer(&mut self, answer: Answer, check: Option<Box<BodyCheck>>, now: u64) {
+        let plan = self.plan;
+        let Answer { exchange, status, first_byte, body_bytes, is_paced } = answer;
         self.outstanding -= 1;
         self.last_answer = now;
         self.has_answer = true;
-        let reader = &connection.reader;
-        let status = reader.status;
-        let stamps = Stamps {
-            intended: exchange.intended,
-            sent: exchange.sent,
-            first_byte: connection.first_byte,
-            last_byte: now,
-        };
+        let stamps = Stamps { intended: exchange.intended, sent: exchange.sent, first_byte, last_byte: now };
         self.recorder.answered(status, stamps);
         let mut failure = None;
         if !plan.expectation.allows_status(status) {
             failure = Some(Failure::Status);
-        } else if plan.expectation.length.is_some_and(|length| length != reader.body_bytes) {
+        } else if plan.expectation.length.is_some_and(|length| length != body_bytes) {
             failure = Some(Failure::Check);
         }
         if plan.expectation.reads_bodies() {
-            let check = connection.check.take().map_or_else(|| plan.expectation.begin(), |check| *check);
+            let check = check.map_or_else(|| plan.expectation.begin(), |check| *check);
             let (is_right, crc) = check.finish(&plan.expectation);
             if !is_right && failure.is_none() {
                 failure = Some(Failure::Check);
@@ -349,9 +404,9 @@ impl Worker<'_> {
                 count_digest(&mut self.digests, crc);
             }
         }
-        if plan.min_bitrate.is_some() || connection.read_budget.is_some() {
+        if plan.min_bitrate.is_some() || is_paced {
             let seconds = now.saturating_sub(exchange.sent).max(1) as f64 / 1e9;
-            let speed = reader.body_bytes as f64 / seconds;
+            let speed = body_bytes as f64 / seconds;
             self.recorder.speed(speed as u64);
             let conforms = failure.is_none() && plan.min_bitrate.is_none_or(|bitrate| speed * 8.0 >= bitrate);
             self.recorder.counts.conforming += u64::from(conforms);
@@ -362,19 +417,6 @@ impl Worker<'_> {
         }
         self.failures_in_a_row = 0;
         self.has_connect_failure = false;
-        let is_usable = reader.keep_alive && plan.keep_alive && !plan.is_once;
-        if connection.unsent > connection.in_flight.len() {
-            // Answered before it was sent to the end: what the rest would mean nobody knows.
-            connection.unsent = connection.in_flight.len();
-            connection.offset = 0;
-            return Outcome::Ended;
-        }
-        match (is_usable, connection.is_finished) {
-            (true, false) => Outcome::Free,
-            // The end of the stream was announced; answers to what is in flight may stand before it.
-            (true, true) if !connection.in_flight.is_empty() => Outcome::Wait,
-            _ => Outcome::Ended,
-        }
     }
 
     /// The server has closed its side.
@@ -394,7 +436,7 @@ impl Worker<'_> {
 
     /// A connection has done its service. What it still carried is sent anew on another: the server said that
     /// it would not answer it.
-    fn end(&mut self, key: Key, now: u64) {
+    pub(super) fn end(&mut self, key: Key, now: u64) {
         let Some(mut connection) = self.remove(key) else { return };
         if !connection.is_finished {
             // The server has not closed yet. A reset keeps the port from waiting a minute on our side, which
@@ -421,6 +463,9 @@ impl Worker<'_> {
     pub(super) fn on_timer(&mut self, index: u32, now: u64) {
         let Some(key) = self.connections.key_of(index) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.session.is_some() && connection.is_connected && !connection.channel.is_handshaking() {
+            return self.on_stream_timer(key, now);
+        }
         if now >= connection.deadline {
             let failure = if connection.is_connected { Failure::Timeout } else { Failure::ConnectTimeout };
             return self.fail(key, failure, now);
@@ -454,9 +499,12 @@ impl Worker<'_> {
 
     /// Finds a connection for an arrival: a free one, a new one, or a place in the queue.
     fn dispatch(&mut self, intended: u64, now: u64) {
-        let exchange = Exchange { intended, sent: now, request: self.source.draw() };
+        let exchange = Exchange { intended, sent: now, request: self.source.draw(), attempts: 0 };
         let server =
             self.plan.mix.prepared.get(exchange.request as usize).map_or(0, |request| request.server);
+        if self.plan.streams.is_some() && self.dispatch_stream(exchange, now) {
+            return;
+        }
         while let Some(key) = self.idle.pop_front() {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if !connection.in_flight.is_empty() {
@@ -495,7 +543,7 @@ impl Worker<'_> {
 }
 
 /// The kind of failure that an error of `send` or `recv` is.
-fn broken(error: &io::Error) -> Failure {
+pub(super) fn broken(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Failure::Refused,
         io::ErrorKind::TimedOut => Failure::Timeout,

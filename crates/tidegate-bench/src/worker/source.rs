@@ -83,12 +83,12 @@ impl<'s> Source<'s> {
         }
         if self.schedule.is_some() {
             let intended = self.waiting.pop_front()?;
-            return Some(Exchange { intended, sent: now, request: self.draw() });
+            return Some(Exchange { intended, sent: now, request: self.draw(), attempts: 0 });
         }
         if self.is_stopped || now >= self.end || !self.claim() {
             return None;
         }
-        Some(Exchange { intended: now, sent: now, request: self.draw() })
+        Some(Exchange { intended: now, sent: now, request: self.draw(), attempts: 0 })
     }
 
     /// Gives back what was sent and will not be answered.

@@ -70,7 +70,7 @@ struct Run {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(sentence) = arguments.intensity.manner.unlearnt() {
+    if let Some(sentence) = arguments.intensity.manner.objection() {
         return Ok(usage(sentence));
     }
     let stop = stop_on_signals()?;

@@ -20,6 +20,7 @@ Examples:
   tidegate bench hit -c 25 -n 10000 --no-keepalive URL             as ab -c 25 -n 10000
   tidegate bench hit -c 100 -t 1m -f urls.txt                      as siege -b -i -c 100 -t 1M -f urls.txt
   tidegate bench hit -c 64 -t 30s --rate 20k --arrivals poisson --target p99=20ms URL
+  tidegate bench hit -c 10 -n 100000 --h2 -m 32 https://example.com/     as h2load -c 10 -n 100000 -m 32
   tidegate bench hit -c 400 -t 1m --min-bitrate 320k --target conforming=95 URL
 
 Exit codes: 0 PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong")]
@@ -38,7 +39,7 @@ pub struct Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(sentence) = arguments.intensity.manner.unlearnt() {
+    if let Some(sentence) = arguments.intensity.manner.objection() {
         return Ok(usage(sentence));
     }
     let targets = arguments.demands.targets()?;

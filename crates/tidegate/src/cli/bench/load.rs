@@ -124,9 +124,12 @@ pub struct Manner {
     /// Connections that send their requests slowly
     #[arg(long, value_name = "SHARE:RATE", value_parser = pace)]
     pub slow_writers: Option<Pace>,
-    /// Speak HTTP/2
-    #[arg(long)]
+    /// Speak HTTP/2: over https by ALPN, over http from the first byte on (h2c)
+    #[arg(long, conflicts_with = "pipeline")]
     pub h2: bool,
+    /// Requests at once on each connection of HTTP/2 [default: 1]
+    #[arg(short = 'm', long, value_name = "N", requires = "h2", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub streams: Option<u32>,
     /// Speak HTTP/3
     #[arg(long)]
     pub h3: bool,
@@ -236,12 +239,14 @@ impl Demands {
 }
 
 impl Manner {
-    /// What this build cannot do yet.
-    pub fn unlearnt(&self) -> Option<&'static str> {
-        if self.h2 {
-            Some("this build of bench has not learnt HTTP/2 yet; leave --h2 away to measure HTTP/1.1")
-        } else if self.h3 {
+    /// What this build cannot do yet, and what goes ill together.
+    pub fn objection(&self) -> Option<&'static str> {
+        if self.h3 {
             Some("this build of bench has not learnt HTTP/3 yet; leave --h3 away to measure HTTP/1.1")
+        } else if self.h2 && (self.slow_readers.is_some() || self.slow_writers.is_some()) {
+            Some("--slow-readers and --slow-writers go with HTTP/1.1 only; leave --h2 away")
+        } else if self.no_keepalive && self.streams.is_some_and(|streams| streams > 1) {
+            Some("with --no-keepalive each connection carries one request; leave --streams away")
         } else {
             None
         }
@@ -250,6 +255,7 @@ impl Manner {
     pub fn apply(&self, plan: &mut Plan) {
         plan.keep_alive = !self.no_keepalive;
         plan.pipeline = self.pipeline;
+        plan.streams = self.h2.then_some(self.streams.unwrap_or(1));
         plan.ramp = self.ramp;
         plan.slow_readers = self.slow_readers;
         plan.slow_writers = self.slow_writers;
@@ -286,8 +292,8 @@ impl ArrivalsName {
 }
 
 impl TlsManner {
-    /// For a plan in whose mix a server speaks TLS.
-    fn plan(&self) -> Result<TlsPlan> {
+    /// For a plan in whose mix a server speaks TLS, HTTP/2 where `is_h2`.
+    fn plan(&self, is_h2: bool) -> Result<TlsPlan> {
         let trust = if self.insecure {
             Trust::Anybody
         } else {
@@ -300,6 +306,12 @@ impl TlsManner {
             tls12: version != Some("1.3"),
             tls13: version != Some("1.2"),
             hybrid: !self.tls_classical,
+            // Who does not know the first shall say so by choosing the second.
+            protocols: if is_h2 {
+                vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+            } else {
+                vec![b"http/1.1".to_vec()]
+            },
             ..ConnectorOptions::new(trust.clone())
         };
         Ok(TlsPlan {
@@ -324,8 +336,11 @@ impl Generator {
                 plan.connections
             );
         }
+        if plan.streams.is_some() && !plan.mix.is_of_one_server() {
+            bail!("with --h2 all URLs must be of one server: its connections carry all of them");
+        }
         if plan.mix.is_tls() {
-            plan.tls = Some(self.tls.plan()?);
+            plan.tls = Some(self.tls.plan(plan.streams.is_some())?);
         }
         plan.timeout = self.timeout;
         plan.give_up = self.give_up;

@@ -67,7 +67,7 @@ pub struct Arguments {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(sentence) = arguments.manner.unlearnt() {
+    if let Some(sentence) = arguments.manner.objection() {
         return Ok(usage(sentence));
     }
     let mut targets = arguments.demands.targets()?;

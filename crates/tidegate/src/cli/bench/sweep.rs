@@ -78,7 +78,7 @@ fn rates(text: &str) -> Result<Rates, sweep::RatesSyntax> {
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(sentence) = arguments.manner.unlearnt() {
+    if let Some(sentence) = arguments.manner.objection() {
         return Ok(usage(sentence));
     }
     let targets = arguments.demands.targets()?;

@@ -1,0 +1,408 @@
+//! One HTTP/2 connection of the generator (RFC 9113): its streams, and the bytes that wait to be sent on it.
+//!
+//! A state machine over the client role of `tidegate-wire`; `worker/streams.rs` drives it. It decides nothing:
+//! which request comes next and what an answer counts as is the worker's.
+
+use crate::check::BodyCheck;
+use crate::connection::{Channel, Exchange};
+use crate::request::Prepared;
+use std::io;
+use tidegate_wire::h1::HeadLimits;
+use tidegate_wire::h2::{
+    CannotOpen, Connection, ConnectionError, ErrorCode, Event, FieldSource, Limits, RequestParts, Section,
+    StreamKey,
+};
+
+/// Windows of streams and connection: what comes is consumed at once, so they shall never bound a rate.
+const WINDOW: u32 = 1 << 30;
+
+/// Streams before the server has said how many it takes: what it should take at least (section 6.5.2).
+const BEFORE_SETTINGS: u32 = 100;
+
+/// Bytes that wait to be sent before bodies have to.
+const OUT_MAX: usize = 128 << 10;
+
+/// More memory than this is not kept for the next requests.
+const OUT_KEPT: usize = 64 << 10;
+
+/// Fields as of HTTP/1: a generator should not be stricter than browsers.
+const HEAD: HeadLimits = HeadLimits { head_size: 64 << 10, target_size: 8 << 10, fields: 200 };
+
+/// A request under way, and what has come of its answer.
+pub(crate) struct Stream {
+    key: StreamKey,
+    pub exchange: Exchange,
+    /// 0 before the head.
+    pub status: u16,
+    pub first_byte: u64,
+    pub body_bytes: u64,
+    pub check: Option<Box<BodyCheck>>,
+    /// When it counts as timed out.
+    pub deadline: u64,
+    /// Where in the request's bytes its unsent body begins; `None` when all is sent.
+    unsent: Option<usize>,
+}
+
+/// A connection's HTTP/2.
+pub(crate) struct Session {
+    wire: Connection,
+    out: Vec<u8>,
+    /// Bytes of `out` that are gone.
+    sent: usize,
+    /// The beginning of a frame that is not complete.
+    pub held: Vec<u8>,
+    /// By the slot of their keys.
+    streams: Vec<Option<Stream>>,
+    open: usize,
+    /// Streams whose body is not sent to its end.
+    uploading: usize,
+    has_settings: bool,
+    /// It takes no further requests.
+    pub is_leaving: bool,
+    /// The server has said goodbye (GOAWAY).
+    pub is_dismissed: bool,
+    /// It has carried a request.
+    pub has_carried: bool,
+    /// It is in the worker's list of connections with room.
+    pub is_listed: bool,
+    second: u32,
+}
+
+impl Session {
+    /// A session whose preface waits to be sent.
+    pub fn new() -> Session {
+        let limits =
+            Limits { head: HEAD, connection_window: WINDOW, stream_window: WINDOW, ..Limits::default() };
+        let mut out = Vec::with_capacity(512);
+        let wire = Connection::client(limits, &mut out);
+        Session {
+            wire,
+            out,
+            sent: 0,
+            held: Vec::new(),
+            streams: Vec::new(),
+            open: 0,
+            uploading: 0,
+            has_settings: false,
+            is_leaving: false,
+            is_dismissed: false,
+            has_carried: false,
+            is_listed: false,
+            second: 0,
+        }
+    }
+
+    /// Requests under way.
+    #[inline]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// How many requests may be begun, where `streams` are wanted at once.
+    #[inline]
+    pub fn room(&self, streams: u32) -> usize {
+        if self.is_leaving {
+            return 0;
+        }
+        let taken = if self.has_settings {
+            self.wire.peer_settings().max_concurrent_streams
+        } else {
+            BEFORE_SETTINGS
+        };
+        (streams.min(taken) as usize).saturating_sub(self.open.max(self.wire.open_streams()))
+    }
+
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// None can be begun on this connection; it is leaving then.
+    pub fn begin(&mut self, exchange: Exchange, request: &Prepared, deadline: u64) -> Result<(), CannotOpen> {
+        let parts = RequestParts {
+            method: &request.method,
+            scheme: request.parts.scheme,
+            authority: &request.parts.authority,
+            target: &request.parts.target,
+            protocol: None,
+            fields: FieldSource::Lines(&request.parts.lines),
+            content_length: request.parts.content_length,
+        };
+        let has_body = request.parts.body_from < request.bytes.len();
+        let key = match self.wire.send_request(&parts, !has_body, &mut self.out) {
+            Ok(key) => key,
+            Err(error) => {
+                self.is_leaving = true;
+                return Err(error);
+            }
+        };
+        let unsent = has_body.then_some(request.parts.body_from);
+        self.uploading += usize::from(has_body);
+        if self.streams.len() <= key.slot() {
+            self.streams.resize_with(key.slot() + 1, || None);
+        }
+        if let Some(place) = self.streams.get_mut(key.slot()) {
+            *place = Some(Stream {
+                key,
+                exchange,
+                status: 0,
+                first_byte: 0,
+                body_bytes: 0,
+                check: None,
+                deadline,
+                unsent,
+            });
+            self.open += 1;
+        }
+        self.has_carried = true;
+        Ok(())
+    }
+
+    /// Reads up to the next event; how many bytes are done with.
+    ///
+    /// # Errors
+    /// The server broke the protocol.
+    #[inline]
+    pub fn read<'b>(
+        &mut self,
+        input: &'b [u8],
+        section: &mut Section,
+    ) -> Result<(usize, Option<Event<'b>>), ConnectionError> {
+        // The bounds on floods are for strangers; this server was chosen, and answers as fast as it can. A
+        // clock that runs ahead keeps them out of the figures.
+        self.second = self.second.wrapping_add(100);
+        let read = self.wire.read(input, self.second, section, &mut self.out)?;
+        self.has_settings |= read.consumed > 0;
+        Ok((read.consumed, read.event))
+    }
+
+    /// A request under way.
+    #[inline]
+    pub fn stream(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        self.streams.get_mut(key.slot())?.as_mut().filter(|stream| stream.key == key)
+    }
+
+    /// So much of a body was consumed.
+    #[inline]
+    pub fn release(&mut self, key: StreamKey, count: usize) {
+        self.wire.release(key, count, &mut self.out);
+    }
+
+    /// Takes a request out that is over. What was not sent of it stays unsent.
+    pub fn take(&mut self, key: StreamKey) -> Option<Stream> {
+        let stream = self.streams.get_mut(key.slot())?.take_if(|stream| stream.key == key)?;
+        self.open -= 1;
+        if stream.unsent.is_some() {
+            self.uploading -= 1;
+            self.wire.reset(key, ErrorCode::CANCEL, &mut self.out);
+        }
+        Some(stream)
+    }
+
+    /// Takes those out that `is_wanted` names, and resets them.
+    pub fn take_all(&mut self, is_wanted: impl Fn(&Stream) -> bool) -> Vec<Stream> {
+        let keys: Vec<StreamKey> = self
+            .streams
+            .iter()
+            .flatten()
+            .filter(|stream| is_wanted(stream))
+            .map(|stream| stream.key)
+            .collect();
+        let mut taken = Vec::with_capacity(keys.len());
+        for key in keys {
+            taken.extend(self.take(key));
+            self.wire.reset(key, ErrorCode::CANCEL, &mut self.out);
+        }
+        taken
+    }
+
+    /// How many are over their time.
+    pub fn overdue(&self, now: u64) -> usize {
+        self.streams.iter().flatten().filter(|stream| stream.deadline <= now).count()
+    }
+
+    /// The deadline that comes first.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.streams.iter().flatten().map(|stream| stream.deadline).min()
+    }
+
+    /// Whether something waits for the socket, or may wait for a window.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.sent < self.out.len() || self.uploading > 0
+    }
+
+    /// Sends what there is, as far as socket and windows go; how many bytes went. A request whose body moves on
+    /// has until `deadline`.
+    pub fn send(&mut self, channel: &mut Channel, prepared: &[Prepared], deadline: u64) -> io::Result<usize> {
+        let mut total = 0;
+        loop {
+            if self.uploading > 0 {
+                self.push_bodies(prepared, deadline);
+            }
+            if channel.has_pending() && !channel.flush()? {
+                return Ok(total);
+            }
+            let rest = self.out.get(self.sent..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(total);
+            }
+            let length = rest.len();
+            let count = channel.send(rest)?;
+            total += count;
+            if count < length {
+                self.sent += count;
+                return Ok(total);
+            }
+            self.sent = 0;
+            self.out.clear();
+            self.out.shrink_to(OUT_KEPT);
+        }
+    }
+
+    /// Appends what windows and room allow of bodies.
+    fn push_bodies(&mut self, prepared: &[Prepared], deadline: u64) {
+        for stream in self.streams.iter_mut().flatten() {
+            let Some(from) = stream.unsent else { continue };
+            let room = OUT_MAX.saturating_sub(self.out.len() - self.sent);
+            if room == 0 {
+                return;
+            }
+            let bytes =
+                prepared.get(stream.exchange.request as usize).map_or(&[][..], |request| &request.bytes);
+            let rest = bytes.get(from..).unwrap_or_default();
+            let piece = rest.get(..room).unwrap_or(rest);
+            let is_end = piece.len() == rest.len();
+            let count = self.wire.send_data(stream.key, piece, is_end, &mut self.out);
+            if count > 0 {
+                stream.deadline = deadline;
+            }
+            if is_end && count == piece.len() {
+                stream.unsent = None;
+                self.uploading -= 1;
+            } else {
+                stream.unsent = Some(from + count);
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Its number on the wire.
+    pub fn id(&self) -> u32 {
+        self.key.id()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Description, Mix};
+    use crate::target::Url;
+    use tidegate_wire::h2::ResponseParts;
+
+    const NO_FIELDS: &tidegate_http::FieldLines = &tidegate_http::FieldLines::new();
+
+    fn exchange(request: u32) -> Exchange {
+        Exchange { intended: 0, sent: 0, request, attempts: 0 }
+    }
+
+    /// A GET and a POST whose body is larger than the first window.
+    fn prepared() -> Vec<Prepared> {
+        let url = Url::parse("http://a.test/path").unwrap();
+        let post =
+            Description { method: "POST".into(), body: vec![b'b'; 100_000], ..Description::get(url.clone()) };
+        let addressed = |mut description: Description| {
+            description.url.host = "127.0.0.1".into();
+            description
+        };
+        Mix::build(&[addressed(Description::get(url)), addressed(post)], true, None).unwrap().prepared
+    }
+
+    /// A session and the far end of its channel.
+    fn pair() -> (Session, Channel, std::os::unix::net::UnixStream) {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        (Session::new(), Channel::new(tidegate_io::socket::Stream::new(ours.into())), theirs)
+    }
+
+    #[test]
+    fn bodies_wait_for_windows_and_answers_find_their_requests() {
+        use std::io::Read;
+        let prepared = prepared();
+        let (mut session, mut channel, mut theirs) = pair();
+        let mut answers = Vec::new();
+        let mut server = Connection::server(Limits::default(), &mut answers);
+        let (mut section, mut received) = (Section::new(), 0);
+        session.begin(exchange(1), &prepared[1], 9).unwrap();
+        session.begin(exchange(0), &prepared[0], 9).unwrap();
+        assert_eq!((session.open(), session.room(10), session.room(2)), (2, 8, 0));
+        let mut done = Vec::new();
+        let mut kept = Vec::new();
+        for _ in 0..100 {
+            session.send(&mut channel, &prepared, 20).unwrap();
+            let mut buffer = vec![0; 1 << 20];
+            if let Ok(count) = theirs.read(&mut buffer) {
+                kept.extend_from_slice(&buffer[..count]);
+            }
+            let mut at = 0;
+            loop {
+                let read = server.read(&kept[at..], 0, &mut section, &mut answers).unwrap();
+                at += read.consumed;
+                let (stream, is_end) = match read.event {
+                    None => break,
+                    Some(Event::Request { stream, is_end }) => (stream, is_end),
+                    Some(Event::Data { stream, data, is_end }) => {
+                        received += data.len();
+                        server.release(stream, data.len(), &mut answers);
+                        (stream, is_end)
+                    }
+                    Some(other) => panic!("{other:?}"),
+                };
+                if is_end {
+                    let fields = FieldSource::Lines(NO_FIELDS);
+                    let parts = ResponseParts {
+                        status: 200,
+                        date: None,
+                        server: None,
+                        fields,
+                        content_length: Some(2),
+                    };
+                    server.send_response(stream, &parts, false, &mut answers);
+                    server.send_data(stream, b"hi", true, &mut answers);
+                }
+            }
+            kept.drain(..at);
+            let mut at = 0;
+            while let (consumed, Some(event)) = session.read(&answers[at..], &mut section).unwrap() {
+                at += consumed;
+                if let Event::Data { stream, is_end: true, .. } = event {
+                    done.push(session.take(stream).unwrap().exchange.request);
+                }
+            }
+            answers.clear();
+            if done.len() == 2 {
+                break;
+            }
+        }
+        assert_eq!((done, received), (vec![0, 1], 100_000));
+        assert_eq!((session.open(), session.uploading, session.has_unsent()), (0, 0, false));
+    }
+
+    #[test]
+    fn what_is_taken_is_reset_and_late_keys_find_nothing() {
+        let prepared = prepared();
+        let mut session = Session::new();
+        for request in [0, 1, 0] {
+            session
+                .begin(exchange(request), &prepared[request as usize], u64::from(request) * 10 + 5)
+                .unwrap();
+        }
+        assert_eq!((session.overdue(4), session.overdue(5), session.next_deadline()), (0, 2, Some(5)));
+        let taken = session.take_all(|stream| stream.deadline <= 5);
+        assert_eq!(taken.iter().map(Stream::id).collect::<Vec<_>>(), [1, 5]);
+        assert_eq!((session.open(), session.next_deadline()), (1, Some(15)));
+        assert!(session.take(taken[0].key).is_none());
+        session.begin(exchange(0), &prepared[0], 5).unwrap();
+        assert!(session.stream(taken[1].key).is_none(), "the slot is another's now");
+    }
+}
