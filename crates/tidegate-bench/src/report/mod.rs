@@ -102,7 +102,8 @@ fn describe(plan: &Plan, outcome: &Outcome) -> String {
         "closed after each request".to_owned()
     });
     if let Some(streams) = plan.streams {
-        parts.push(format!("HTTP/2, {streams} requests at once on each"));
+        let plural = if streams == 1 { "" } else { "s" };
+        parts.push(format!("HTTP/2, {streams} request{plural} at once on each"));
     }
     if plan.pipeline > 1 {
         parts.push(format!("{} requests in the pipeline", plan.pipeline));
