@@ -6,14 +6,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Child;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::gateway_peers::Files;
-use super::report::{Spread, Table, grouped, verdict};
-use super::server::{end, free_port, read_response, wait_until_listening};
+use super::gateway_peers::{self, Application, Peer, Process, Running, connects};
+use super::rounds::{self, Sample};
+use super::server::{free_port, wait_until_listening};
 use super::static_files::{Generated, build};
 use super::{cpu, host};
 use crate::workspace;
@@ -54,15 +52,6 @@ pub enum Workload {
     ProxyLarge,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Peer {
-    #[value(skip)]
-    Tidegate,
-    Nginx,
-    Lighttpd,
-    Haproxy,
-}
-
 impl Workload {
     fn title(self) -> &'static str {
         match self {
@@ -72,7 +61,8 @@ impl Workload {
         }
     }
 
-    fn size(self) -> usize {
+    /// Bytes of an answer's content.
+    pub fn size(self) -> usize {
         match self {
             Workload::FastCgi | Workload::Proxy => 1024,
             Workload::ProxyLarge => 102_400,
@@ -90,38 +80,6 @@ impl Workload {
             _ => 1.0,
         })
     }
-}
-
-impl Peer {
-    pub fn name(self) -> &'static str {
-        match self {
-            Peer::Tidegate => "tidegate",
-            Peer::Nginx => "nginx",
-            Peer::Lighttpd => "lighttpd",
-            Peer::Haproxy => "haproxy",
-        }
-    }
-}
-
-/// A process of the bench: told to end when it is dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        end(&mut self.0);
-    }
-}
-
-struct Running {
-    peer: Peer,
-    port: u16,
-    process: Process,
-}
-
-struct Sample {
-    cost: f64,
-    rate: f64,
-    errors: u64,
 }
 
 /// Runs the bench and prints its tables.
@@ -170,78 +128,17 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
         }
         _ => wait_until_listening(&mut backend.0, || connects(backend_port))?,
     }
-    let mut servers = Vec::new();
-    for peer in [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied()) {
-        let port = free_port()?;
-        let files = Files {
-            folder: folder.join(format!("{}-{port}", peer.name())),
-            port,
-            workload,
-            backend_port,
-            socket: &socket,
-        };
-        fs::create_dir_all(&files.folder)?;
-        let output = fs::File::create(files.folder.join("output.log"))?;
-        let mut command = files.command(peer)?;
-        command.stdout(output.try_clone()?).stderr(output);
-        let child = command.spawn().with_context(|| format!("cannot start {}", peer.name()))?;
-        let mut process = Process(child);
-        wait_until_listening(&mut process.0, || connects(port)).with_context(|| {
-            format!(
-                "{}:\n{}",
-                peer.name(),
-                fs::read_to_string(files.folder.join("output.log")).unwrap_or_default()
-            )
-        })?;
-        check(peer, port, workload)?;
-        servers.push(Running { peer, port, process });
-    }
-    let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
-    for server in &servers {
-        load(server, arguments.connections, 1)?;
-    }
-    for _ in 0..arguments.rounds {
-        for (server, samples) in servers.iter().zip(&mut samples) {
-            samples.push(load(server, arguments.connections, arguments.seconds)?);
-        }
-    }
-    let mut table =
-        Table::new(["server", "CPU µs/request", "requests/s", "tidegate / it", "budget", "errors"]);
-    for (server, theirs) in servers.iter().zip(&samples) {
-        let ours = samples.first().context("Tidegate comes first")?;
-        let ratio = Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours.cost / theirs.cost));
-        let ratio = ratio.filter(|_| server.peer != Peer::Tidegate);
-        let budget = ratio.and_then(|ratio| Some(verdict(ratio.median, workload.budget(server.peer)?)));
-        let cost = Spread::of(theirs.iter().map(|sample| sample.cost)).context("no round was measured")?;
-        let rate = Spread::of(theirs.iter().map(|sample| sample.rate)).context("no round was measured")?;
-        let errors: u64 = theirs.iter().map(|sample| sample.errors).sum();
-        table.row([
-            server.peer.name().to_owned(),
-            cost.to_string(),
-            grouped(rate.median),
-            ratio.map_or_else(String::new, |ratio| ratio.to_string()),
-            budget.unwrap_or_default(),
-            if errors == 0 { "0".to_owned() } else { format!("{errors} ERRORS: ROW IS VOID") },
-        ]);
-    }
-    println!("{}\n\n{table}", workload.title());
-    Ok(())
-}
-
-fn connects(port: u16) -> bool {
-    std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-}
-
-/// Asks once, so that what is measured is known to be an answer.
-fn check(peer: Peer, port: u16, workload: Workload) -> Result<()> {
-    use std::io::Write;
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(b"GET /app.fcgi HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
-    let (head, body) = read_response(&mut stream)?;
-    if !head.starts_with("HTTP/1.1 200 ") || body != workload.size() {
-        bail!("{} answered {body} bytes: {}", peer.name(), head.lines().next().unwrap_or_default());
-    }
+    let application = Application { workload, port: backend_port, socket: &socket, queue: None };
+    let peers = [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied());
+    let servers: Vec<Running> =
+        peers.map(|peer| gateway_peers::start(peer, folder, application)).collect::<Result<_>>()?;
+    let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |server, seconds| {
+        load(server, arguments.connections, seconds)
+    })?;
+    let rows = servers.iter().zip(samples);
+    let rows: Vec<_> =
+        rows.map(|(server, samples)| (server.peer.name(), workload.budget(server.peer), samples)).collect();
+    println!("{}\n\n{}", workload.title(), rounds::table("CPU µs/request", &rows)?);
     Ok(())
 }
 
@@ -258,5 +155,5 @@ fn load(server: &Running, connections: u32, seconds: u32) -> Result<Sample> {
         bail!("{} answered no request; wrk said:\n{output}", server.peer.name());
     }
     let cost = used.as_secs_f64() * 1e6 / result.requests as f64;
-    Ok(Sample { cost, rate: result.rate, errors: result.errors })
+    Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
 }

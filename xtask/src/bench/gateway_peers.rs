@@ -1,29 +1,123 @@
-//! The settings of the servers that the gateway bench compares, each as its users would write them for this
-//! work: one worker, connections to the application kept, buffers that hold an answer.
+//! The servers that `gateway` and `queue` compare, each with the settings that its users would write for this
+//! work: one worker, connections to the application kept where that is safe, buffers that hold an answer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use super::gateway::{Peer, Workload};
+use super::gateway::Workload;
 use super::host;
+use super::server::{end, free_port, read_response, wait_until_listening};
 use crate::workspace;
 
-/// The settings of one server.
-pub struct Files<'a> {
-    /// Where they go.
-    pub folder: PathBuf,
-    pub port: u16,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Peer {
+    #[value(skip)]
+    Tidegate,
+    Nginx,
+    Lighttpd,
+    Haproxy,
+}
+
+impl Peer {
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::Tidegate => "tidegate",
+            Peer::Nginx => "nginx",
+            Peer::Lighttpd => "lighttpd",
+            Peer::Haproxy => "haproxy",
+        }
+    }
+}
+
+/// What is known of an application whose workers serve one connection at a time each. Who can is told so: of
+/// these servers Tidegate and HAProxy have a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Queue {
+    /// Workers of the application.
+    pub places: u32,
+    /// Requests that may wait.
+    pub length: u32,
+    /// How long one may wait.
+    pub age: Duration,
+    /// Clients that a server must be able to hold.
+    pub clients: u32,
+}
+
+/// The application.
+#[derive(Clone, Copy)]
+pub struct Application<'a> {
     pub workload: Workload,
-    pub backend_port: u16,
+    /// Where it listens when it speaks HTTP.
+    pub port: u16,
+    /// Where it listens when it speaks FastCGI.
     pub socket: &'a Path,
+    /// `None` where it takes whatever comes.
+    pub queue: Option<Queue>,
+}
+
+/// A process of the bench: told to end when it is dropped.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
+pub struct Running {
+    pub peer: Peer,
+    pub port: u16,
+    pub process: Process,
+}
+
+/// Starts a server in a folder of its own below `folder`, and waits until it has passed on an answer.
+pub fn start(peer: Peer, folder: &Path, application: Application<'_>) -> Result<Running> {
+    let port = free_port()?;
+    let files = Files { folder: folder.join(format!("{}-{port}", peer.name())), port, application };
+    fs::create_dir_all(&files.folder)?;
+    let log = files.folder.join("output.log");
+    let output = fs::File::create(&log)?;
+    let mut command = files.command(peer)?;
+    command.stdout(output.try_clone()?).stderr(output);
+    let child = command.spawn().with_context(|| format!("cannot start {}", peer.name()))?;
+    let mut process = Process(child);
+    wait_until_listening(&mut process.0, || connects(port))
+        .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))?;
+    let (head, body) = ask(port)?;
+    if !head.starts_with("HTTP/1.1 200 ") || body != application.workload.size() {
+        bail!("{} answered {body} bytes: {}", peer.name(), head.lines().next().unwrap_or_default());
+    }
+    Ok(Running { peer, port, process })
+}
+
+pub fn connects(port: u16) -> bool {
+    std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+/// Asks once on a connection of its own; the head of the answer and the length of its content.
+pub fn ask(port: u16) -> Result<(String, usize)> {
+    use std::io::Write;
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.write_all(b"GET /app.fcgi HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+    read_response(&mut stream)
+}
+
+/// The settings of one server.
+struct Files<'a> {
+    /// Where they go.
+    folder: PathBuf,
+    port: u16,
+    application: Application<'a>,
 }
 
 impl Files<'_> {
     /// The command of a server, its settings written.
-    pub fn command(&self, peer: Peer) -> Result<Command> {
+    fn command(&self, peer: Peer) -> Result<Command> {
         match peer {
             Peer::Tidegate => self.tidegate(),
             Peer::Nginx => self.nginx(),
@@ -39,14 +133,22 @@ impl Files<'_> {
     }
 
     fn tidegate(&self) -> Result<Command> {
-        let Self { port, backend_port, socket, folder, .. } = self;
-        let answer = match self.workload {
-            Workload::FastCgi => format!("fastcgi \"unix:{}\" {{ mount \"/\"; keep 128 }}", socket.display()),
-            _ => format!("proxy \"http://127.0.0.1:{backend_port}\" {{ keep 128 }}"),
+        let Self { port, folder, application } = self;
+        let Application { port: backend_port, socket, .. } = application;
+        let (mut queue, mut limits) = (String::new(), String::new());
+        if let Some(Queue { places, length, age, clients }) = application.queue {
+            queue = format!("connections {places}; queue length={length} age=\"{}ms\"", age.as_millis());
+            limits = format!("limits {{ connections {} }}\n", clients + 200);
+        }
+        let answer = match application.workload {
+            Workload::FastCgi => {
+                format!("fastcgi \"unix:{}\" {{ mount \"/\"; keep 128; {queue} }}", socket.display())
+            }
+            _ => format!("proxy \"http://127.0.0.1:{backend_port}\" {{ keep 128; {queue} }}"),
         };
         let settings = self.write(
             "tidegate.kdl",
-            &format!("workers 1\nlisten \"127.0.0.1:{port}\"\naccess-log off\nsite {{ {answer} }}\n"),
+            &format!("workers 1\nlisten \"127.0.0.1:{port}\"\naccess-log off\n{limits}site {{ {answer} }}\n"),
         )?;
         let program = workspace::target_directory().join("release/tidegate");
         let mut command = host::pinned(host::SERVER_PROCESSOR, &program.to_string_lossy());
@@ -55,12 +157,13 @@ impl Files<'_> {
     }
 
     fn nginx(&self) -> Result<Command> {
-        let Self { port, backend_port, socket, .. } = self;
+        let Self { port, application, .. } = self;
+        let Application { port: backend_port, socket, .. } = application;
         let folder = self.folder.display();
-        let (upstream, location) = match self.workload {
+        let (upstream, location) = match application.workload {
             Workload::FastCgi => (
                 format!("server unix:{};", socket.display()),
-                "fastcgi_pass app; fastcgi_keep_conn on;\n\
+                "fastcgi_pass app;\n\
                  fastcgi_param REQUEST_METHOD $request_method; fastcgi_param QUERY_STRING $query_string;\n\
                  fastcgi_param CONTENT_TYPE $content_type; fastcgi_param CONTENT_LENGTH $content_length;\n\
                  fastcgi_param SCRIPT_NAME $fastcgi_script_name; fastcgi_param REQUEST_URI $request_uri;\n\
@@ -80,6 +183,11 @@ impl Files<'_> {
                     .to_owned(),
             ),
         };
+        // An idle connection to a worker that serves one at a time keeps others from it, and nginx has no bound.
+        let (keep, keep_fastcgi) = match application.queue {
+            Some(_) => ("", ""),
+            None => ("keepalive 128; keepalive_requests 1000000000;", "fastcgi_keep_conn on;"),
+        };
         let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|name| format!("{name}_temp_path {folder}/temporary;\n"))
@@ -89,8 +197,8 @@ impl Files<'_> {
             &format!(
                 "daemon off;\n{user}\nworker_processes 1;\npid {folder}/nginx.pid;\nerror_log {folder}/error.log;\n\
                  events {{ worker_connections 4096; }}\nhttp {{\naccess_log off;\ntcp_nodelay on;\n\
-                 keepalive_requests 1000000000;\n{temporary}\
-                 upstream app {{ {upstream} keepalive 128; keepalive_requests 1000000000; }}\n\
+                 keepalive_requests 1000000000;\n{keep_fastcgi}\n{temporary}\
+                 upstream app {{ {upstream} {keep} }}\n\
                  server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ {location} }} }}\n}}\n"
             ),
         )?;
@@ -100,9 +208,10 @@ impl Files<'_> {
     }
 
     fn lighttpd(&self) -> Result<Command> {
-        let Self { port, backend_port, socket, .. } = self;
+        let Self { port, application, .. } = self;
+        let Application { port: backend_port, socket, .. } = application;
         let folder = self.folder.display();
-        let answer = match self.workload {
+        let answer = match application.workload {
             Workload::FastCgi => format!(
                 "server.modules = (\"mod_fastcgi\")\nfastcgi.server = (\"/\" => ((\"socket\" => \"{}\", \
                  \"check-local\" => \"disable\")))\n",
@@ -127,15 +236,21 @@ impl Files<'_> {
     }
 
     fn haproxy(&self) -> Result<Command> {
-        let Self { port, backend_port, socket, .. } = self;
-        let backend = match self.workload {
+        let Self { port, application, .. } = self;
+        let Application { port: backend_port, socket, .. } = application;
+        let (mut queue, mut bound) = (String::new(), "pool-max-conn 128".to_owned());
+        if let Some(Queue { places, length, age, .. }) = application.queue {
+            queue = format!("    timeout queue {}ms\n", age.as_millis());
+            bound = format!("pool-max-conn {places} maxconn {places} maxqueue {length}");
+        }
+        let backend = match application.workload {
             Workload::FastCgi => format!(
                 "fcgi-app app\n    docroot /\n    option keep-conn\nbackend app\n    use-fcgi-app app\n    \
-                 http-reuse always\n    server app unix@{} proto fcgi pool-max-conn 128\n",
+                 http-reuse always\n{queue}    server app unix@{} proto fcgi {bound}\n",
                 socket.display()
             ),
             _ => format!(
-                "backend app\n    http-reuse always\n    server app 127.0.0.1:{backend_port} pool-max-conn 128\n"
+                "backend app\n    http-reuse always\n{queue}    server app 127.0.0.1:{backend_port} {bound}\n"
             ),
         };
         let settings = self.write(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Load {
     pub requests: u64,
     /// Those that failed, by what they failed of.
     pub errors: BTreeMap<String, u64>,
-    /// Answered as expected, per second.
+    /// Answered, as expected or not, per second.
     pub rate: f64,
     pub seconds: f64,
     /// From the moment a request should have started to its last byte.
@@ -139,6 +139,14 @@ impl Running {
     /// Whether it still runs.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Has it give way to whatever else runs on its processor: where it hammers at a server that turns requests
+    /// away, it must not slow down the application beside it.
+    pub fn go_last(&self) -> Result<()> {
+        let mut command = Command::new("chrt");
+        command.args(["--all-tasks", "--idle", "--pid", "0", &self.child.id().to_string()]);
+        workspace::output(&mut command).map(drop)
     }
 
     /// Ends it; nobody wants its report.

@@ -23,7 +23,7 @@ pub fn prepare() -> Result<()> {
     if processors < 2 {
         bail!("the bench needs two processors, one for the server and one for the generator");
     }
-    for program in ["taskset", "setpriv"] {
+    for program in ["taskset", "setpriv", "chrt"] {
         if workspace::find_program(program).is_none() {
             bail!("{program} is missing; it belongs to the package util-linux");
         }

@@ -11,14 +11,18 @@ mod downloads;
 mod gateway;
 mod gateway_peers;
 mod generator;
+mod h2;
 mod host;
 pub mod idle;
 mod instructions;
+mod kills;
 mod overload;
 mod peers;
+mod queue;
 mod reload;
 mod report;
 pub mod responder;
+mod rounds;
 mod server;
 mod share;
 mod slow_disk;
@@ -41,6 +45,10 @@ pub enum Bench {
     Gateway(gateway::Arguments),
     /// CPU per TLS handshake and per file over TLS, and bytes of an idle connection, beside other servers
     Tls(tls::Arguments),
+    /// CPU per file over HTTP/2 with TLS, beside other servers
+    H2(h2::Arguments),
+    /// A thousand clients before eight workers of an application, beside other servers
+    Queue(queue::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
     /// What clients get at multiples of the peak, beside other servers
@@ -49,6 +57,8 @@ pub enum Bench {
     Burst(burst::Arguments),
     /// Reloads, upgrades and killed processes under load
     Reload(reload::Arguments),
+    /// Processes of a pool that are killed under load
+    Kills(kills::Arguments),
     /// Half an hour of everything, in which nothing may grow
     Soak(soak::Arguments),
     /// Instructions per operation, compared with the stored baseline
@@ -63,10 +73,13 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Cold(arguments) => cold::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
         Bench::Tls(arguments) => tls::run(arguments),
+        Bench::H2(arguments) => h2::run(arguments),
+        Bench::Queue(arguments) => queue::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),
         Bench::Reload(arguments) => reload::run(arguments),
+        Bench::Kills(arguments) => kills::run(arguments),
         Bench::Soak(arguments) => soak::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }

@@ -112,12 +112,13 @@ impl ServerFiles<'_> {
             &format!(
                 "processes {processes}\nworkers 1\n\
                  listen \"127.0.0.1:{port}\"\n\
-                 access-log {log}\n\
+                 access-log {log}\n{outside}\
                  limits {{\n    connections {connections}\n    keep-alive-timeout \"{keep_alive}s\"\n}}\n\
                  site {{\n    root \"{documents}\"\n    {directives}\n}}\n",
                 connections = setup.connections,
                 keep_alive = setup.keep_alive.as_secs(),
                 documents = setup.documents.display(),
+                outside = setup.directives,
                 directives = setup.site_directives,
                 processes = setup.processes,
             ),

@@ -1,22 +1,34 @@
-//! The application of the gateway bench: answers every FastCGI request with the same bytes.
+//! The application of the gateway benches: answers every FastCGI request with the same bytes.
 //!
-//! Started by the bench as `xtask responder`, a process of its own on the generator's processor. A thread for
-//! each connection, one read and one write for each request; of the request it looks only for the end of its
-//! content, and whether the connection stays.
+//! Started by `gateway` and `queue` as `xtask responder`, a process of its own on the generator's processor, and
+//! by the pool of `kills`. A thread for each connection, or as many as there are workers, each of which serves
+//! one connection at a time as the children of php-fpm do. One read and one write for each request; of the
+//! request it looks only for the end of its content, and whether the connection stays.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The unix socket to listen on
+    /// The unix socket to listen on; `-` for one that is standard input
     socket: PathBuf,
     /// Bytes of the body
     size: usize,
+    /// Workers, each of one connection at a time; without it there is no bound
+    #[arg(long)]
+    workers: Option<u32>,
+    /// Milliseconds that each answer takes
+    #[arg(long, default_value_t = 0)]
+    time: u64,
 }
+
+/// Connections that wait for a worker, as with php-fpm.
+const BACKLOG: i32 = 511;
 
 const HEADER: usize = 8;
 const BEGIN_REQUEST: u8 = 1;
@@ -24,15 +36,40 @@ const STDIN: u8 = 5;
 
 /// Serves until it is ended from outside.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let _ = std::fs::remove_file(&arguments.socket);
-    let listener = UnixListener::bind(&arguments.socket)?;
+    let listener = listen(&arguments.socket)?;
     let answer: &'static [u8] = answer(arguments.size).leak();
+    let time = Duration::from_millis(arguments.time);
     println!("listening on unix:{}", arguments.socket.display());
-    for stream in listener.incoming() {
-        let stream = stream?;
-        std::thread::Builder::new().stack_size(256 << 10).spawn(move || serve(stream, answer))?;
-    }
+    let Some(workers) = arguments.workers else {
+        for stream in listener.incoming() {
+            let stream = stream?;
+            let serve = move || serve(stream, answer, time);
+            std::thread::Builder::new().stack_size(256 << 10).spawn(serve)?;
+        }
+        return Ok(());
+    };
+    let listener = &listener;
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(move || {
+                while let Ok((stream, _)) = listener.accept() {
+                    serve(stream, answer, time);
+                }
+            });
+        }
+    });
     Ok(())
+}
+
+fn listen(socket: &Path) -> Result<UnixListener> {
+    if socket == Path::new("-") {
+        return Ok(std::io::stdin().as_fd().try_clone_to_owned()?.into());
+    }
+    let _ = std::fs::remove_file(socket);
+    let listener = UnixListener::bind(socket)?;
+    // Listening once more sets the length anew.
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
 }
 
 /// The records of an answer.
@@ -50,7 +87,7 @@ fn answer(size: usize) -> Vec<u8> {
 }
 
 /// Ends with the connection, in order or not: the other side may leave at any time.
-fn serve(mut stream: UnixStream, answer: &[u8]) {
+fn serve(mut stream: UnixStream, answer: &[u8], time: Duration) {
     let (mut buffer, mut have) = (vec![0; 64 << 10], 0);
     let mut keeps = true;
     loop {
@@ -64,8 +101,11 @@ fn serve(mut stream: UnixStream, answer: &[u8]) {
             if header[1] == BEGIN_REQUEST {
                 keeps = buffer[at + HEADER + 2] & 1 == 1;
             }
-            if header[1] == STDIN && content == 0 && (stream.write_all(answer).is_err() || !keeps) {
-                return;
+            if header[1] == STDIN && content == 0 {
+                work(time);
+                if stream.write_all(answer).is_err() || !keeps {
+                    return;
+                }
             }
             at = end;
         }
@@ -78,5 +118,13 @@ fn serve(mut stream: UnixStream, answer: &[u8]) {
             Ok(count) if count > 0 => have += count,
             _ => return,
         }
+    }
+}
+
+/// Takes so long, without using the processor.
+fn work(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
     }
 }

@@ -29,6 +29,8 @@ pub struct Setup {
     pub processes: u32,
     /// Send buffer of each connection, where the server has a setting for it.
     pub send_buffer: Option<u32>,
+    /// Further directives for Tidegate outside its site.
+    pub directives: String,
     /// Further directives for Tidegate's site.
     pub site_directives: String,
 }
@@ -45,6 +47,7 @@ impl Setup {
             connections,
             processes: 1,
             send_buffer: None,
+            directives: String::new(),
             site_directives: String::new(),
         })
     }

@@ -6,19 +6,16 @@
 //! comes from `tidegate bench`, which counts handshakes: a row whose handshakes were not what it is about is void.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::generator::{self, Load, words};
-use super::report::{Spread, Table, grouped, verdict};
-use super::server::{end, free_port, wait_until_listening};
+use super::report::{Table, grouped, verdict};
+use super::rounds::{self, Sample};
 use super::static_files::build;
-use super::tls_peers::Files;
+use super::tls_peers::{Peer, Running, Site};
 use super::{cpu, host};
-use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -65,14 +62,6 @@ pub enum Workload {
     Large,
     /// Resident bytes of an idle connection
     Idle,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Peer {
-    #[value(skip)]
-    Tidegate,
-    Nginx,
-    H2o,
 }
 
 /// Resident bytes that an idle connection may hold.
@@ -144,44 +133,11 @@ impl Workload {
     }
 }
 
-impl Peer {
-    pub fn name(self) -> &'static str {
-        match self {
-            Peer::Tidegate => "tidegate",
-            Peer::Nginx => "nginx",
-            Peer::H2o => "h2o",
-        }
-    }
-}
-
-/// A server of the bench: told to end when it is dropped.
-struct Running {
-    peer: Peer,
-    port: u16,
-    child: Child,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-struct Sample {
-    cost: f64,
-    rate: f64,
-    errors: u64,
-    doubt: Option<String>,
-}
-
 /// Runs the bench and prints its tables.
 pub fn run(arguments: &Arguments) -> Result<()> {
     host::prepare()?;
-    for program in ["openssl"].into_iter().chain(arguments.peers.iter().map(|peer| peer.name())) {
-        if workspace::find_program(program).is_none() {
-            bail!("{program} is missing: cargo xtask tools --for bench");
-        }
-    }
+    let most = arguments.connections.max(arguments.idle) + 200;
+    let site = Site::new("tls", &arguments.peers, most, false)?;
     if !arguments.no_build {
         build()?;
     }
@@ -195,93 +151,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         arguments.connections,
         congestion.name()
     );
-    let folder = workspace::target_directory().join(format!("bench/tls-{}", std::process::id()));
-    let documents = folder.join("documents");
-    fs::create_dir_all(&documents)?;
     for workload in &arguments.workloads {
-        fs::write(documents.join(workload.document()), vec![b'x'; workload.size()])?;
+        site.add_document(&workload.document(), workload.size())?;
     }
-    let done = certify(&folder).and_then(|()| {
-        let servers = start(arguments, &folder)?;
-        arguments.workloads.iter().try_for_each(|workload| match workload {
-            Workload::Idle => measure_idle(arguments, &folder),
-            workload => measure(arguments, *workload, &servers),
-        })
-    });
-    fs::remove_dir_all(&folder)?;
-    done
-}
-
-/// A certificate as most have it today: ECDSA with P-256.
-fn certify(folder: &Path) -> Result<()> {
-    let mut command = Command::new("openssl");
-    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    command.args(["-days", "30", "-subj", "/CN=bench.test", "-addext"]);
-    command.args(["subjectAltName=DNS:bench.test,IP:127.0.0.1", "-keyout", "site.key", "-out", "site.pem"]);
-    workspace::output(command.current_dir(folder)).map(drop)
-}
-
-fn start(arguments: &Arguments, folder: &Path) -> Result<Vec<Running>> {
-    let peers = [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied());
-    peers.map(|peer| start_one(peer, arguments, folder)).collect()
-}
-
-fn start_one(peer: Peer, arguments: &Arguments, folder: &Path) -> Result<Running> {
-    let port = free_port()?;
-    let files = Files {
-        folder: folder.join(format!("{}-{port}", peer.name())),
-        port,
-        documents: &folder.join("documents"),
-        certificates: folder,
-        connections: arguments.connections.max(arguments.idle) + 200,
-    };
-    fs::create_dir_all(&files.folder)?;
-    let log = files.folder.join("output.log");
-    let output = fs::File::create(&log)?;
-    let mut command = files.command(peer)?;
-    command.stdout(output.try_clone()?).stderr(output);
-    let child = command.spawn().with_context(|| format!("cannot start {}", peer.name()))?;
-    let mut running = Running { peer, port, child };
-    wait_until_listening(&mut running.child, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok())
-        .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))?;
-    Ok(running)
+    let servers = site.start_all(&arguments.peers)?;
+    arguments.workloads.iter().try_for_each(|workload| match workload {
+        Workload::Idle => measure_idle(arguments, &site),
+        workload => measure(arguments, *workload, &servers),
+    })
 }
 
 fn measure(arguments: &Arguments, workload: Workload, servers: &[Running]) -> Result<()> {
-    let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
-    for server in servers {
-        load(server, workload, arguments.connections, 1)?;
-    }
-    for _ in 0..arguments.rounds {
-        for (server, samples) in servers.iter().zip(&mut samples) {
-            samples.push(load(server, workload, arguments.connections, arguments.seconds)?);
-        }
-    }
+    let samples = rounds::measure(servers, arguments.rounds, arguments.seconds, |server, seconds| {
+        load(server, workload, arguments.connections, seconds)
+    })?;
     let unit = if workload.is_handshake() { "CPU µs/handshake" } else { "CPU µs/request" };
-    let mut table = Table::new(["server", unit, "per second", "tidegate / it", "budget", "errors"]);
-    for (server, theirs) in servers.iter().zip(&samples) {
-        let ours = samples.first().context("Tidegate comes first")?;
-        let ratio = Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours.cost / theirs.cost));
-        let ratio = ratio.filter(|_| server.peer != Peer::Tidegate);
-        let budget = ratio.and_then(|ratio| Some(verdict(ratio.median, workload.budget(server.peer)?)));
-        let cost = Spread::of(theirs.iter().map(|sample| sample.cost)).context("no round was measured")?;
-        let rate = Spread::of(theirs.iter().map(|sample| sample.rate)).context("no round was measured")?;
-        let errors: u64 = theirs.iter().map(|sample| sample.errors).sum();
-        let doubt = theirs.iter().find_map(|sample| sample.doubt.clone());
-        table.row([
-            server.peer.name().to_owned(),
-            cost.to_string(),
-            grouped(rate.median),
-            ratio.map_or_else(String::new, |ratio| ratio.to_string()),
-            budget.unwrap_or_default(),
-            match (errors, doubt) {
-                (0, None) => "0".to_owned(),
-                (0, Some(doubt)) => format!("{doubt}: ROW IS VOID"),
-                (errors, _) => format!("{errors} ERRORS: ROW IS VOID"),
-            },
-        ]);
-    }
-    println!("{}\n\n{table}", workload.title());
+    let rows = servers.iter().zip(samples);
+    let rows: Vec<_> =
+        rows.map(|(server, samples)| (server.peer.name(), workload.budget(server.peer), samples)).collect();
+    println!("{}\n\n{}", workload.title(), rounds::table(unit, &rows)?);
     Ok(())
 }
 
@@ -307,11 +195,11 @@ fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) ->
 }
 
 /// Each server alone and fresh: what others have held before would be in the figure.
-fn measure_idle(arguments: &Arguments, folder: &Path) -> Result<()> {
+fn measure_idle(arguments: &Arguments, site: &Site) -> Result<()> {
     let mut table =
         Table::new(["server", "connections", "bytes/connection", "MiB before", "MiB after", "budget"]);
     for peer in [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied()) {
-        let server = start_one(peer, arguments, folder)?;
+        let server = site.start(peer)?;
         // What the first handshakes make a server set up is no part of a connection.
         load(&server, Workload::Full, 16, 1)?;
         let (before, after) = hold(&server, arguments.idle)?;

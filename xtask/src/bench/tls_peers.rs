@@ -1,32 +1,141 @@
-//! The settings of the servers that the TLS bench compares, each as its users would write them for this work:
+//! The servers that `tls` and `h2` compare, each with the settings that its users would write for this work:
 //! one worker, TLS 1.2 and 1.3, one ECDSA certificate, session tickets, files from the page cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::host;
-use super::tls::Peer;
+use super::server::{end, free_port, wait_until_listening};
 use crate::workspace;
 
-/// The settings of one server.
-pub struct Files<'a> {
-    /// Where they go.
-    pub folder: PathBuf,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Peer {
+    #[value(skip)]
+    Tidegate,
+    Nginx,
+    H2o,
+}
+
+impl Peer {
+    pub fn name(self) -> &'static str {
+        match self {
+            Peer::Tidegate => "tidegate",
+            Peer::Nginx => "nginx",
+            Peer::H2o => "h2o",
+        }
+    }
+}
+
+/// What all servers of a run share. Its folder goes with it.
+pub struct Site {
+    folder: PathBuf,
+    /// Connections that a server must be able to hold.
+    connections: u32,
+    /// Whether they speak HTTP/2 to those who ask for it.
+    http2: bool,
+}
+
+impl Site {
+    /// A site with a certificate and without documents; an error names a peer that is missing.
+    pub fn new(bench: &str, peers: &[Peer], connections: u32, http2: bool) -> Result<Self> {
+        for program in ["openssl"].into_iter().chain(peers.iter().map(|peer| peer.name())) {
+            if workspace::find_program(program).is_none() {
+                bail!("{program} is missing: cargo xtask tools --for bench");
+            }
+        }
+        let folder = workspace::target_directory().join(format!("bench/{bench}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("documents"))?;
+        let site = Self { folder, connections, http2 };
+        site.certify()?;
+        Ok(site)
+    }
+
+    /// A certificate as most have it today: ECDSA with P-256.
+    fn certify(&self) -> Result<()> {
+        let mut command = Command::new("openssl");
+        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+        command.args(["-days", "30", "-subj", "/CN=bench.test", "-addext"]);
+        command.args(["subjectAltName=DNS:bench.test,IP:127.0.0.1", "-keyout", "site.key", "-out"]);
+        workspace::output(command.arg("site.pem").current_dir(&self.folder)).map(drop)
+    }
+
+    /// Adds a file of `size` bytes.
+    pub fn add_document(&self, name: &str, size: usize) -> Result<()> {
+        fs::write(self.folder.join("documents").join(name), vec![b'x'; size])?;
+        Ok(())
+    }
+
+    /// Tidegate, and then the peers.
+    pub fn start_all(&self, peers: &[Peer]) -> Result<Vec<Running>> {
+        let peers = [Peer::Tidegate].into_iter().chain(peers.iter().copied());
+        peers.map(|peer| self.start(peer)).collect()
+    }
+
+    /// Starts one and waits until it listens.
+    pub fn start(&self, peer: Peer) -> Result<Running> {
+        let port = free_port()?;
+        let files = Files {
+            folder: self.folder.join(format!("{}-{port}", peer.name())),
+            port,
+            documents: &self.folder.join("documents"),
+            certificates: &self.folder,
+            connections: self.connections,
+            http2: self.http2,
+        };
+        fs::create_dir_all(&files.folder)?;
+        let log = files.folder.join("output.log");
+        let output = fs::File::create(&log)?;
+        let mut command = files.command(peer)?;
+        command.stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn().with_context(|| format!("cannot start {}", peer.name()))?;
+        let mut running = Running { peer, port, child };
+        let is_there = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+        wait_until_listening(&mut running.child, is_there)
+            .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))?;
+        Ok(running)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("bench: {} is left over: {error}", self.folder.display());
+        }
+    }
+}
+
+/// A server of the bench: told to end when it is dropped.
+pub struct Running {
+    pub peer: Peer,
     pub port: u16,
+    pub child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// The settings of one server.
+struct Files<'a> {
+    /// Where they go.
+    folder: PathBuf,
+    port: u16,
     /// What is served.
-    pub documents: &'a Path,
+    documents: &'a Path,
     /// `site.pem` and `site.key` are there.
-    pub certificates: &'a Path,
-    /// Connections that it must be able to hold.
-    pub connections: u32,
+    certificates: &'a Path,
+    connections: u32,
+    http2: bool,
 }
 
 impl Files<'_> {
     /// The command of a server, its settings written.
-    pub fn command(&self, peer: Peer) -> Result<Command> {
+    fn command(&self, peer: Peer) -> Result<Command> {
         match peer {
             Peer::Tidegate => self.tidegate(),
             Peer::Nginx => self.nginx(),
@@ -78,8 +187,9 @@ impl Files<'_> {
                  open_file_cache max=10000 inactive=600s;\nopen_file_cache_valid 60s;\n{temporary}\
                  ssl_protocols TLSv1.2 TLSv1.3;\nssl_session_tickets on;\n\
                  ssl_certificate {certificates}/site.pem;\nssl_certificate_key {certificates}/site.key;\n\
-                 server {{ listen 127.0.0.1:{port} ssl backlog=4096; root {documents}; }}\n}}\n",
+                 server {{ listen 127.0.0.1:{port} ssl{http2} backlog=4096; root {documents}; }}\n}}\n",
                 descriptors = host::most_descriptors(),
+                http2 = if self.http2 { " http2" } else { "" },
                 connections = self.connections + self.connections / 8,
             ),
         )?;

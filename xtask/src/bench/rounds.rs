@@ -1,0 +1,109 @@
+//! Servers under load in turn, round after round, and the table that comes of it.
+//!
+//! Used by `tls`, `h2` and `gateway`. All servers run at once and one is under load at a time; ratios are taken
+//! within a round, so what changes on the machine meanwhile meets all of them alike. The first server is Tidegate.
+
+use anyhow::{Context, Result};
+
+use super::report::{Spread, Table, grouped, verdict};
+
+/// One server under load for a while.
+#[derive(Debug)]
+pub struct Sample {
+    /// CPU microseconds of the server per request.
+    pub cost: f64,
+    /// Requests per second.
+    pub rate: f64,
+    /// Answers that were not what was asked for, and connections that failed.
+    pub errors: u64,
+    /// Why the figure is not about what it should be about.
+    pub doubt: Option<String>,
+}
+
+/// Loads each server in turn, `rounds` times for `seconds`, after a second that does not count; one list of
+/// samples for each server.
+pub fn measure<S>(
+    servers: &[S],
+    rounds: u32,
+    seconds: u32,
+    load: impl Fn(&S, u32) -> Result<Sample>,
+) -> Result<Vec<Vec<Sample>>> {
+    for server in servers {
+        load(server, 1)?;
+    }
+    let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
+    for _ in 0..rounds {
+        for (server, samples) in servers.iter().zip(&mut samples) {
+            samples.push(load(server, seconds)?);
+        }
+    }
+    Ok(samples)
+}
+
+/// A row for each server: its name, the most that Tidegate may cost in parts of its cost, its samples.
+pub fn table(unit: &str, rows: &[(&str, Option<f64>, Vec<Sample>)]) -> Result<Table<6>> {
+    let mut table = Table::new(["server", unit, "per second", "tidegate / it", "budget", "errors"]);
+    let (_, _, ours) = rows.first().context("Tidegate comes first")?;
+    for (index, (name, budget, theirs)) in rows.iter().enumerate() {
+        let ratio = Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours.cost / theirs.cost));
+        let ratio = ratio.filter(|_| index > 0);
+        let cost = Spread::of(theirs.iter().map(|sample| sample.cost)).context("no round was measured")?;
+        let rate = Spread::of(theirs.iter().map(|sample| sample.rate)).context("no round was measured")?;
+        let errors: u64 = theirs.iter().map(|sample| sample.errors).sum();
+        let doubt = theirs.iter().find_map(|sample| sample.doubt.as_ref());
+        table.row([
+            (*name).to_owned(),
+            cost.to_string(),
+            grouped(rate.median),
+            ratio.map_or_else(String::new, |ratio| ratio.to_string()),
+            ratio.zip(*budget).map_or_else(String::new, |(ratio, budget)| verdict(ratio.median, budget)),
+            match (errors, doubt) {
+                (0, None) => "0".to_owned(),
+                (0, Some(doubt)) => format!("{doubt}: ROW IS VOID"),
+                (errors, _) => format!("{errors} ERRORS: ROW IS VOID"),
+            },
+        ]);
+    }
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(cost: f64) -> Sample {
+        Sample { cost, rate: 1000.0, errors: 0, doubt: None }
+    }
+
+    #[test]
+    fn a_second_that_does_not_count_and_then_rounds() {
+        let calls = std::cell::RefCell::new(Vec::new());
+        let samples = measure(&["a", "b"], 2, 5, |server, seconds| {
+            calls.borrow_mut().push((*server, seconds));
+            Ok(sample(1.0))
+        });
+        assert_eq!(samples.unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+        assert_eq!(calls.into_inner(), [("a", 1), ("b", 1), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]);
+    }
+
+    #[test]
+    fn ratios_budgets_and_void_rows() {
+        let mut doubtful = sample(4.0);
+        doubtful.doubt = Some("http/1.1".to_owned());
+        let mut failed = sample(4.0);
+        failed.errors = 3;
+        let rows = [
+            ("tidegate", None, vec![sample(2.0), sample(6.0)]),
+            ("quick", Some(0.4), vec![sample(4.0), sample(12.0)]),
+            ("other", None, vec![doubtful, sample(12.0)]),
+            ("broken", Some(1.0), vec![failed, sample(12.0)]),
+        ];
+        let text = table("µs", &rows).unwrap().to_string();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert!(!lines[0].contains("0.50"), "{text}");
+        assert!(lines[1].contains("0.50 [0.50–0.50]") && lines[1].contains("≤ 0.4 MISSED"), "{text}");
+        assert!(lines[2].contains("http/1.1: ROW IS VOID"), "{text}");
+        assert!(lines[3].contains("3 ERRORS: ROW IS VOID") && lines[3].contains("≤ 1 ok"), "{text}");
+        assert!(table("µs", &[]).is_err());
+    }
+}
