@@ -101,7 +101,6 @@ fn steps(fuzz_seconds: u32) -> Result<Vec<Step>> {
             name: "clippy",
             command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         },
-        Step { name: "build", command: cargo(&["build", "--release", "--locked", "--package", "tidegate"]) },
         Step { name: "test", command: cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]) },
         Step { name: "docs", command: docs },
         Step { name: "instructions", command: task(&["bench", "instructions"])? },
