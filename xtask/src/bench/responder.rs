@@ -5,6 +5,7 @@
 //! one connection at a time as the children of php-fpm do. One read and one write for each request; of the
 //! request it looks only for the end of its content, and whether the connection stays.
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -86,9 +87,19 @@ fn answer(size: usize) -> Vec<u8> {
     answer
 }
 
+/// Makes the records those of another request.
+fn renumber(mut records: &mut [u8], number: [u8; 2]) {
+    while let Some((header, rest)) = records.split_at_mut_checked(HEADER) {
+        header[2..4].copy_from_slice(&number);
+        let content = usize::from(header[4]) << 8 | usize::from(header[5]);
+        records = rest.get_mut(content + usize::from(header[6])..).unwrap_or_default();
+    }
+}
+
 /// Ends with the connection, in order or not: the other side may leave at any time.
 fn serve(mut stream: UnixStream, answer: &[u8], time: Duration) {
     let (mut buffer, mut have) = (vec![0; 64 << 10], 0);
+    let (mut answer, mut number) = (Cow::Borrowed(answer), [0, 1]);
     let mut keeps = true;
     loop {
         let mut at = 0;
@@ -100,10 +111,17 @@ fn serve(mut stream: UnixStream, answer: &[u8], time: Duration) {
             }
             if header[1] == BEGIN_REQUEST {
                 keeps = buffer[at + HEADER + 2] & 1 == 1;
+                // HAProxy counts its requests on; most others begin with 1 again.
+                if header[2..4] != number {
+                    number = [header[2], header[3]];
+                    renumber(answer.to_mut(), number);
+                }
             }
             if header[1] == STDIN && content == 0 {
-                work(time);
-                if stream.write_all(answer).is_err() || !keeps {
+                if !time.is_zero() {
+                    work(time);
+                }
+                if stream.write_all(&answer).is_err() || !keeps {
                     return;
                 }
             }
@@ -126,5 +144,23 @@ fn work(time: Duration) {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         std::thread::park_timeout(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_another_request() {
+        let mut records = answer(70_000);
+        let before = records.clone();
+        renumber(&mut records, [1, 2]);
+        assert_eq!(records[2..4], [1, 2]);
+        assert_eq!(records[records.len() - 14..][..2], [1, 2]);
+        let changed = before.iter().zip(&records).filter(|(before, after)| before != after).count();
+        assert_eq!(changed, 2 * 4);
+        renumber(&mut records, [0, 1]);
+        assert_eq!(records, before);
     }
 }
