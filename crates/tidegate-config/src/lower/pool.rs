@@ -7,11 +7,11 @@ use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::{HostPattern, ListenAddress};
 use crate::settings::pool::{
     Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, Processes, Program, Queue,
     Resources, Socket, Threshold, WarmUp, WarmUpProtocol,
 };
+use crate::settings::{HostPattern, ListenAddress};
 use crate::value::Value;
 
 /// What a pool is, one of them.
@@ -315,7 +315,9 @@ fn warm_up(
             && !matches!(disk.what(&script), What::File | What::Hidden)
         {
             let message = format!("the script {} is not there", script.display());
-            checker.diagnostics.push(item.error_at(at, message).help("put the path right, or that of `root`"));
+            checker
+                .diagnostics
+                .push(item.error_at(at, message).help("put the path right, or that of `root`"));
         }
     }
     let host = match item.property("host") {
