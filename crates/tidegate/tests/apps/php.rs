@@ -21,7 +21,7 @@ fn serves_php(config: &str, interface: &str) {
     site.visitor("other").get("/").shows("visit 1");
 
     let seen = visitor.get("/index.php/request?a=%20b&c").shows("REQUEST_URI").text;
-    let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+    let seen: Value = serde_json::from_str(&seen).unwrap();
     let expected = [
         ("PATH_INFO", "/request"),
         ("SCRIPT_NAME", "/index.php"),

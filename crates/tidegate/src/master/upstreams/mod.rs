@@ -8,14 +8,18 @@
 mod check;
 mod prober;
 mod resolve;
+mod secured;
 
 use super::pools::Served;
 use crate::link::{Link, ToServer};
-use prober::Prober;
+use prober::{Group, Prober};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
+use tidegate_config::settings::upstream::Upstream;
 use tidegate_core::log;
+use tidegate_core::tls::TlsStore;
 use tidegate_modules::gateway::balance::groups::{Finding, Findings};
+use tidegate_tls::Connector;
 
 /// What is known of members, and who is told.
 #[derive(Default)]
@@ -32,8 +36,8 @@ struct Hub {
 }
 
 impl Upstreams {
-    /// Watches over the groups of a revision from now on.
-    pub fn adopt(&self, settings: &Settings) {
+    /// Watches over the groups of a revision from now on; the files of its TLS have been read into `tls`.
+    pub fn adopt(&self, settings: &Settings, tls: &TlsStore) {
         lock(&self.hub).findings.retain(&settings.upstreams);
         let mut prober = lock(&self.prober);
         if prober.is_none() && !settings.upstreams.is_empty() {
@@ -47,7 +51,7 @@ impl Upstreams {
             }
         }
         if let Some(prober) = &*prober {
-            prober.set(&settings.upstreams);
+            prober.set(settings.upstreams.iter().map(|upstream| group(upstream, settings, tls)).collect());
         }
     }
 
@@ -62,6 +66,16 @@ impl Upstreams {
         }
         hub.servers = servers.iter().map(|served| (served.id, served.link.clone())).collect();
     }
+}
+
+/// A group as it is watched over. Where TLS with it cannot be prepared, server processes cannot either, and say so.
+fn group(upstream: &Upstream, settings: &Settings, tls: &TlsStore) -> Group {
+    let way = upstream.tls(settings).filter(|_| upstream.check.is_some()).and_then(|backend| {
+        let connector = tls.connector(backend).ok()?;
+        let name = Connector::name(&backend.name).ok()?;
+        Some(check::Way { connector, name, speaks_http2: backend.speaks_http2 })
+    });
+    Group { upstream: upstream.clone(), way }
 }
 
 impl Hub {
