@@ -41,6 +41,22 @@ pub fn time_used(processes: &[u32]) -> Result<Duration> {
     Ok(total)
 }
 
+/// How long a processor has done nothing since the system started, for whomever: the way to count a server whose
+/// processes come and go. What the host takes away counts as busy.
+pub fn idle_time(processor: &str) -> Result<Duration> {
+    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    idle_ticks(&text, processor)
+        .map(|ticks| Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+        .with_context(|| format!("/proc/stat has no processor {processor}"))
+}
+
+/// Idle, and waiting for disks.
+fn idle_ticks(stat: &str, processor: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu")?.strip_prefix(processor)?.strip_prefix(' '))?;
+    let mut figures = line.split_whitespace().skip(3);
+    Some(figures.next()?.parse::<u64>().ok()? + figures.next()?.parse::<u64>().ok()?)
+}
+
 /// Memory that the processes hold resident, in bytes: what is backed by no file, shared pages shared out.
 pub fn resident_bytes(processes: &[u32]) -> Result<u64> {
     let mut total = 0;
@@ -101,6 +117,15 @@ mod tests {
         assert!(process_tree(own).unwrap().contains(&own));
         assert!(resident_bytes(&[own]).unwrap() > 0);
         time_used(&[own]).unwrap();
+    }
+
+    #[test]
+    fn idle_processors() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 40 5 6 7 8 0 0\ncpu10 1 2 3 50 6 6 7 8 0 0\n";
+        assert_eq!(idle_ticks(stat, "0"), Some(45));
+        assert_eq!(idle_ticks(stat, "1"), None);
+        assert_eq!(idle_ticks(stat, "10"), Some(56));
+        idle_time("0").unwrap();
     }
 
     #[test]
