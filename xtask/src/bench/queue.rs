@@ -265,7 +265,7 @@ fn measure(arguments: &Arguments, case: &Case, folder: &Path) -> Result<Outcome>
     // What an earlier server has left in the backlog of its application is nobody else's.
     let (_application, socket) = start_application(folder)?;
     let application =
-        Application { workload: Workload::FastCgi, port: 0, socket: &socket, queue: Some(case.queue) };
+        Application { workload: Workload::FastCgi, port: 0, socket: &socket, scripts: folder, queue: Some(case.queue) };
     let server = gateway_peers::start(case.peer, folder, application)?;
     let time = Duration::from_secs((arguments.warmup + arguments.seconds).into());
     let load = generator::start(&words(&format!(
@@ -291,7 +291,7 @@ fn turned_away(port: u16, age: Duration, end: Instant) -> Option<String> {
         std::thread::park_timeout(age * number / ASKING);
         while Instant::now() < end && !is_known.load(Relaxed) {
             // A failure is one of many; the clients beside it are counted.
-            let Ok((head, _)) = ask(port) else { continue };
+            let Ok((head, _)) = ask(port, Workload::FastCgi.path()) else { continue };
             if head.starts_with("HTTP/1.1 503 ") {
                 is_known.store(true, Relaxed);
                 let fields = head.lines().filter_map(|line| line.split_once(':'));

@@ -263,6 +263,11 @@ impl Content {
         self.check_announced()
     }
 
+    /// Whether nothing but the end of the connection tells its end, and it has not come.
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self.framing, FramingOf::UntilClose { has_ended: false })
+    }
+
     /// Whether all of the answer was read.
     pub(super) fn is_complete(&self) -> bool {
         match &self.framing {

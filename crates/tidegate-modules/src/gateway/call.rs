@@ -7,6 +7,7 @@ use super::abandon::abandon;
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::complaints::Complaints;
+use super::gather::{Broken, gather};
 use super::link::Link;
 use super::places::Refused;
 use super::redirects::Back;
@@ -241,10 +242,17 @@ impl Call {
             };
             return Ok(tunnel::open(head, reader.take_rest(), line, self.link.timeout));
         }
-        let (mut content, early) =
+        let (mut content, mut early) =
             reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
         let is_sent = self.upload.is_complete();
-        if content.is_complete() {
+        if content.ends_with_connection() && is_sent {
+            gather(&line.connection, &mut content, &mut early).await.map_err(|broken| match broken {
+                Broken::Connection(error) => Fault::Broken(error),
+                Broken::Answer(error) => Fault::Answer(error),
+            })?;
+        }
+        // A local redirect has nothing behind its head (RFC 3875 section 6.2.2), whether the end has come or not.
+        if content.is_complete() || (head.local_redirect.is_some() && content.ends_with_connection()) {
             content.check_announced().map_err(Fault::Answer)?;
             if content.may_keep() && is_sent {
                 line.pool.put(line.connection);
