@@ -244,7 +244,7 @@ fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) ->
 
 fn generate(server: &Running, workload: Workload, connections: u32, seconds: u32) -> Result<Generated> {
     let mut command = host::pinned(host::GENERATOR_PROCESSOR, "wrk");
-    command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--timeout", "10s"]);
+    command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--timeout", "1s"]);
     command.arg(format!("http://127.0.0.1:{}{}", server.port, workload.path()));
     let output = workspace::output(&mut command)?;
     let result = Generated::parse(&output).with_context(|| format!("wrk said:\n{output}"))?;
