@@ -91,7 +91,9 @@ impl Spawner {
             let top = self.stack.as_mut_ptr().add(self.stack.len());
             libc::clone(become_program, top.cast(), flags, (&raw mut order).cast(), &raw mut ended)
         };
-        let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else { return Err(io::Error::last_os_error()) };
+        let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+            return Err(io::Error::last_os_error());
+        };
         // SAFETY: the kernel has made this descriptor for us and nobody else knows it.
         #[allow(unsafe_code)]
         let ended = unsafe { OwnedFd::from_raw_fd(ended) };

@@ -129,8 +129,7 @@ fn measure(arguments: &Arguments, script: Script, servers: &[Server]) -> Result<
     })?;
     let budget = |server: &Server| (server.kind != Kind::Tidegate).then_some(LEAST);
     let rows = servers.iter().zip(samples);
-    let rows: Vec<_> =
-        rows.map(|(server, samples)| (server.kind.name(), budget(server), samples)).collect();
+    let rows: Vec<_> = rows.map(|(server, samples)| (server.kind.name(), budget(server), samples)).collect();
     println!("{}\n\n{}", script.title(), rounds::rate_table("CPU µs/request, all told", &rows)?);
     Ok(())
 }

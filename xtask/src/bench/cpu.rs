@@ -52,7 +52,8 @@ pub fn idle_time(processor: &str) -> Result<Duration> {
 
 /// Idle, and waiting for disks.
 fn idle_ticks(stat: &str, processor: &str) -> Option<u64> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu")?.strip_prefix(processor)?.strip_prefix(' '))?;
+    let line =
+        stat.lines().find_map(|line| line.strip_prefix("cpu")?.strip_prefix(processor)?.strip_prefix(' '))?;
     let mut figures = line.split_whitespace().skip(3);
     Some(figures.next()?.parse::<u64>().ok()? + figures.next()?.parse::<u64>().ok()?)
 }

@@ -152,7 +152,8 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
         }
         _ => wait_until_listening(&mut backend.0, || connects(backend_port))?,
     }
-    let application = Application { workload, port: backend_port, socket: &socket, scripts: folder, queue: None };
+    let application =
+        Application { workload, port: backend_port, socket: &socket, scripts: folder, queue: None };
     let peers = [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied());
     let servers: Vec<Running> =
         peers.map(|peer| gateway_peers::start(peer, folder, application)).collect::<Result<_>>()?;
@@ -184,8 +185,13 @@ fn measure_php(arguments: &Arguments, folder: &Path) -> Result<()> {
     for peer in peers {
         let socket = folder.join(format!("php-{}.sock", servers.len()));
         let php = start_php(folder, &socket)?;
-        let application =
-            Application { workload: Workload::Php, port: 0, socket: &socket, scripts: &scripts, queue: Some(queue) };
+        let application = Application {
+            workload: Workload::Php,
+            port: 0,
+            socket: &socket,
+            scripts: &scripts,
+            queue: Some(queue),
+        };
         servers.push((gateway_peers::start(peer, folder, application)?, php));
     }
     let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |(server, _), seconds| {

@@ -83,7 +83,11 @@ pub struct Running {
 /// Starts a server in a folder of its own below `folder`, and waits until it has passed on an answer.
 pub fn start(peer: Peer, folder: &Path, application: Application<'_>) -> Result<Running> {
     let port = free_port()?;
-    let files = Files { folder: folder.join(format!("{}-{port}", peer.name().replace(", ", "-"))), port, application };
+    let files = Files {
+        folder: folder.join(format!("{}-{port}", peer.name().replace(", ", "-"))),
+        port,
+        application,
+    };
     fs::create_dir_all(&files.folder)?;
     let log = files.folder.join("output.log");
     let output = fs::File::create(&log)?;

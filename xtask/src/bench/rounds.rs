@@ -70,7 +70,8 @@ pub fn table(unit: &str, rows: &[(&str, Option<f64>, Vec<Sample>)]) -> Result<Ta
 /// The same where requests per second count: a budget is the least that Tidegate may answer in parts of what the
 /// other does, and a ratio over 1 is for Tidegate.
 pub fn rate_table(unit: &str, rows: &[(&str, Option<f64>, Vec<Sample>)]) -> Result<Table<6>> {
-    let mut table = Table::new(["server", "requests/s", unit, "tidegate / it, requests/s", "budget", "errors"]);
+    let mut table =
+        Table::new(["server", "requests/s", unit, "tidegate / it, requests/s", "budget", "errors"]);
     let (_, _, ours) = rows.first().context("Tidegate comes first")?;
     for (index, (name, budget, theirs)) in rows.iter().enumerate() {
         let ratio = Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours.rate / theirs.rate));

@@ -83,9 +83,7 @@ impl Entries {
     fn iter(&self) -> impl Iterator<Item = Result<&CStr, FromBytesWithNulError>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let entries = starts.zip(&self.ends);
-        entries.map(|(start, end)| {
-            CStr::from_bytes_with_nul(self.bytes.get(start..*end).unwrap_or_default())
-        })
+        entries.map(|(start, end)| CStr::from_bytes_with_nul(self.bytes.get(start..*end).unwrap_or_default()))
     }
 }
 
