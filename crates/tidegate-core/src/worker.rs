@@ -413,7 +413,8 @@ impl Worker {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let (mut ready, mut woken, mut expired) = (Vec::<Ready>::new(), Vec::new(), Vec::new());
+        let (mut ready, mut expired) = (Vec::<Ready>::new(), Vec::new());
+        let (mut woken, mut granted) = (Vec::new(), Vec::new());
         self.cx.tick();
         loop {
             ready.clear();
@@ -435,6 +436,7 @@ impl Worker {
                 }
             }
             self.runtime.run_tasks();
+            self.run_woken(&mut woken, &mut granted);
             for event in &ready {
                 match event.kind() {
                     Kind::Connection => self.on_connection(event),
@@ -448,11 +450,7 @@ impl Worker {
                 }
             }
             self.accept();
-            // One pass each: what they queue in turn runs after the next poll.
-            self.runtime.take_ready(&mut woken);
-            for key in woken.drain(..) {
-                self.drive(key);
-            }
+            // One pass: what they queue in turn runs after the next poll.
             for key in std::mem::take(&mut self.again) {
                 if let Some(connection) = self.connections.get_mut(key) {
                     connection.is_queued = false;
@@ -494,6 +492,21 @@ impl Worker {
         self.cx.wheel.advance(tick as u32, expired);
         if self.cx.admission.begin_turn(self.now, is_full) {
             self.runtime.remote().notify();
+        }
+    }
+
+    /// Connections that something has come for from elsewhere, from an application most often. They go before
+    /// whatever clients want: each may free a place, and who has waited for that place goes next, so that no
+    /// application stands idle while a crowd is told that it cannot be served. What those free in turn is for the
+    /// next turn.
+    fn run_woken(&mut self, woken: &mut Vec<Key>, granted: &mut Vec<Key>) {
+        self.runtime.take_ready(woken);
+        for key in woken.drain(..) {
+            self.drive(key);
+            self.runtime.take_ready(granted);
+            for key in granted.drain(..) {
+                self.drive(key);
+            }
         }
     }
 
