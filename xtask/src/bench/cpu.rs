@@ -35,8 +35,8 @@ pub fn process_tree(root: u32) -> Result<Vec<u32>> {
 pub fn time_used(processes: &[u32]) -> Result<Duration> {
     let mut total = Duration::ZERO;
     for &process in processes {
-        total +=
-            precise_time(process).or_else(|| ticked_time(process)).context("a server process is gone")?;
+        let time = precise_time(process).or_else(|| ticked_time(process));
+        total += time.with_context(|| format!("process {process} of the server is gone"))?;
     }
     Ok(total)
 }

@@ -3,7 +3,6 @@
 //! A script writes what it has to say and ends, and both come a moment apart. Who waits for that moment can send a
 //! small answer whole, with its length and in one write; `call` does.
 
-use super::answer::{AnswerError, Content};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -18,35 +17,31 @@ const MOMENT: Duration = Duration::from_millis(5);
 /// Bytes of an answer that is not small any more.
 const SMALL: usize = 16 << 10;
 
-/// Why an answer has broken off.
-pub(super) enum Broken {
-    Connection(io::Error),
-    Answer(AnswerError),
-}
-
-/// Reads on for a moment, or until the answer is complete or not small. `early` is the content that is here.
+/// Reads on for a moment, or until the connection has ended, or all that was `announced` is here, or the answer is not
+/// small. `stdout` is the content that is here already.
+///
+/// # Errors
+/// The connection has failed.
 pub(super) async fn gather(
     connection: &Connection,
-    content: &mut Content,
-    early: &mut Vec<u8>,
-) -> Result<(), Broken> {
+    announced: Option<u64>,
+    stdout: &mut Vec<u8>,
+    has_ended: &mut bool,
+) -> io::Result<()> {
+    let enough = announced.and_then(|len| usize::try_from(len).ok()).map_or(SMALL, |len| len.min(SMALL));
     let mut deadline: Option<Deadline> = None;
     std::future::poll_fn(|cx| {
-        while !content.is_complete() && early.len() < SMALL {
+        while !*has_ended && stdout.len() < enough {
             let received = runtime::with_scratch(|scratch| {
                 let room = scratch.len().min(SMALL);
-                connection.poll_recv(cx, &mut scratch[..room]).map(|received| {
-                    let count = received.map_err(Broken::Connection)?;
-                    if count == 0 {
-                        return content.close().map_err(Broken::Answer);
-                    }
-                    let count = content.decode_in_place(scratch, count).map_err(Broken::Answer)?;
-                    early.extend_from_slice(&scratch[..count]);
-                    Ok(())
-                })
+                let received = connection.poll_recv(cx, &mut scratch[..room]);
+                if let Poll::Ready(Ok(count)) = received {
+                    stdout.extend_from_slice(&scratch[..count]);
+                }
+                received
             });
             match received {
-                Poll::Ready(received) => received?,
+                Poll::Ready(received) => *has_ended = received? == 0,
                 Poll::Pending => {
                     let deadline = deadline.get_or_insert_with(|| timer::after(MOMENT));
                     return Pin::new(deadline).poll(cx).map(Ok);
