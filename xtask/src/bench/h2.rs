@@ -122,9 +122,9 @@ fn load(arguments: &Arguments, server: &Running, workload: Workload, seconds: u3
     command.args(["-m", &arguments.streams.to_string(), "-D", &seconds.to_string()]);
     command.arg(format!("https://127.0.0.1:{}/{}", server.port, workload.document()));
     let processes = cpu::process_tree(server.child.id())?;
-    let before = cpu::time_used(&processes)?;
+    let before = cpu::time_used(&processes).with_context(|| server.state())?;
     let output = workspace::output(&mut command)?;
-    let used = cpu::time_used(&processes)?.saturating_sub(before);
+    let used = cpu::time_used(&processes).with_context(|| server.state())?.saturating_sub(before);
     let load = Generated::parse(&output).with_context(|| format!("h2load said:\n{output}"))?;
     if load.requests == 0 {
         bail!("{} answered no request; h2load said:\n{output}", server.peer.name());

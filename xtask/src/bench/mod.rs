@@ -5,6 +5,7 @@
 
 mod burst;
 pub mod canned;
+mod cgi;
 mod cold;
 mod cpu;
 mod downloads;
@@ -43,6 +44,8 @@ pub enum Bench {
     Cold(cold::Arguments),
     /// CPU per request to an application, beside other servers
     Gateway(gateway::Arguments),
+    /// Requests per second of a CGI script, beside other servers
+    Cgi(cgi::Arguments),
     /// CPU per TLS handshake and per file over TLS, and bytes of an idle connection, beside other servers
     Tls(tls::Arguments),
     /// CPU per file over HTTP/2 with TLS, beside other servers
@@ -72,6 +75,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Cgi(arguments) => cgi::run(arguments),
         Bench::Tls(arguments) => tls::run(arguments),
         Bench::H2(arguments) => h2::run(arguments),
         Bench::Queue(arguments) => queue::run(arguments),
