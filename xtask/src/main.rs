@@ -35,6 +35,9 @@ enum Task {
     /// The floor of the static bench: a fixed answer to everything
     #[command(hide = true)]
     Canned(bench::canned::Arguments),
+    /// The floor of the generator bench: the same request over and over
+    #[command(hide = true)]
+    Bare(bench::bare::Arguments),
     /// The application of the gateway bench
     #[command(hide = true)]
     Responder(bench::responder::Arguments),
@@ -63,6 +66,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
         Task::Canned(arguments) => bench::canned::run(&arguments),
+        Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Responder(arguments) => bench::responder::run(&arguments),
         Task::IdleClient(arguments) => bench::idle::run_client(&arguments),
     }
