@@ -38,6 +38,9 @@ enum Task {
     /// The floor of the generator bench: the same request over and over
     #[command(hide = true)]
     Bare(bench::bare::Arguments),
+    /// The server of known delays of the generator bench
+    #[command(hide = true)]
+    Scripted(bench::scripted::Arguments),
     /// The application of the gateway bench
     #[command(hide = true)]
     Responder(bench::responder::Arguments),
@@ -67,6 +70,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Site => site::run(),
         Task::Canned(arguments) => bench::canned::run(&arguments),
         Task::Bare(arguments) => bench::bare::run(&arguments),
+        Task::Scripted(arguments) => bench::scripted::run(&arguments),
         Task::Responder(arguments) => bench::responder::run(&arguments),
         Task::IdleClient(arguments) => bench::idle::run_client(&arguments),
     }

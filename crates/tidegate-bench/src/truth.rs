@@ -94,6 +94,7 @@ fn outcome(mut recorder: Recorder, elapsed: u64) -> Outcome {
         faults: Vec::new(),
         processes: 1,
         threads: 1,
+        memory: 0,
         tls: None,
     }
 }

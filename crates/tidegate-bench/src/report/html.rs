@@ -12,20 +12,24 @@ use crate::verdict::{Judgement, Verdict};
 use std::fmt::Write;
 
 const STYLE: &str = "\
-:root{color-scheme:light}\
-body{font:15px/1.5 system-ui,sans-serif;color:#1d2329;background:#f4f5f7;margin:0;padding:24px}\
+:root{color-scheme:light dark;--ink:#1d2329;--soft:#59636e;--page:#f4f5f7;--card:#fff;--line:#eceef1}\
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0;padding:24px}\
 main{max-width:800px;margin:0 auto}\
 h1{font-size:20px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px}\
-.sub{color:#59636e;margin:0 0 16px;overflow-wrap:anywhere}\
+.sub{color:var(--soft);margin:0 0 16px;overflow-wrap:anywhere}\
 .verdict{border-radius:8px;padding:14px 18px;margin:0 0 16px;color:#fff}\
 .verdict b{font-size:20px}.verdict ul{margin:6px 0 0;padding-left:20px}\
 .PASS{background:#1f7a45}.FAIL{background:#b0243c}.INVALID{background:#8a5a00}\
-.note{background:#fff;border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
-.card{background:#fff;border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
+.note{background:var(--card);border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
+.card{background:var(--card);border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
 table{border-collapse:collapse;width:100%}\
 td,th{padding:3px 10px 3px 0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
-td:first-child,th:first-child{text-align:left}th{color:#59636e;font-weight:600}\
-tr+tr td{border-top:1px solid #eceef1}svg{max-width:100%;height:auto;display:block}";
+td:first-child,th:first-child{text-align:left}th{color:var(--soft);font-weight:600}\
+tr+tr td{border-top:1px solid var(--line)}svg{max-width:100%;height:auto;display:block}\
+@media(max-width:640px){body{padding:12px}.chart svg{max-width:none;width:720px}}\
+@media(prefers-color-scheme:dark){\
+:root{--ink:#e3e7eb;--soft:#9aa5b1;--page:#14181c;--card:#1d2329;--line:#2c343c}\
+.chart svg{filter:invert(.885) hue-rotate(180deg)}}";
 
 /// The page of one run.
 pub fn page(report: &Report) -> String {
@@ -346,6 +350,7 @@ fn figures(report: &Report) -> Vec<(String, String)> {
         "Generator's busiest thread".to_owned(),
         format!("{:.0} % of a processor", report.outcome.busiest_worker() * 100.0),
     ));
+    rows.push(("Generator's memory".to_owned(), show_bytes(report.outcome.memory as f64)));
     if let Some(host) = &report.host {
         rows.push(("Segments sent again".to_owned(), host.retransmits().to_string()));
         rows.push(("Listen queue drops".to_owned(), host.listen_drops().to_string()));
@@ -388,7 +393,7 @@ fn top(subject: &str, load: &str, judgement: &Judgement) -> String {
 
 fn push_charts(body: &mut String, charts: impl Iterator<Item = Chart>) {
     for svg in charts.filter_map(|chart| chart.svg()) {
-        let _ = write!(body, "<div class=card>{svg}</div>");
+        let _ = write!(body, "<div class=\"card chart\">{svg}</div>");
     }
 }
 

@@ -128,8 +128,9 @@ fn generator(report: &Report) -> String {
     let cpu = report.outcome.cpu();
     let each = cpu * 1e6 / report.totals.counts.answered.max(1) as f64;
     let mut text = format!(
-        "{:.0} % of a processor in the busiest thread, {each:.2} µs per request",
-        report.outcome.busiest_worker() * 100.0
+        "{:.0} % of a processor in the busiest thread, {each:.2} µs per request, {} of memory",
+        report.outcome.busiest_worker() * 100.0,
+        show_bytes(report.outcome.memory as f64)
     );
     if report.is_open_loop {
         let _ = write!(
