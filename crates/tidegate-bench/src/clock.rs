@@ -24,12 +24,16 @@ pub(crate) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// From this many arrivals a second on, a worker takes them in turns of [`REST`]. Setting a timer and being woken
-/// by it costs as much as several requests, above all on a virtual machine, where both leave it.
+/// From this many arrivals a second on, a worker takes them in turns. To set a timer and to be woken by it costs as
+/// much as several requests, above all on a virtual machine, which is left for both.
 const BUSY: f64 = 10_000.0;
 
-/// The least time between two wakings of a busy worker, nanoseconds: a tenth of the lateness that is allowed.
-const REST: u64 = 100_000;
+/// The least time between two wakings of a busy worker, for a worker that is just busy and at most: a tenth and a
+/// quarter of the lateness that is allowed.
+const REST: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(250));
+
+/// Between those it grows with the rate: nanoseconds for each arrival a second.
+const REST_OF_RATE: f64 = 2.0;
 
 /// A timer that makes its descriptor readable at an absolute time.
 pub(crate) struct Alarm {
@@ -46,7 +50,7 @@ impl Alarm {
     pub fn new(rate: f64) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let rest = if rate > BUSY { REST } else { 0 };
+        let rest = if rate > BUSY { ((rate * REST_OF_RATE) as u64).clamp(ns(REST.0), ns(REST.1)) } else { 0 };
         Ok(Alarm { fd, set_for: u64::MAX, rest, expired: 0 })
     }
 

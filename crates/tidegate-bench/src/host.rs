@@ -223,7 +223,7 @@ fn processes(server: &[u32]) -> (Option<u64>, Option<u64>) {
 /// Busy and all ticks of each `cpuN` line.
 /// The most that this process has held resident so far, bytes; 0 where the kernel does not say.
 pub fn peak_resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmHWM:").unwrap_or(0) * 1024
 }
 

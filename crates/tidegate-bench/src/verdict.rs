@@ -4,8 +4,8 @@
 
 use crate::plan::{Load, Plan};
 use crate::quantity::{self, show_duration};
-use crate::statistics::warmup_length;
 use crate::run::{Ending, Outcome, Totals};
+use crate::statistics::warmup_length;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;

@@ -269,8 +269,7 @@ fn open(arguments: &Arguments) -> Result<()> {
     for arrivals in ["constant", "poisson"] {
         for share in [0.1, 0.25, 0.5] {
             let rate = (closed.rate * share).round();
-            let load =
-                generator::run(&words(&format!("{base} --rate {rate} --arrivals {arrivals} {url}")))?;
+            let load = generator::run(&words(&format!("{base} --rate {rate} --arrivals {arrivals} {url}")))?;
             let microseconds = |kind: &str, rank: &str| {
                 let seconds = load.report[kind][rank].as_f64().unwrap_or_default();
                 significant(seconds * 1e6)
@@ -351,7 +350,8 @@ fn truth() -> Result<()> {
         command.args(["scripted", &port.to_string(), script.name()]);
         let scripted = Scripted::start(&mut command, port)?;
         let url = format!("http://127.0.0.1:{port}/");
-        let run = |load: &str| generator::run(&words(&format!("hit --no-host -t {TRUTH_SECONDS}s {load} {url}")));
+        let run =
+            |load: &str| generator::run(&words(&format!("hit --no-host -t {TRUTH_SECONDS}s {load} {url}")));
         let open = run(&format!("-c 2000 --rate {TRUTH_RATE}"))?;
         for percent in ["50", "90", "95", "99", "99.9"] {
             // Where the stall begins and ends percentiles jump from one kind of answer to the other.

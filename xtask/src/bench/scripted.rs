@@ -147,11 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-fn accept(
-    listener: &TcpListener,
-    poller: &OwnedFd,
-    connections: &mut Vec<Option<TcpStream>>,
-) -> Result<()> {
+fn accept(listener: &TcpListener, poller: &OwnedFd, connections: &mut Vec<Option<TcpStream>>) -> Result<()> {
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
