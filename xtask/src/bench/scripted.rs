@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::{
@@ -31,7 +31,7 @@ pub enum Script {
     Fixed,
     /// After times of an exponential distribution
     Exponential,
-    /// After a short time, but for a second of every ten in which nothing is answered
+    /// After the same time, but for a second of every ten in which nothing is answered
     Stalling,
 }
 
@@ -65,7 +65,7 @@ impl Script {
             Script::Stalling => {
                 let phase = now % (10 * SECOND);
                 let free = if phase < SECOND { now - phase + SECOND } else { now };
-                free + 20 * MILLISECOND
+                free + 50 * MILLISECOND
             }
         }
     }
@@ -77,7 +77,7 @@ impl Script {
             Script::Fixed => 50.0,
             Script::Exponential => -100.0 * above.ln(),
             // A tenth of all arrivals falls into a stall and waits for its end, from nothing to a second.
-            Script::Stalling => 20.0 + (1.0 - above * 10.0).max(0.0) * 1_000.0,
+            Script::Stalling => 50.0 + (1.0 - above * 10.0).max(0.0) * 1_000.0,
         };
         Duration::from_secs_f64(milliseconds / 1e3)
     }
@@ -88,6 +88,34 @@ const LISTENER: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n";
+
+/// The path at which the server tells how long its answers took so far, sorted, in nanoseconds.
+const TAKEN: &[u8] = b"GET /taken ";
+
+/// Asks a server how long its answers took, sorted.
+pub fn taken(port: u16) -> Result<Vec<u64>> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(&[TAKEN, b"HTTP/1.1\r\n\r\n"].concat())?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let (_, content) = text.split_once("\r\n\r\n").context("an answer without content")?;
+    Ok(content.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
+}
+
+/// By nearest rank, of what is sorted.
+pub fn percentile(sorted: &[u64], percent: f64) -> Duration {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    Duration::from_nanos(sorted.get(rank.max(1) - 1).copied().unwrap_or_default())
+}
+
+/// Tells them on a connection that is then closed. Nobody is served meanwhile, which is why it comes last.
+fn tell(mut stream: TcpStream, taken: &mut [u64]) -> Result<()> {
+    taken.sort_unstable();
+    let content = taken.iter().map(u64::to_string).collect::<Vec<_>>().join("\n");
+    stream.set_nonblocking(false)?;
+    write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{content}")?;
+    Ok(())
+}
 
 /// Serves until it is ended from outside.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -100,12 +128,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
     epoll::add(&poller, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET)?;
     let mut connections = Vec::new();
-    let mut due: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    // When an answer is due, on which connection, and when its request came.
+    let mut due: BinaryHeap<Reverse<(u64, usize, u64)>> = BinaryHeap::new();
+    let mut taken = Vec::new();
     let mut events = Vec::with_capacity(512);
     let mut buffer = [0; 4_096];
     let mut number = 0;
     loop {
-        if let Some(Reverse((at, _))) = due.peek() {
+        if let Some(Reverse((at, ..))) = due.peek() {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let value = Timespec::try_from(Duration::from_nanos(*at))?;
             let once = Itimerspec { it_interval: zero, it_value: value };
@@ -129,16 +159,26 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let Some(stream) = connections[place].as_mut() else { continue };
             match read(stream, &mut buffer) {
                 Some(requests) => {
+                    if buffer.starts_with(TAKEN) {
+                        let stream = connections[place].take();
+                        buffer[0] = 0;
+                        tell(stream.context("invariant: read from above")?, &mut taken)?;
+                        continue;
+                    }
                     for _ in 0..requests {
-                        due.push(Reverse((arguments.script.due(number, now()), place)));
+                        let came = now();
+                        due.push(Reverse((arguments.script.due(number, came), place, came)));
                         number += 1;
                     }
                 }
                 None => connections[place] = None,
             }
         }
-        while let Some(Reverse((_, place))) = due.peek().copied().filter(|Reverse((at, _))| *at <= now()) {
+        while let Some(Reverse((_, place, came))) =
+            due.peek().copied().filter(|Reverse(next)| next.0 <= now())
+        {
             due.pop();
+            taken.push(now() - came);
             // Whoever has left hears nothing; an answer of some bytes always fits.
             if connections[place].as_mut().is_some_and(|stream| stream.write_all(ANSWER).is_err()) {
                 connections[place] = None;
