@@ -54,7 +54,7 @@ enum PartName {
 }
 
 const DOCUMENT: &str = "1k.bin";
-const LARGE: &str = "400k.bin";
+const LARGE: &str = "100k.bin";
 
 /// Of the generator's memory, with 30,000 connections.
 const MEMORY_BUDGET: u64 = 512 << 20;
@@ -237,7 +237,7 @@ fn start(kind: Kind, connections: u32, processes: u32) -> Result<(Setup, Server)
     let mut setup = Setup::new(Duration::from_secs(600), connections)?;
     setup.processes = processes;
     setup.add_document(DOCUMENT, 1024)?;
-    setup.add_document(LARGE, 400 << 10)?;
+    setup.add_document(LARGE, 100 << 10)?;
     let server = Server::start(kind, false, &setup)?;
     server.fetch(DOCUMENT)?;
     Ok((setup, server))
@@ -304,7 +304,7 @@ fn many(arguments: &Arguments) -> Result<()> {
         Table::new(["what", "connections", "processes", "failed", "MiB of the generator", "budget"]);
     for (what, command, document) in [
         ("idle", "idle -t 20s", DOCUMENT),
-        ("downloads of 400 KiB at 20 KiB/s", "downloads --limit 20KiB", LARGE),
+        ("downloads of 100 KiB at 5 KiB/s", "downloads --limit 5KiB", LARGE),
     ] {
         let url = format!("http://127.0.0.1:{}/{document}", server.port);
         let load = generator::run(&words(&format!("{command} -c {MANY} {sources} {url}")))?;

@@ -3,10 +3,12 @@
 
 use super::chart::{Chart, Series, percent_at};
 use super::{PERCENTILES, Report};
+use crate::compare::{self, Comparison};
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
 use crate::record::Times;
 use crate::run::Interval;
+use crate::statistics::median;
 use crate::sweep::Step;
 use crate::verdict::{Judgement, Verdict};
 use std::fmt::Write;
@@ -89,6 +91,47 @@ pub fn sweep_page(subject: &str, load: &str, steps: &[Step], judgement: &Judgeme
     }
     body.push_str("</table></div>");
     document(subject, &body)
+}
+
+/// The page of a comparison.
+pub fn compare_page(a: &str, b: &str, comparisons: &[Comparison], judgement: &Judgement) -> String {
+    let runs = comparisons.first().map_or(0, |comparison| comparison.a.len());
+    let load = format!("B: {b}, {runs} runs of each, in ABBA blocks by lot");
+    let mut body = top(&format!("A: {a}"), &load, judgement);
+    for comparison in comparisons {
+        let _ = write!(body, "<p class=note>{}.</p>", escape(&comparison.sentence("A", "B")));
+    }
+    body.push_str(
+        "<div class=card><table><tr><th><th>median A<th>median B<th>B/A<th>95 % interval<th>p<th>noise floor",
+    );
+    for row in compare::rows(comparisons) {
+        body.push_str("<tr>");
+        for cell in row {
+            let _ = write!(body, "<td>{}", escape(&cell));
+        }
+    }
+    body.push_str("</table></div>");
+    push_charts(&mut body, comparisons.iter().map(runs_chart));
+    document("comparison", &body)
+}
+
+/// Every run of a comparison, in parts of the median of A.
+fn runs_chart(comparison: &Comparison) -> Chart {
+    let whole = median(&comparison.a);
+    let series = |name: &str, runs: &[f64]| Series {
+        name: name.to_owned(),
+        points: (1..).zip(runs).map(|(number, value)| (f64::from(number), value / whole)).collect(),
+    };
+    Chart {
+        title: format!("{} of each run", comparison.figure.name()),
+        x: "run".into(),
+        y: "in parts of the median of A".into(),
+        series: vec![series("A", &comparison.a), series("B", &comparison.b)],
+        is_scatter: true,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 1.0,
+    }
 }
 
 /// Demanded and achieved rates of a sweep, as autobench draws them.

@@ -4,6 +4,7 @@ use super::Report;
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
 use crate::record::{Failure, Times};
+use crate::verdict::Judgement;
 use std::fmt::Write;
 
 /// The screen.
@@ -84,7 +85,7 @@ pub fn screen(report: &Report) -> String {
     out.push('\n');
     out.push_str(&percentiles(report));
     out.push('\n');
-    out.push_str(&verdict(report));
+    out.push_str(&show_judgement(&report.judgement));
     out
 }
 
@@ -194,13 +195,14 @@ fn percentiles(report: &Report) -> String {
     out
 }
 
-fn verdict(report: &Report) -> String {
+/// Notes, the verdict and its reasons, a line each.
+pub fn show_judgement(judgement: &Judgement) -> String {
     let mut out = String::new();
-    for note in &report.judgement.notes {
+    for note in &judgement.notes {
         let _ = writeln!(out, "Note: {note}.");
     }
-    let _ = write!(out, "Verdict: {}", report.judgement.verdict);
-    match report.judgement.reasons.as_slice() {
+    let _ = write!(out, "Verdict: {}", judgement.verdict);
+    match judgement.reasons.as_slice() {
         [] => out.push('\n'),
         reasons => {
             out.push('\n');
