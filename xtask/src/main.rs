@@ -44,9 +44,6 @@ enum Task {
     /// The application of the gateway bench
     #[command(hide = true)]
     Responder(bench::responder::Arguments),
-    /// The client of the idle bench
-    #[command(hide = true)]
-    IdleClient(bench::idle::ClientArguments),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +69,5 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bare(arguments) => bench::bare::run(&arguments),
         Task::Scripted(arguments) => bench::scripted::run(&arguments),
         Task::Responder(arguments) => bench::responder::run(&arguments),
-        Task::IdleClient(arguments) => bench::idle::run_client(&arguments),
     }
 }

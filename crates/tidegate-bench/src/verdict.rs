@@ -229,12 +229,13 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
 }
 
 /// How far a percentile must move for the warm-up to be worth a word.
-const WARMUP_MATTERS: f64 = 0.1;
+const WARMUP_MATTERS: f64 = 0.5;
 
 /// The intervals that MSER-5 would cut, where that makes a difference. They stay in the figures, which equal the
 /// server's log; comparisons cut them.
 fn warmup(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<String> {
-    if plan.is_idle || plan.is_once || !plan.warmup.is_zero() {
+    let is_short = plan.is_idle || plan.is_once || outcome.ending != Ending::Done;
+    if is_short || !plan.warmup.is_zero() {
         return None;
     }
     let means: Vec<f64> = outcome
@@ -249,6 +250,9 @@ fn warmup(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<String> {
     let mut rest = outcome.clone();
     rest.cut(count);
     let rest = rest.totals();
+    if rest.response.count() < 100 {
+        return None;
+    }
     let (with, without) = (totals.response.percentile(99.0), rest.response.percentile(99.0));
     if with.as_secs_f64() <= without.as_secs_f64() * (1.0 + WARMUP_MATTERS) {
         return None;

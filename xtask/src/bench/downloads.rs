@@ -151,7 +151,7 @@ fn all_complete(arguments: &Arguments) -> Result<()> {
 }
 
 /// Addresses enough for the ports of so many connections to one port.
-fn sources(connections: u32) -> String {
+pub fn sources(connections: u32) -> String {
     (2..=2 + connections / 20_000).map(|last| format!("--source 127.0.0.{last} ")).collect()
 }
 

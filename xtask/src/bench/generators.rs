@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::downloads::sources;
 use super::generator::{self, words};
 use super::peers::Kind;
 use super::report::{Spread, Table, grouped, significant, verdict};
@@ -299,7 +300,7 @@ fn many(arguments: &Arguments) -> Result<()> {
     // Some descriptors are for other things than connections.
     let each = u32::try_from(host::most_descriptors().saturating_sub(2_000)).unwrap_or(u32::MAX);
     let (_setup, server) = start(arguments.server, MANY + 1_000, (MANY + 1_000).div_ceil(each.max(1)))?;
-    let sources: String = (2..=3).map(|last| format!("--source 127.0.0.{last} ")).collect();
+    let sources = sources(MANY);
     let mut table =
         Table::new(["what", "connections", "processes", "failed", "MiB of the generator", "budget"]);
     for (what, command, document) in [

@@ -15,7 +15,7 @@ mod generator;
 mod generators;
 mod h2;
 mod host;
-pub mod idle;
+mod idle;
 mod instructions;
 mod kills;
 mod overload;
