@@ -26,6 +26,17 @@ impl HeadReader {
         mut interim: impl FnMut(&ResponseHead<'_, '_>),
         read: impl FnOnce(&ResponseHead<'_, '_>) -> R,
     ) -> Result<Option<R>, ResponseError> {
+        if self.bytes.is_empty() {
+            // Most often all of it is here, and only what lies behind it is kept.
+            let mut space = FieldSpace::new();
+            if let Some(head) = parse_response(bytes, limits, &mut space, request_method)?
+                && head.kind != ResponseKind::Interim
+            {
+                let result = read(&head);
+                self.bytes.extend_from_slice(bytes.get(head.len..).unwrap_or_default());
+                return Ok(Some(result));
+            }
+        }
         self.bytes.extend_from_slice(bytes);
         loop {
             if !self.scanner.needs_parse(&self.bytes, limits) {

@@ -95,6 +95,11 @@ impl Decoration {
         Rc::new(Decoration { fields: route.fields.clone(), cache_control: route.cache_control.clone() })
     }
 
+    /// Whether it changes nothing.
+    fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.cache_control.is_none()
+    }
+
     /// Whether the route forbids changing what it sends (`no-transform`, RFC 9111 section 5.2.2.6).
     pub fn forbids_transforming(&self) -> bool {
         let own = self.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("cache-control"));
@@ -542,7 +547,7 @@ fn hint(links: &[String], exchange: &Exchange<'_>) {
 fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
     let route = &site.routes[index];
     let filters: Vec<_> = route.filters.iter().filter_map(|filter| filter.prepare(exchange)).collect();
-    let decoration = route.decoration.clone();
+    let decoration = &route.decoration;
     let reply = match reply {
         reply if site.config.routes[index].error_pages.is_empty() => reply,
         reply => {
@@ -566,6 +571,10 @@ fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) 
             }
         }
     };
+    if filters.is_empty() && decoration.is_empty() {
+        return reply;
+    }
+    let decoration = decoration.clone();
     reply.map(move |mut response| {
         if let Head::Fields(lines) = &mut response.head {
             decoration.apply(response.status, lines);

@@ -16,6 +16,7 @@ pub mod etag;
 pub mod field;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod ip;
 pub mod media_type;
 pub mod method;
 pub mod multipart;
@@ -33,6 +34,7 @@ pub use date::HttpDate;
 pub use decimal::{parse_decimal, push_decimal};
 pub use etag::EntityTag;
 pub use field::{Field, FieldLines, Fields};
+pub use ip::{IpText, ip_text};
 pub use method::Method;
 pub use path::PathError;
 pub use range::{ByteRange, Ranges, Selection};

@@ -24,7 +24,7 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// Bytes of the buffer lent by [`with_scratch`].
-pub const SCRATCH: usize = 64 << 10;
+pub const SCRATCH: usize = 128 << 10;
 
 const WORKER_SHIFT: u32 = 52;
 const TASK_BIT: u64 = 1 << 51;

@@ -1,10 +1,10 @@
-//! Requests for cached files, as many as asked, for `cargo xtask bench instructions`: from the bytes of a
-//! request on a socket to the bytes of its answer.
+//! Requests, as many as asked, for `cargo xtask bench instructions`: from the bytes of a request on a socket to
+//! the bytes of its answer, for a cached file or by an application that answers from the same thread.
 //!
-//! `requests cached|logged|browser|unchanged N`
+//! `requests cached|logged|browser|unchanged|fastcgi|proxy N`
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,15 @@ const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, count] = arguments.as_slice() else {
-        return Err("requests cached|logged|browser|unchanged N".into());
+        return Err("requests cached|logged|browser|unchanged|fastcgi|proxy N".into());
     };
     let count: u64 = count.parse()?;
     let folder = std::env::temp_dir().join(format!("tidegate-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let result = run(&folder, what, count);
+    let result = match what.as_str() {
+        "fastcgi" | "proxy" => run_application(&folder, what, count),
+        _ => run(&folder, what, count),
+    };
     std::fs::remove_dir_all(&folder)?;
     result
 }
@@ -67,4 +70,58 @@ fn run(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::
         exchange(&request)?;
     }
     Ok(())
+}
+
+/// The same, answered by an application on a unix socket whose connection is kept.
+fn run_application(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let socket = folder.join("application.sock");
+    let listener = UnixListener::bind(&socket)?;
+    let (action, answer) = match what {
+        "fastcgi" => (format!("fastcgi \"unix:{}\" {{ mount \"/\" }}", socket.display()), fastcgi_answer()),
+        _ => (
+            format!("proxy \"unix:{}\"", socket.display()),
+            [
+                &b"HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: application\r\n\
+                Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n"[..],
+                &[7; 1024],
+            ]
+            .concat(),
+        ),
+    };
+    let text = format!("listen \"127.0.0.1:1\"\naccess-log off\nsite {{ {action} }}\n");
+    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
+    let rendered = loaded.render(false);
+    let settings = loaded.settings.ok_or(rendered)?;
+    let (mut client, server) = UnixStream::pair()?;
+    server.set_nonblocking(true)?;
+    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let mut buffer = [0; 4096];
+    let mut application = None;
+    for _ in 0..count + 2 {
+        client.write_all(PLAIN.as_bytes())?;
+        solo.turn();
+        let application = match &mut application {
+            Some(application) => application,
+            None => application.insert(listener.accept()?.0),
+        };
+        assert!(application.read(&mut buffer)? > 64, "the request is passed on");
+        application.write_all(&answer)?;
+        while solo.is_answering() {
+            solo.wait(Duration::from_secs(10))?;
+        }
+        assert!(client.read(&mut buffer)? > 1024, "the answer is passed on");
+    }
+    Ok(())
+}
+
+/// 1 KiB in one record, and the end.
+fn fastcgi_answer() -> Vec<u8> {
+    let content =
+        [&b"Content-Type: application/octet-stream\r\nContent-Length: 1024\r\n\r\n"[..], &[7; 1024]];
+    let content = content.concat();
+    let [high, low] = (content.len() as u16).to_be_bytes();
+    let mut answer = vec![1, 6, 0, 1, high, low, 0, 0];
+    answer.extend(content);
+    answer.extend([1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    answer
 }

@@ -1,33 +1,47 @@
-//! Static files behind one connection driven by hand: what tests and benches count with.
+//! Static files and applications behind one connection driven by hand: what tests and benches count with.
 
 use crate::files::{Files, Shared};
+use crate::gateway::board::Board;
+use crate::gateway::link;
+use crate::gateway::proxy::Proxy;
+use crate::gateway::scripted::{Protocol, Scripted};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Action, Settings};
+use tidegate_core::Handler;
 use tidegate_core::phase::{Decoration, Engine, Route, Site};
 use tidegate_core::solo::Solo;
 use tidegate_core::worker::{LogSet, MakeRegistry, Registry};
 use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_io::socket::Stream;
+use tidegate_stats::Worker as Stats;
 
-/// Serves sites that have static files only.
-struct FilesOnly {
+/// Serves sites that have static files, `fastcgi` and `proxy` only.
+struct Modules {
     shared: Rc<Shared>,
+    stats: Arc<Stats>,
 }
 
-impl Registry for FilesOnly {
+impl Registry for Modules {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
+        let applications = link::Shared::new(Board::new(), self.stats.clone(), &settings.spill);
         let mut sites = Vec::new();
         for site in &settings.sites {
             let mut routes = Vec::new();
             for route in &site.routes {
-                let Action::Files(files) = &route.action else {
-                    return Err(io::Error::other("static files only"));
+                let handler: Rc<dyn Handler> = match &route.action {
+                    Action::Files(files) => {
+                        let root = Arc::new(Root::open(&files.root)?);
+                        Rc::new(Files::new(&self.shared, root, files, route, settings))
+                    }
+                    Action::Fastcgi(application) => {
+                        Rc::new(Scripted::new(Protocol::FastCgi, &applications, application, site, route)?)
+                    }
+                    Action::Proxy(proxy) => Rc::new(Proxy::new(&applications, proxy, site, None)?),
+                    _ => return Err(io::Error::other("static files, fastcgi and proxy only")),
                 };
-                let root = Arc::new(Root::open(&files.root)?);
-                let handler = Rc::new(Files::new(&self.shared, root, files, route, settings));
                 routes.push(Route::new(handler, Vec::new(), Decoration::of(route)));
             }
             let log = settings.access_log.as_ref().map(|log| logs.open(log)).transpose()?;
@@ -41,12 +55,12 @@ impl Registry for FilesOnly {
     }
 }
 
-/// One connection to the static files of `settings`.
+/// One connection to what `settings` have.
 pub fn solo(settings: &Arc<Settings>, stream: Stream) -> io::Result<Solo> {
     let cache = settings.file_cache.clone();
     let make: MakeRegistry = Arc::new(move |stats| {
         runtime::with(|runtime| {
-            Box::new(FilesOnly { shared: Shared::new(cache.clone(), stats, runtime) }) as _
+            Box::new(Modules { shared: Shared::new(cache.clone(), stats.clone(), runtime), stats }) as _
         })
     });
     Solo::new(settings, &make, stream)

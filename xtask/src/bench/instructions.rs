@@ -38,20 +38,22 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     request("cached file", "cached"),
     request("cached file, with a log", "logged"),
     request("cached file, asked for by a browser", "browser"),
     request("unchanged file (304)", "unchanged"),
+    request("FastCGI, kept connection", "fastcgi"),
+    request("HTTP proxy, kept connection", "proxy"),
 ];
 
 const fn codec(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-wire", example: "instructions", operation, operations: 1_000 }
 }
 
-/// From the bytes of a request on a socket to the bytes of its answer, client included.
+/// From the bytes of a request on a socket to the bytes of its answer, client and application included.
 const fn request(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-modules", example: "requests", operation, operations: 1_000 }
 }

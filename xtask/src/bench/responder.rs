@@ -1,11 +1,13 @@
 //! The application of the gateway benches: answers every FastCGI request with the same bytes.
 //!
 //! Started by `gateway` and `queue` as `xtask responder`, a process of its own on the generator's processor, and
-//! by the pool of `kills`. A thread for each connection, or as many as there are workers, each of which serves
+//! by the pool of `kills`. One thread for all connections, or as many as there are workers, each of which serves
 //! one connection at a time as the children of php-fpm do. One read and one write for each request; of the
 //! request it looks only for the end of its content, and whether the connection stays.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -20,7 +24,7 @@ pub struct Arguments {
     socket: PathBuf,
     /// Bytes of the body
     size: usize,
-    /// Workers, each of one connection at a time; without it there is no bound
+    /// Workers, each of one connection at a time; without it one thread has all connections
     #[arg(long)]
     workers: Option<u32>,
     /// Milliseconds that each answer takes
@@ -30,6 +34,9 @@ pub struct Arguments {
 
 /// Connections that wait for a worker, as with php-fpm.
 const BACKLOG: i32 = 511;
+
+/// The key of the listener.
+const LISTENER: u64 = u64::MAX;
 
 const HEADER: usize = 8;
 const BEGIN_REQUEST: u8 = 1;
@@ -41,20 +48,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let answer: &'static [u8] = answer(arguments.size).leak();
     let time = Duration::from_millis(arguments.time);
     println!("listening on unix:{}", arguments.socket.display());
-    let Some(workers) = arguments.workers else {
-        for stream in listener.incoming() {
-            let stream = stream?;
-            let serve = move || serve(stream, answer, time);
-            std::thread::Builder::new().stack_size(256 << 10).spawn(serve)?;
-        }
-        return Ok(());
-    };
+    let Some(workers) = arguments.workers else { return serve_all(&listener, answer, time) };
     let listener = &listener;
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(move || {
                 while let Ok((stream, _)) = listener.accept() {
-                    serve(stream, answer, time);
+                    let mut session = Session::new(stream, answer);
+                    while session.turn(time) {}
                 }
             });
         }
@@ -96,45 +97,89 @@ fn renumber(mut records: &mut [u8], number: [u8; 2]) {
     }
 }
 
-/// Ends with the connection, in order or not: the other side may leave at any time.
-fn serve(mut stream: UnixStream, answer: &[u8], time: Duration) {
-    let (mut buffer, mut have) = (vec![0; 64 << 10], 0);
-    let (mut answer, mut number) = (Cow::Borrowed(answer), [0, 1]);
-    let mut keeps = true;
-    loop {
+/// One connection.
+struct Session<'a> {
+    stream: UnixStream,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that have come.
+    have: usize,
+    answer: Cow<'a, [u8]>,
+    number: [u8; 2],
+    keeps: bool,
+}
+
+impl<'a> Session<'a> {
+    fn new(stream: UnixStream, answer: &'a [u8]) -> Session<'a> {
+        let (answer, buffer) = (Cow::Borrowed(answer), vec![0; 64 << 10]);
+        Session { stream, buffer, have: 0, answer, number: [0, 1], keeps: true }
+    }
+
+    /// One read, and the answers to what is complete; `false` when the connection is over, in order or not: the
+    /// other side may leave at any time.
+    fn turn(&mut self, time: Duration) -> bool {
+        match self.stream.read(&mut self.buffer[self.have..]) {
+            Ok(count) if count > 0 => self.have += count,
+            _ => return false,
+        }
         let mut at = 0;
-        while let Some(header) = buffer[at..have].first_chunk::<HEADER>() {
+        while let Some(&header) = self.buffer[at..self.have].first_chunk::<HEADER>() {
             let content = usize::from(header[4]) << 8 | usize::from(header[5]);
             let end = at + HEADER + content + usize::from(header[6]);
-            if end > have {
+            if end > self.have {
                 break;
             }
             if header[1] == BEGIN_REQUEST {
-                keeps = buffer[at + HEADER + 2] & 1 == 1;
+                self.keeps = self.buffer[at + HEADER + 2] & 1 == 1;
                 // HAProxy counts its requests on; most others begin with 1 again.
-                if header[2..4] != number {
-                    number = [header[2], header[3]];
-                    renumber(answer.to_mut(), number);
+                if header[2..4] != self.number {
+                    self.number = [header[2], header[3]];
+                    renumber(self.answer.to_mut(), self.number);
                 }
             }
             if header[1] == STDIN && content == 0 {
                 if !time.is_zero() {
                     work(time);
                 }
-                if stream.write_all(&answer).is_err() || !keeps {
-                    return;
+                if self.stream.write_all(&self.answer).is_err() || !self.keeps {
+                    return false;
                 }
             }
             at = end;
         }
-        buffer.copy_within(at..have, 0);
-        have -= at;
-        if have == buffer.len() {
-            buffer.resize(have * 2, 0);
+        self.buffer.copy_within(at..self.have, 0);
+        self.have -= at;
+        if self.have == self.buffer.len() {
+            self.buffer.resize(self.have * 2, 0);
         }
-        match stream.read(&mut buffer[have..]) {
-            Ok(count) if count > 0 => have += count,
-            _ => return,
+        true
+    }
+}
+
+/// All connections on one thread: what wakes and puts to sleep a thread for each request costs the server that
+/// wakes it more than all else, and no two servers alike. Sockets block; they are asked only when they are ready.
+fn serve_all(listener: &UnixListener, answer: &[u8], time: Duration) -> Result<()> {
+    let poller = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&poller, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    let (mut sessions, mut next) = (HashMap::new(), 0);
+    let mut events = Vec::with_capacity(512);
+    loop {
+        events.clear();
+        match epoll::wait(&poller, spare_capacity(&mut events), None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            waited => waited?,
+        };
+        for event in &events {
+            let key = event.data.u64();
+            if key == LISTENER {
+                let session = Session::new(listener.accept()?.0, answer);
+                epoll::add(&poller, &session.stream, EventData::new_u64(next), EventFlags::IN)?;
+                sessions.insert(next, session);
+                next += 1;
+            } else if let Entry::Occupied(mut session) = sessions.entry(key)
+                && !session.get_mut().turn(time)
+            {
+                session.remove();
+            }
         }
     }
 }

@@ -509,7 +509,9 @@ impl Connection {
                 }
                 let framed = output.frame(buffer, count)?;
                 output.sent += framed.len() as u64;
-                self.send_behind_held(framed)?;
+                if !framed.is_empty() || !self.held.is_empty() {
+                    self.send_behind_held(framed)?;
+                }
                 Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
             })?;
             if let Some(progress) = step {

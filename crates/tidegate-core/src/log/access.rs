@@ -4,10 +4,9 @@ use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
 use crate::exchange::version_name;
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::Arc;
 use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
-use tidegate_http::{FieldLines, Fields, HttpDate, push_decimal};
+use tidegate_http::{FieldLines, Fields, HttpDate, ip_text, push_decimal};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Handshake;
 
@@ -267,17 +266,7 @@ impl AccessBuffers {
 
 pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
     match peer {
-        Peer::Tcp(address) => match address.ip().to_canonical() {
-            IpAddr::V4(v4) => {
-                for (n, octet) in v4.octets().into_iter().enumerate() {
-                    if n > 0 {
-                        out.push(b'.');
-                    }
-                    push_decimal(out, u64::from(octet));
-                }
-            }
-            IpAddr::V6(v6) => drop(write!(out, "{v6}")),
-        },
+        Peer::Tcp(address) => out.extend_from_slice(ip_text(address.ip()).as_bytes()),
         Peer::Unix => out.extend_from_slice(b"unix:"),
     }
 }

@@ -44,7 +44,8 @@ impl FieldLines {
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.extend_from_slice(b": ");
         let value = trim(value);
-        if value.iter().any(|&byte| is_forbidden(byte)) {
+        // Without a way out of the loop it is done many bytes at once.
+        if value.iter().fold(false, |any, &byte| any | is_forbidden(byte)) {
             let start = self.bytes.len();
             self.bytes.extend(value.iter().map(|&byte| if is_forbidden(byte) { b' ' } else { byte }));
             // A control character at either end has become white space of the value.

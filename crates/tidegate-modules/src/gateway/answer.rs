@@ -5,7 +5,7 @@ use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
 use tidegate_core::interim::{Interim, InterimQueue};
-use tidegate_http::{FieldLines, Status, field};
+use tidegate_http::{Field, FieldLines, Status, field};
 use tidegate_wire::cgi::{self, CgiError};
 use tidegate_wire::fastcgi::{Event, FastCgiError, ProtocolStatus, ResponseDecoder};
 use tidegate_wire::h1::{
@@ -43,6 +43,8 @@ pub(super) struct AnswerHead {
     pub(super) status: Status,
     /// What goes on to the client.
     pub(super) lines: FieldLines,
+    /// Among it is a field that leads somewhere: `Location`, `Content-Location`.
+    pub(super) leads: bool,
     /// Bytes of content that the application has announced.
     pub(super) len: Option<u64>,
     /// 101.
@@ -303,12 +305,7 @@ fn from_cgi(stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {
     if let Some(cgi::Redirect::Local(path)) = head.redirect {
         answer.local_redirect = Some(path.to_vec());
     }
-    let named = |name: &str| named_by_connection(head.fields.iter(), name);
-    for field in head.fields {
-        if !field.name.eq_ignore_ascii_case("status") && !named(field.name) {
-            answer.take(field.name, field.value);
-        }
-    }
+    answer.take_all(head.fields.iter().filter(|field| !field.name.eq_ignore_ascii_case("status")));
     let len = head.len;
     drop(space);
     stdout.drain(..len);
@@ -320,11 +317,7 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
     let len = len.and_then(|field| std::str::from_utf8(field.value).ok()?.parse().ok());
     let mut answer = AnswerHead::new(Status(head.status), len);
     answer.is_switch = head.kind == ResponseKind::Switching;
-    for field in head.fields {
-        if !named_by_connection(head.fields.iter(), field.name) {
-            answer.take(field.name, field.value);
-        }
-    }
+    answer.take_all(head.fields.iter());
     if let Some(upgrade) = head.upgrade.filter(|_| answer.is_switch) {
         answer.lines.push("Connection", "upgrade");
         answer.lines.push("Upgrade", upgrade);
@@ -333,7 +326,7 @@ fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
 }
 
 /// Whether `Connection` names a field as one that ends here (RFC 9110 section 7.6.1).
-fn named_by_connection<'f>(fields: impl Iterator<Item = &'f tidegate_http::Field<'f>>, name: &str) -> bool {
+fn named_by_connection<'f>(fields: impl Iterator<Item = &'f Field<'f>>, name: &str) -> bool {
     fields.filter(|field| field.name.eq_ignore_ascii_case("connection")).any(|field| {
         field::list_elements(field.value).any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     })
@@ -353,11 +346,22 @@ impl AnswerHead {
         AnswerHead {
             status,
             lines: FieldLines::with_capacity(256),
+            leads: false,
             len,
             is_switch: false,
             sendfile: None,
             accel_redirect: None,
             local_redirect: None,
+        }
+    }
+
+    /// The fields, but those that `Connection` names.
+    fn take_all<'f>(&mut self, fields: impl Iterator<Item = &'f Field<'f>> + Clone) {
+        let has_connection = fields.clone().any(|field| field.name.eq_ignore_ascii_case("connection"));
+        for field in fields.clone() {
+            if !has_connection || !named_by_connection(fields.clone(), field.name) {
+                self.take(field.name, field.value);
+            }
         }
     }
 
@@ -384,6 +388,7 @@ impl AnswerHead {
             && !name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("x-accel-"))
         {
             self.lines.push(name, value);
+            self.leads |= is("location") || is("content-location");
         }
     }
 }

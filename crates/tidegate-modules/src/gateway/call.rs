@@ -24,17 +24,17 @@ use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Body, BodyStream, Elsewhere, Response, answer, log};
+use tidegate_core::{Body, BodyStream, Elsewhere, Reply, Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
-use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
+use tidegate_io::{LocalFuture, runtime};
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::fastcgi::ResponseDecoder;
 
 /// Bytes read at once while the head is waited for: what is behind it is copied once.
-const FIRST_READ: usize = 16 << 10;
+const FIRST_READ: usize = 8 << 10;
 /// How long a request on a new connection waits until idle ones are suspected to stand in its way.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Times that a request is sent at most.
@@ -87,25 +87,37 @@ enum Fault {
 
 impl Call {
     /// Carries it out.
-    pub(super) async fn run(mut self) -> Response {
-        if self.upload.collect(self.link.request_buffer).await.is_err() {
+    pub(super) fn run(self) -> LocalFuture<Response> {
+        // Whatever a future takes by value it holds twice.
+        Box::pin(Box::new(self).carry_out())
+    }
+
+    /// What seldom has to be waited for is in a box of its own: the future is made anew for each request, and all
+    /// that it could ever wait for is a part of it.
+    async fn carry_out(mut self: Box<Self>) -> Response {
+        if self.upload.has_source() && Box::pin(self.upload.collect(self.link.request_buffer)).await.is_err()
+        {
             return answer::error(Status::BAD_REQUEST);
         }
         self.stats().gateway_requests.add(1);
         let mut attempt = 1;
         // Why an earlier member has failed: what the client hears when there is no other.
-        let mut before: Option<Response> = None;
+        let mut before: Option<Box<Response>> = None;
         loop {
-            let mut pick = match self.place().await {
+            let pick = match self.link.upstream.try_pick() {
+                Some(pick) => Ok(pick),
+                None => Box::pin(self.place()).await,
+            };
+            let mut pick = match pick {
                 Ok(pick) => Some(pick),
-                Err(refused) => return before.unwrap_or_else(|| self.refused(&refused)),
+                Err(refused) => return before.map_or_else(|| self.refused(&refused), |answer| *answer),
             };
             let Some(pool) = self.link.pool(pick.as_ref().and_then(Pick::address)) else {
                 return answer::error(Status::BAD_GATEWAY);
             };
             let connection = match pool.take(!self.is_idempotent) {
                 Some(connection) => connection,
-                None => match pool.connect().await {
+                None => match Box::pin(pool.connect()).await {
                     Ok(connection) => connection,
                     Err(error) => {
                         let answer = self.unreachable(pool.peer().address(), &error);
@@ -117,14 +129,27 @@ impl Call {
                             return answer;
                         }
                         self.stats().gateway_retries.add(1);
-                        before = Some(answer);
+                        before = Some(Box::new(answer));
                         continue;
                     }
                 },
             };
             let is_reused = connection.is_reused();
-            let fault = match self.attempt(connection, pool, &mut pick).await {
-                Ok(response) => return response,
+            let began = monotonic_ns();
+            let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
+            let head = std::future::poll_fn(|cx| exchange.poll_head(cx, &mut self.upload, &pool)).await;
+            let answered = match (head, exchange.end()) {
+                (Ok(head), Some((connection, reader))) => {
+                    self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+                    let line = Line { connection, pool, pick: pick.take() };
+                    self.answered(head, reader, line)
+                }
+                (Err(fault), _) => Err(fault),
+                (Ok(_), None) => Err(Fault::Client),
+            };
+            let fault = match answered {
+                Ok(Reply::Ready(response)) => return response,
+                Ok(Reply::Later(response)) => return response.await,
                 Err(fault) => fault,
             };
             let may_repeat = match fault {
@@ -151,7 +176,7 @@ impl Call {
                 return answer;
             }
             self.stats().gateway_retries.add(1);
-            before = Some(answer);
+            before = Some(Box::new(answer));
             self.upload.rewind();
         }
     }
@@ -196,50 +221,21 @@ impl Call {
         }
     }
 
-    /// Sends it once. `pick` stays behind when no answer has come.
-    async fn attempt(
-        &mut self,
-        connection: Connection,
-        pool: Rc<Pool>,
-        pick: &mut Option<Pick>,
-    ) -> Result<Response, Fault> {
-        let mut exchange = Exchange::new(connection, self.reader());
-        let Some((connection, reader, is_sending)) = exchange.parts() else { return Err(Fault::Client) };
-        let began = monotonic_ns();
-        let mut first = FirstByte {
-            upload: &mut self.upload,
-            connection,
-            pool: &pool,
-            reader,
-            silence: Silence::new(self.link.timeout),
-            suspicion: None,
-            starving: None,
-            is_sending,
-        };
-        let head = std::future::poll_fn(|cx| first.poll(cx)).await;
-        drop(first);
-        let Some((connection, reader)) = exchange.end() else { return Err(Fault::Client) };
-        let mut head = head?;
-        self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-        let mut pick = pick.take();
-        let cookie = pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
+    /// The head of an answer has come.
+    fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Line) -> Result<Reply, Fault> {
+        let cookie = line.pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
         }
-        if let Some(back) = &self.back {
+        if let Some(back) = self.back.as_ref().filter(|_| head.leads) {
             back.apply(&mut head.lines);
         }
-        let line = Line { connection, pool, pick };
-        self.respond(head, reader, line).await
-    }
-
-    async fn respond(&mut self, head: AnswerHead, reader: HeadOf, line: Line) -> Result<Response, Fault> {
         let has_body = head.status.has_body() && !self.head_only;
         if head.is_switch {
             let HeadOf::Http { mut reader, .. } = reader else {
                 return Err(Fault::Answer(AnswerError::UnaskedSwitch));
             };
-            return Ok(tunnel::open(head, reader.take_rest(), line, self.link.timeout));
+            return Ok(Reply::Ready(tunnel::open(head, reader.take_rest(), line, self.link.timeout)));
         }
         let (mut content, early) =
             reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
@@ -250,11 +246,14 @@ impl Call {
                 line.pool.put(line.connection);
             }
             drop(line.pick);
-            if let (Some(path), Some(elsewhere)) = (&head.local_redirect, &self.elsewhere) {
-                return Ok(elsewhere.answer(&String::from_utf8_lossy(path)).await);
+            if let Some(path) = &head.local_redirect
+                && let Some(elsewhere) = self.elsewhere.take()
+            {
+                let path = String::from_utf8_lossy(path).into_owned();
+                return Ok(Reply::Later(Box::pin(async move { elsewhere.answer(&path).await })));
             }
             if sendfile::is_asked(&head) {
-                return Ok(self.sendfile(head).await);
+                return Ok(self.sendfile(head));
             }
             let body = match content.take_trailers().filter(|_| has_body && self.wants_trailers) {
                 Some(trailers) => {
@@ -263,33 +262,30 @@ impl Call {
                 None if has_body => Body::Bytes(early),
                 None => announced(head.len),
             };
-            return Ok(Response { status: head.status, head: Head::Fields(head.lines), body });
+            return Ok(respond(head, body));
         }
         if sendfile::is_asked(&head) {
             drop(line);
-            return Ok(self.sendfile(head).await);
+            return Ok(self.sendfile(head));
         }
         if !has_body {
             drop(line); // what it still sends is for nobody
-            return Ok(Response {
-                status: head.status,
-                head: Head::Fields(head.lines),
-                body: announced(head.len),
-            });
+            let body = announced(head.len);
+            return Ok(respond(head, body));
         }
         let len = content.remaining().map(|left| left.saturating_add(early.len() as u64));
         let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));
         let link = &self.link;
         let relay = Relay::new(line, content, upload, early, link.buffer, link.timeout, self.wants_trailers);
-        Ok(Response {
-            status: head.status,
-            head: Head::Fields(head.lines),
-            body: Body::Stream { len, stream: Box::new(relay) },
-        })
+        Ok(respond(head, Body::Stream { len, stream: Box::new(relay) }))
     }
 
-    async fn sendfile(&self, head: AnswerHead) -> Response {
-        sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await
+    /// A file in place of what has been answered.
+    fn sendfile(&mut self, head: AnswerHead) -> Reply {
+        let (link, range, about) = (self.link.clone(), self.range.take(), self.about.clone());
+        Reply::Later(Box::pin(async move {
+            sendfile::respond(&link.sendfile, head, range.as_deref(), &about).await
+        }))
     }
 
     fn refused(&self, refused: &Refused) -> Response {
@@ -347,64 +343,54 @@ impl Call {
     }
 }
 
-/// A connection and what reads the answer on it. Given up on the way where the client goes: an application is
-/// told where its protocol knows how.
+fn respond(head: AnswerHead, body: Body) -> Reply {
+    Reply::Ready(Response { status: head.status, head: Head::Fields(head.lines), body })
+}
+
+/// One request on a connection, up to the head of its answer. Given up on the way where the client goes: an
+/// application is told where its protocol knows how.
 struct Exchange {
     under_way: Option<(Connection, HeadOf)>,
     is_sending: bool,
-}
-
-impl Exchange {
-    fn new(connection: Connection, reader: HeadOf) -> Exchange {
-        Exchange { under_way: Some((connection, reader)), is_sending: true }
-    }
-
-    fn parts(&mut self) -> Option<(&Connection, &mut HeadOf, &mut bool)> {
-        let (connection, reader) = self.under_way.as_mut()?;
-        Some((connection, reader, &mut self.is_sending))
-    }
-
-    /// It has come to something.
-    fn end(&mut self) -> Option<(Connection, HeadOf)> {
-        self.under_way.take()
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        // In the middle of the request the record would be taken for a part of it.
-        if let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
-            && !self.is_sending
-        {
-            abandon(connection, decoder);
-        }
-    }
-}
-
-/// Sends a request and waits for the head of its answer.
-struct FirstByte<'c> {
-    upload: &'c mut Upload,
-    connection: &'c Connection,
-    pool: &'c Pool,
-    reader: &'c mut HeadOf,
     silence: Silence,
     /// Armed on a new connection only.
     suspicion: Option<Pin<Box<Deadline>>>,
     starving: Option<Starving>,
-    is_sending: &'c mut bool,
 }
 
-impl FirstByte<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<AnswerHead, Fault>> {
+impl Exchange {
+    fn new(connection: Connection, reader: HeadOf, timeout: Duration) -> Exchange {
+        Exchange {
+            under_way: Some((connection, reader)),
+            is_sending: true,
+            silence: Silence::new(timeout),
+            suspicion: None,
+            starving: None,
+        }
+    }
+
+    /// It has come to something.
+    fn end(mut self) -> Option<(Connection, HeadOf)> {
+        self.under_way.take()
+    }
+
+    /// Sends the request and waits for the head of its answer.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        upload: &mut Upload,
+        pool: &Pool,
+    ) -> Poll<Result<AnswerHead, Fault>> {
+        let Some((connection, reader)) = &mut self.under_way else { return Poll::Ready(Err(Fault::Client)) };
         let mut is_refused = None;
-        if *self.is_sending {
-            match self.upload.poll_send(cx, self.connection) {
+        if self.is_sending {
+            match upload.poll_send(cx, connection) {
                 Poll::Pending => {}
-                Poll::Ready(Ok(())) => *self.is_sending = false,
+                Poll::Ready(Ok(())) => self.is_sending = false,
                 Poll::Ready(Err(UploadError::Client(_))) => return Poll::Ready(Err(Fault::Client)),
                 // It takes no more of the request: perhaps it has answered already.
                 Poll::Ready(Err(UploadError::Application(error))) => {
-                    *self.is_sending = false;
+                    self.is_sending = false;
                     is_refused = Some(error);
                 }
             }
@@ -412,15 +398,15 @@ impl FirstByte<'_> {
         loop {
             let polled = runtime::with_scratch(|scratch| {
                 let room = scratch.len().min(FIRST_READ);
-                let polled = self.connection.poll_recv(cx, &mut scratch[..room]);
-                polled.map(|received| received.map(|count| (count, self.reader.push(&scratch[..count]))))
+                let polled = connection.poll_recv(cx, &mut scratch[..room]);
+                polled.map(|received| received.map(|count| (count, reader.push(&scratch[..count]))))
             });
             match polled {
                 Poll::Ready(Ok((0, _))) => {
                     let end = is_refused.unwrap_or_else(|| {
                         io::Error::other("it has closed the connection without an answer")
                     });
-                    return Poll::Ready(Err(if self.reader.is_empty() {
+                    return Poll::Ready(Err(if reader.is_empty() {
                         Fault::Unanswered(end)
                     } else {
                         Fault::Answer(AnswerError::Truncated)
@@ -430,7 +416,7 @@ impl FirstByte<'_> {
                 Poll::Ready(Ok((_, Ok(None)))) => self.silence.ends(),
                 Poll::Ready(Ok((_, Err(error)))) => return Poll::Ready(Err(Fault::Answer(error))),
                 Poll::Ready(Err(error)) => {
-                    return Poll::Ready(Err(if self.reader.is_empty() {
+                    return Poll::Ready(Err(if reader.is_empty() {
                         Fault::Unanswered(error)
                     } else {
                         Fault::Broken(error)
@@ -442,25 +428,31 @@ impl FirstByte<'_> {
         if let Some(error) = is_refused {
             return Poll::Ready(Err(Fault::Unanswered(error)));
         }
-        if *self.is_sending && self.upload.waits_for_client() {
+        if self.is_sending && upload.waits_for_client() {
             self.silence.ends(); // the client has a deadline of its own
             return Poll::Pending;
         }
-        self.suspect(cx);
+        // A new connection that is not served may stand behind idle ones.
+        if !connection.is_reused() && self.starving.is_none() && reader.is_empty() {
+            let suspicion = self.suspicion.get_or_insert_with(|| Box::pin(timer::after(PATIENCE)));
+            if suspicion.as_mut().poll(cx).is_ready() {
+                self.starving = Some(Starving::new(pool.peer()));
+            }
+        }
         if self.silence.poll(cx).is_ready() {
             return Poll::Ready(Err(Fault::Silent));
         }
         Poll::Pending
     }
+}
 
-    /// A new connection that is not served may stand behind idle ones.
-    fn suspect(&mut self, cx: &mut Context<'_>) {
-        if self.connection.is_reused() || self.starving.is_some() || !self.reader.is_empty() {
-            return;
-        }
-        let suspicion = self.suspicion.get_or_insert_with(|| Box::pin(timer::after(PATIENCE)));
-        if suspicion.as_mut().poll(cx).is_ready() {
-            self.starving = Some(Starving::new(self.pool.peer()));
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // In the middle of the request the record would be taken for a part of it.
+        if let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
+            && !self.is_sending
+        {
+            abandon(connection, decoder);
         }
     }
 }

@@ -4,10 +4,9 @@
 use super::fields;
 use super::link::Link;
 use super::script::Script;
-use std::fmt::Write as _;
-use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_core::exchange::version_name;
+use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{Environment, Sink};
 
@@ -25,25 +24,16 @@ pub fn write(
     sink: &mut impl Sink,
 ) {
     let local = exchange.context.local();
-    let (mut remote_addr, mut server_addr) = (String::new(), String::new());
-    let address = |out: &mut String, address: SocketAddr| {
-        let _ = write!(out, "{}", address.ip().to_canonical());
+    let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
+    let (remote_addr, remote_port) = match exchange.peer {
+        Peer::Tcp(peer) => (ip_text(peer.ip()), Some(peer.port())),
+        Peer::Unix => (IpText::new(), None),
     };
-    let remote_port = match exchange.peer {
-        Peer::Tcp(peer) => {
-            address(&mut remote_addr, peer);
-            Some(peer.port())
-        }
-        Peer::Unix => None,
-    };
-    if let Some(local) = local {
-        address(&mut server_addr, local);
-    }
     let host = host_of(exchange.authority);
     let is_trusted = fields::is_trusted(&link.trusted_proxies, exchange.peer);
     let environment = Environment {
         server_software: SOFTWARE,
-        server_name: [host, &link.site, &server_addr]
+        server_name: [host, &link.site, server_addr.as_str()]
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or("localhost"),

@@ -171,7 +171,7 @@ impl Multiplexed {
         if let Some(cookie) = pick.answered(&self.link.upstream, &self.errand) {
             head.lines.push("Set-Cookie", &cookie);
         }
-        if let Some(back) = &self.back {
+        if let Some(back) = self.back.as_ref().filter(|_| head.leads) {
             back.apply(&mut head.lines);
         }
         if sendfile::is_asked(&head) {

@@ -11,7 +11,7 @@ use super::multiplexed::Multiplexed;
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::rc::Rc;
@@ -21,13 +21,16 @@ use tidegate_config::settings;
 use tidegate_config::settings::gateway;
 use tidegate_core::{Exchange, Handler, Reply, answer};
 use tidegate_http::path::encode_path;
-use tidegate_http::{FieldLines, Method, Status};
+use tidegate_http::{FieldLines, IpText, Method, Status, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
-use tidegate_wire::h1::{self, ConnectionField, RequestFraming, RequestParts, append_field};
+use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
 
 /// What this server calls itself to the next one (RFC 9110 section 7.6.3).
 const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
+
+/// Bytes of most heads: room that is made at first. The allocator has such pieces at hand.
+pub(super) const USUAL_HEAD: usize = 1024;
 
 /// Fields that end here, or are written anew.
 const ENDS_HERE: [&str; 12] = [
@@ -85,9 +88,15 @@ impl Proxy {
     }
 
     /// Path and query for the backend.
-    fn target(&self, exchange: &Exchange<'_>, out: &mut String) {
-        out.push_str(&self.base);
+    fn target<'e>(&self, exchange: &Exchange<'e>) -> Cow<'e, str> {
         let raw = path_as_sent(exchange.target);
+        let is_as_sent =
+            self.base.is_empty() && self.strip_prefix.is_none() && exchange.target.starts_with('/');
+        if is_as_sent && !has_dot_segment(raw) {
+            return Cow::Borrowed(exchange.target);
+        }
+        let mut out = String::with_capacity(exchange.target.len() + self.base.len() + 1);
+        out.push_str(&self.base);
         // Dot segments are resolved: what was decided about a path holds for what the backend sees.
         let encoded;
         let mut path = if has_dot_segment(raw) {
@@ -118,28 +127,29 @@ impl Proxy {
             out.push('?');
             out.push_str(query);
         }
+        Cow::Owned(out)
     }
 
     /// The fields for the backend, without those of the connection.
-    fn fields(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
+    fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
         let is_trusted = fields::is_trusted(&self.link.trusted_proxies, exchange.peer);
-        let mut lines = Vec::with_capacity(1024);
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
+        let has_connection = exchange.fields.contains("connection");
         for field in exchange.fields.iter() {
             let is_ours = is_forwarded(field.name);
             let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
                 || field.name.contains('_')
-                || named_by_connection(exchange, field.name);
+                || has_connection && named_by_connection(exchange, field.name);
             if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
-                append_field(&mut lines, field.name, field.value).ok()?;
+                append_field(lines, field.name, field.value).ok()?;
             }
         }
         lines.extend_from_slice(VIA);
-        forwarded(exchange, is_trusted, &is_set, &mut lines);
+        forwarded(exchange, is_trusted, &is_set, lines);
         for (name, value) in self.request_fields.iter().filter(|(_, value)| !value.is_empty()) {
-            append_field(&mut lines, name, value.as_bytes()).ok()?;
+            append_field(lines, name, value.as_bytes()).ok()?;
         }
-        Some(lines)
+        Some(())
     }
 
     /// What the backend is asked for by.
@@ -154,33 +164,25 @@ impl Proxy {
         framing: RequestFraming,
         upgrade: Option<&[u8]>,
     ) -> Option<Vec<u8>> {
-        let mut lines = self.fields(exchange)?;
+        let mut out = Vec::with_capacity(USUAL_HEAD);
+        let target = self.target(exchange);
+        h1::begin_request(&mut out, exchange.method_token, &target, self.authority(exchange)).ok()?;
+        self.fields(exchange, &mut out)?;
         if let Some(upgrade) = upgrade {
-            lines.extend_from_slice(b"Connection: upgrade\r\n");
-            append_field(&mut lines, "Upgrade", upgrade).ok()?;
+            out.extend_from_slice(b"Connection: upgrade\r\n");
+            append_field(&mut out, "Upgrade", upgrade).ok()?;
             // HTTP/2 has no need of the key; HTTP/1 has (RFC 8441 section 5).
             if exchange.protocol.is_some() && !exchange.fields.contains("sec-websocket-key") {
-                append_field(&mut lines, "Sec-WebSocket-Key", &websocket_key()).ok()?;
+                append_field(&mut out, "Sec-WebSocket-Key", &websocket_key()).ok()?;
             }
         } else if wants_trailers(exchange) {
-            lines.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+            out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
         }
-        let mut target = String::with_capacity(exchange.target.len() + self.base.len() + 1);
-        self.target(exchange, &mut target);
         let connection = match upgrade {
             None if !self.link.keeps() => ConnectionField::Close,
             _ => ConnectionField::None,
         };
-        let parts = RequestParts {
-            method: exchange.method_token,
-            target: &target,
-            host: self.authority(exchange),
-            field_lines: &lines,
-            framing,
-            connection,
-        };
-        let mut out = Vec::with_capacity(lines.len() + target.len() + 128);
-        h1::encode_request(&mut out, &parts).ok()?;
+        h1::end_request(&mut out, framing, connection);
         Some(out)
     }
 
@@ -190,16 +192,16 @@ impl Proxy {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
         let body = exchange.body.take();
-        let Some(raw) = self.fields(exchange) else {
+        let mut raw = Vec::with_capacity(USUAL_HEAD);
+        if self.fields(exchange, &mut raw).is_none() {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
-        };
+        }
         let mut lines = FieldLines::with_capacity(raw.len() + 16);
         lines.append_lines(&raw);
         if wants_trailers(exchange) {
             lines.push("TE", "trailers");
         }
-        let mut target = String::with_capacity(exchange.target.len() + self.base.len() + 1);
-        self.target(exchange, &mut target);
+        let target = self.target(exchange).into_owned();
         let content_length = match &body {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
@@ -271,12 +273,11 @@ impl Handler for Proxy {
             elsewhere: None,
             about: About::new(&self.link, exchange.target),
         };
-        Reply::Later(Box::pin(call.run()))
+        Reply::Later(call.run())
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
-        let mut target = String::new();
-        self.target(exchange, &mut target);
+        let target = self.target(exchange);
         say(format!("proxy {}: {} {target}", self.link.name, exchange.method_token));
     }
 }
@@ -319,17 +320,19 @@ fn is_forwarded(name: &str) -> bool {
 
 /// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
 fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) -> bool, lines: &mut Vec<u8>) {
-    let mut client = String::new();
-    if let Peer::Tcp(peer) = exchange.peer {
-        let _ = write!(client, "{}", peer.ip().to_canonical());
-    }
+    let client = match exchange.peer {
+        Peer::Tcp(peer) => ip_text(peer.ip()),
+        Peer::Unix => IpText::new(),
+    };
     let known = |name: &str| exchange.fields.all(name).filter(|_| is_trusted).collect::<Vec<_>>();
     if !is_set("x-forwarded-for") {
         let mut chain = known("x-forwarded-for");
-        if !client.is_empty() {
-            chain.push(client.as_bytes());
-        }
-        if !chain.is_empty() {
+        if chain.is_empty() {
+            if !client.is_empty() {
+                put(lines, "X-Forwarded-For", client.as_bytes());
+            }
+        } else {
+            chain.extend((!client.is_empty()).then_some(client.as_bytes()));
             put(lines, "X-Forwarded-For", &chain.join(&b", "[..]));
         }
     }
@@ -347,7 +350,7 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
     if !chain.is_empty() && !is_set("forwarded") {
         let node = match exchange.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
-            Peer::Tcp(_) => client,
+            Peer::Tcp(_) => client.to_string(),
             Peer::Unix => "unknown".to_owned(),
         };
         let own = format!("for={node};proto={};host=\"{}\"", exchange.scheme, exchange.authority);
@@ -363,23 +366,28 @@ fn put(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
 
 /// The path of a request target as sent, without its query.
 fn path_as_sent(target: &str) -> &str {
-    let rooted = match target.split_once("://") {
-        // Absolute form; in origin form a `://` can only stand behind the first slash.
-        Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
-        _ => target,
+    let rooted = match target {
+        target if target.starts_with('/') => target,
+        // Absolute form.
+        target => match target.split_once("://") {
+            Some((_, rest)) => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
+            None => target,
+        },
     };
     rooted.split('?').next().unwrap_or_default()
 }
 
 /// Whether a path holds `.` or `..` as a segment, encoded or not.
 fn has_dot_segment(path: &str) -> bool {
-    path.split('/').any(|segment| {
-        let bytes = segment.as_bytes();
-        matches!(bytes, [b'.' | b'%', ..]) && {
-            let plain = segment.replace("%2e", ".").replace("%2E", ".");
-            plain == "." || plain == ".."
-        }
-    })
+    let begins_so = |pair: &[u8]| matches!(pair, [b'/', b'.' | b'%']);
+    path.as_bytes().windows(2).any(begins_so)
+        && path.split('/').any(|segment| {
+            let bytes = segment.as_bytes();
+            matches!(bytes, [b'.' | b'%', ..]) && {
+                let plain = segment.replace("%2e", ".").replace("%2E", ".");
+                plain == "." || plain == ".."
+            }
+        })
 }
 
 /// What follows a prefix that ends at a slash or at the end.

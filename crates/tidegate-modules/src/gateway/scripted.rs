@@ -4,6 +4,7 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::environment;
 use super::link::{Link, Shared};
+use super::proxy::USUAL_HEAD;
 use super::script::{Rule, Script, Scripts};
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::Errand;
@@ -187,12 +188,12 @@ impl Inner {
         };
         let Some(mut body) = body else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
-            return Reply::Later(Box::pin(self.made(upload, what).run()));
+            return Reply::Later(self.made(upload, what).run());
         };
         if let Some(len) = body.len {
             let framing = self.framing();
             let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
-            return Reply::Later(Box::pin(self.made(upload, what).run()));
+            return Reply::Later(self.made(upload, what).run());
         }
         // The length has to be told first, so all of the content has to be here first.
         let (inner, kept, script) = (self.clone(), exchange.keep(), script.clone());
@@ -264,7 +265,7 @@ impl Inner {
         content_length: Option<u64>,
         is_whole: bool,
     ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(2048);
+        let mut out = Vec::with_capacity(USUAL_HEAD);
         let root = self.scripts.finder().document_root();
         match self.protocol {
             Protocol::FastCgi => {

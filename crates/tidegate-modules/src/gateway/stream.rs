@@ -23,6 +23,9 @@ use tidegate_io::timer::{self, Deadline};
 /// Read at once when reading ahead.
 const PIECE: usize = 32 << 10;
 
+/// Less room than this is not worth a read.
+const WORTHWHILE: usize = 4 << 10;
+
 /// A connection to an application that carries an exchange, and the place that it takes.
 pub(super) struct Line {
     pub(super) connection: Connection,
@@ -154,10 +157,23 @@ impl BodyStream for Relay {
             let count = rest.len().min(buffer.len());
             buffer[..count].copy_from_slice(&rest[..count]);
             self.taken += count;
-            if self.taken == self.ready.len() {
-                (self.ready, self.taken) = (Vec::new(), 0);
+            if self.taken < self.ready.len() {
+                return Poll::Ready(Ok(count));
             }
-            return Poll::Ready(Ok(count));
+            (self.ready, self.taken) = (Vec::new(), 0);
+            // What is here already goes with it: the first of it came with the head.
+            let more = match &mut buffer[count..] {
+                room if room.len() < WORTHWHILE || self.failure.is_some() => 0,
+                room => match self.poll_receive(cx, room) {
+                    Poll::Ready(Ok(more)) => more,
+                    Poll::Ready(Err(error)) => {
+                        self.failure = Some(error);
+                        0
+                    }
+                    Poll::Pending => 0,
+                },
+            };
+            return Poll::Ready(Ok(count + more));
         }
         if let Some(failure) = self.failure.take() {
             self.line = None;

@@ -112,6 +112,11 @@ impl Upload {
         Ok(())
     }
 
+    /// Whether content is still to come.
+    pub(super) fn has_source(&self) -> bool {
+        !matches!(self.source, Source::None)
+    }
+
     /// Whether it could be sent once more from the start.
     pub(super) fn is_repeatable(&self) -> bool {
         self.is_whole

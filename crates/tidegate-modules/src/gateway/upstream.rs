@@ -134,6 +134,17 @@ impl Upstream {
         Upstream::Address { address, places }
     }
 
+    /// A place at once, where the choice is simple and one is free.
+    pub(super) fn try_pick(&self) -> Option<Pick> {
+        match self {
+            Upstream::Address { places: None, .. } => Some(Pick(Held::Nothing)),
+            Upstream::Address { places: Some(places), .. } => {
+                places.try_take().map(|place| Pick(Held::Place { _place: place }))
+            }
+            Upstream::Pool(_) | Upstream::Group(_) => None,
+        }
+    }
+
     /// Waits for a place.
     ///
     /// # Errors
@@ -141,10 +152,7 @@ impl Upstream {
     pub(super) async fn pick(&self, errand: &Errand) -> Result<Pick, Refused> {
         let held = match self {
             Upstream::Address { places: None, .. } => Held::Nothing,
-            Upstream::Address { places: Some(places), .. } => match places.try_take() {
-                Some(place) => Held::Place { _place: place },
-                None => Held::Place { _place: places.take().await? },
-            },
+            Upstream::Address { places: Some(places), .. } => Held::Place { _place: places.take().await? },
             Upstream::Pool(pool) => Held::Lease(pool.take().await?),
             Upstream::Group(group) => Held::Member(group.take(errand.wish, &errand.tried).await?),
         };

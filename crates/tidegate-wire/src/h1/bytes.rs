@@ -60,6 +60,12 @@ pub(crate) fn is_value(b: u8) -> bool {
     CLASS[usize::from(b)] & VALUE != 0
 }
 
+/// The others, told without a table.
+#[inline]
+pub(crate) fn is_control(b: u8) -> bool {
+    (b < b' ' && b != b'\t') || b == 0x7f
+}
+
 /// `unreserved` or `sub-delims` of RFC 3986, what a `reg-name` consists of beside percent-encoded bytes.
 #[inline]
 pub(crate) fn is_reg_name(b: u8) -> bool {
@@ -101,6 +107,7 @@ mod tests {
             let reg_name = b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b);
             assert_eq!(is_reg_name(b), reg_name, "{b:#x}");
             assert_eq!(is_value(b), b == b'\t' || b >= b' ' && b != 0x7f, "{b:#x}");
+            assert_eq!(is_control(b), !is_value(b), "{b:#x}");
             assert_eq!(is_target(b), b.is_ascii_graphic() && !b"\"#<>".contains(&b), "{b:#x}");
         }
     }

@@ -54,28 +54,40 @@ pub enum UnsafeRequest {
 
 /// Appends a request head with its empty line, or leaves `out` as it was.
 pub fn encode_request(out: &mut Vec<u8>, parts: &RequestParts<'_>) -> Result<(), UnsafeRequest> {
-    if parts.method.len() > MAX_METHOD || !is_token_all(parts.method.as_bytes()) {
+    begin_request(out, parts.method, parts.target, parts.host)?;
+    out.extend_from_slice(parts.field_lines);
+    end_request(out, parts.framing, parts.connection);
+    Ok(())
+}
+
+/// The request line and `Host`, for who writes the field lines behind them in place; or leaves `out` as it was.
+/// The parameters are those of [`RequestParts`].
+pub fn begin_request(out: &mut Vec<u8>, method: &str, target: &str, host: &str) -> Result<(), UnsafeRequest> {
+    if method.len() > MAX_METHOD || !is_token_all(method.as_bytes()) {
         return Err(UnsafeRequest::Method);
     }
-    if parts.target.is_empty() || !parts.target.bytes().all(is_target) {
+    if target.is_empty() || !target.bytes().all(is_target) {
         return Err(UnsafeRequest::Target);
     }
-    if !authority::is_valid(parts.host.as_bytes()) {
+    if !authority::is_valid(host.as_bytes()) {
         return Err(UnsafeRequest::Host);
     }
-    out.extend_from_slice(parts.method.as_bytes());
+    out.extend_from_slice(method.as_bytes());
     out.push(b' ');
-    out.extend_from_slice(parts.target.as_bytes());
+    out.extend_from_slice(target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
-    out.extend_from_slice(parts.host.as_bytes());
+    out.extend_from_slice(host.as_bytes());
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(parts.field_lines);
-    match parts.framing {
+    Ok(())
+}
+
+/// What follows the field lines.
+pub fn end_request(out: &mut Vec<u8>, framing: RequestFraming, connection: ConnectionField) {
+    match framing {
         RequestFraming::None => {}
         RequestFraming::Length(length) => push_content_length(out, length),
         RequestFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-    out.extend_from_slice(parts.connection.line());
+    out.extend_from_slice(connection.line());
     out.extend_from_slice(b"\r\n");
-    Ok(())
 }

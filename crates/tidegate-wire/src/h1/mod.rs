@@ -44,7 +44,9 @@ pub use encode::{
     CHUNK_END, CONTINUE, ChunkPrefix, ConnectionField, LAST_CHUNK, ResponseFraming, ResponseParts,
     append_chunk, chunk_prefix, encode_head, encode_interim, end_of_chunks,
 };
-pub use encode_request::{RequestFraming, RequestParts, UnsafeRequest, encode_request};
+pub use encode_request::{
+    RequestFraming, RequestParts, UnsafeRequest, begin_request, encode_request, end_request,
+};
 pub use field::{FieldError, UnsafeField, append_field};
 pub use framing::FramingError;
 pub use prebuilt::Prebuilt;
