@@ -146,7 +146,11 @@ fn all_complete(arguments: &Arguments) -> Result<()> {
     };
     row("downloads", &downloads.load);
     row("small requests", &small);
-    println!("{table}\nkernel TCP memory: at most {} MiB", grouped(downloads.kernel as f64 / MIB as f64));
+    println!(
+        "{table}\nkernel TCP memory: at most {} MiB; the generator of the downloads: {} MiB",
+        grouped(downloads.kernel as f64 / MIB as f64),
+        grouped(downloads.load.memory()? as f64 / MIB as f64)
+    );
     Ok(())
 }
 
