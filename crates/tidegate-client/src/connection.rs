@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::{Address, Connecting, connect};
+use tidegate_io::pipe::Pipe;
 use tidegate_io::socket::{Received, Stream};
 use tidegate_io::timer;
 use tidegate_io::watched::Watched;
@@ -154,6 +155,17 @@ impl Connection {
             self.watched.drained();
         }
         received
+    }
+
+    /// Whether its bytes are those of the protocol above.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    /// Receives into a pipe that is empty, `most` bytes at most; 0 is the end. For a connection that is plain.
+    pub fn poll_splice(&self, cx: &mut Context<'_>, pipe: &mut Pipe, most: usize) -> Poll<io::Result<usize>> {
+        self.watched.poll_read(cx, |fd| pipe.fill(fd, most))
     }
 
     /// Takes plaintext, at least one byte. What the socket has no room for waits in the session, and goes with the

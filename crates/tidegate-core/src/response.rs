@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::paged::PagedFile;
+use tidegate_io::pipe::Pipe;
 use tidegate_wire::{h1, h2};
 
 /// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
@@ -88,6 +89,17 @@ pub trait BodyStream {
     /// Called instead while the client does not take more: the source may read ahead, or carry on what else
     /// it does. It arranges to be woken; there is nothing to return.
     fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    /// Whether what comes next is worth moving without a copy, by [`BodyStream::poll_splice`].
+    fn splices(&self) -> bool {
+        false
+    }
+
+    /// Moves what comes next into `pipe`, which is empty: the bytes of content. Called only where
+    /// [`BodyStream::splices`] has said so.
+    fn poll_splice(&mut self, _: &mut Context<'_>, _: &mut Pipe) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
 
     /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
     fn trailers(&mut self) -> Option<Vec<u8>> {

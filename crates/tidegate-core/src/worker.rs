@@ -413,7 +413,8 @@ impl Worker {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let (mut ready, mut woken, mut expired) = (Vec::<Ready>::new(), Vec::new(), Vec::new());
+        let (mut ready, mut expired) = (Vec::<Ready>::new(), Vec::new());
+        let (mut woken, mut granted) = (Vec::new(), Vec::new());
         self.cx.tick();
         loop {
             ready.clear();
@@ -435,6 +436,7 @@ impl Worker {
                 }
             }
             self.runtime.run_tasks();
+            self.run_woken(&mut woken, &mut granted);
             for event in &ready {
                 match event.kind() {
                     Kind::Connection => self.on_connection(event),
@@ -448,16 +450,9 @@ impl Worker {
                 }
             }
             self.accept();
-            // One pass each: what they queue in turn runs after the next poll.
-            self.runtime.take_ready(&mut woken);
-            for key in woken.drain(..) {
-                self.drive(key);
-            }
+            // One pass: what they queue in turn runs after the next poll.
             for key in std::mem::take(&mut self.again) {
-                if let Some(connection) = self.connections.get_mut(key) {
-                    connection.is_queued = false;
-                    self.drive(key);
-                }
+                self.run_again(key);
             }
             for index in expired.drain(..) {
                 // A deadline that was set anew in this turn has not passed.
@@ -497,6 +492,28 @@ impl Worker {
         }
     }
 
+    /// Connections that something has come for from elsewhere, from an application most often. They go before
+    /// whatever clients want: each may free a place, and who has waited for that place goes next, before the answer
+    /// that has freed it is written, so that no application stands idle while that is done, or while a crowd is told
+    /// that it cannot be served. What those free in turn is for the next turn.
+    fn run_woken(&mut self, woken: &mut Vec<Key>, granted: &mut Vec<Key>) {
+        self.runtime.take_ready(woken);
+        for key in woken.drain(..) {
+            self.drive(key);
+            self.runtime.take_ready(granted);
+            if granted.is_empty() {
+                continue;
+            }
+            for key in granted.drain(..) {
+                self.drive(key);
+            }
+            if let Some(at) = self.again.iter().rposition(|again| *again == key) {
+                self.again.swap_remove(at);
+                self.run_again(key);
+            }
+        }
+    }
+
     fn timeout(&self) -> Option<Duration> {
         let may_accept = self.listeners.iter().flatten().any(|open| open.is_ready);
         if !self.again.is_empty() || self.runtime.has_ready() || (may_accept && self.accept_after == 0) {
@@ -532,6 +549,13 @@ impl Worker {
         if let Some(connection) = self.connections.get_mut(key) {
             let next = connection.drive(key, &mut self.cx);
             self.follow(key, next);
+        }
+    }
+
+    fn run_again(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.is_queued = false;
+            self.drive(key);
         }
     }
 

@@ -12,6 +12,7 @@ pub mod notify;
 pub mod oneshot;
 pub mod paged;
 pub mod passing;
+pub mod pipe;
 pub mod poller;
 pub mod process;
 pub mod runtime;

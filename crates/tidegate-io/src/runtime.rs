@@ -6,6 +6,7 @@
 //! flusher) live in a slab of their own and are polled by [`Runtime::run_tasks`]; a connection is driven by
 //! the worker loop, which asks [`Runtime::take_ready`] for those that were woken.
 
+use crate::pipe::Pipes;
 use crate::poller::{Kind, Ready, Registry};
 use crate::slab::{Key, Slab};
 use crate::timer::Timers;
@@ -24,7 +25,7 @@ use std::task::{Context, RawWaker, RawWakerVTable, Waker};
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// Bytes of the buffer lent by [`with_scratch`].
-pub const SCRATCH: usize = 128 << 10;
+pub const SCRATCH: usize = 64 << 10;
 
 const WORKER_SHIFT: u32 = 52;
 const TASK_BIT: u64 = 1 << 51;
@@ -64,6 +65,7 @@ pub struct Runtime {
     pub(crate) watched: RefCell<Slab<Rc<State>>>,
     pub(crate) timers: RefCell<Timers>,
     scratch: Cell<Vec<u8>>,
+    pub(crate) pipes: Pipes,
     remote: Arc<Remote>,
 }
 
@@ -90,6 +92,7 @@ impl Runtime {
             watched: RefCell::default(),
             timers: RefCell::default(),
             scratch: Cell::new(vec![0; SCRATCH]),
+            pipes: Pipes::default(),
             remote: remote.clone(),
         });
         let key = runtime.watched.borrow_mut().insert(Rc::new(State::default()));
@@ -120,6 +123,12 @@ impl Runtime {
     #[inline]
     pub fn has_ready(&self) -> bool {
         !self.ready.borrow().is_empty() || !self.ready_tasks.borrow().is_empty()
+    }
+
+    /// Whether a connection waits to be run without an event.
+    #[inline]
+    pub fn has_woken(&self) -> bool {
+        !self.ready.borrow().is_empty()
     }
 
     /// Moves what other threads have woken into the queues of this one.

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::pipe::Pipe;
 use tidegate_io::socket::Stream;
 use tidegate_io::{Key, file, runtime};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
@@ -55,6 +56,8 @@ pub(super) struct Output {
     /// Bytes that a stream must still give; `None` where nobody said.
     left: Option<u64>,
     is_chunked: bool,
+    /// Content on its way from socket to socket.
+    pipe: Option<Pipe>,
     has_begun: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
     keeps_head: bool,
@@ -85,6 +88,8 @@ enum Source {
     Stream(Box<dyn BodyStream>),
     /// Still being made.
     Later(admission::Later),
+    /// Made, and kept back for who has got the place that its making took.
+    Made(Box<Response>),
 }
 
 impl Output {
@@ -96,6 +101,7 @@ impl Output {
             source: Source::None,
             left: None,
             is_chunked: false,
+            pipe: None,
             has_begun: false,
             keeps_head: false,
             tunnel: None,
@@ -396,11 +402,21 @@ impl Connection {
                     let is_flushed = self.send_held(false)?;
                     return Ok(if is_flushed { Progress::Waiting } else { Progress::Blocked });
                 }
+                // They go first: an application must not stand idle while its last answer is written.
+                Poll::Ready(response) if runtime::with(|runtime| runtime.has_woken()) => {
+                    let made = Output { source: Source::Made(Box::new(response)), ..Output::unbegun() };
+                    self.put_back(Some(made));
+                    return Ok(Progress::Again);
+                }
                 Poll::Ready(response) => {
                     self.respond(cx, response)?;
                     output = self.work.as_mut().and_then(|work| work.output.take());
                 }
             }
+        } else if let Some(Output { source: Source::Made(response), .. }) = &mut output {
+            let response = std::mem::replace(&mut **response, Response::empty(Status::OK));
+            self.respond(cx, response)?;
+            output = self.work.as_mut().and_then(|work| work.output.take());
         }
         let progress = match &mut output {
             None => {
@@ -458,7 +474,7 @@ impl Connection {
                         progress
                     }
                 },
-                Source::None | Source::Stream(_) | Source::Later(_) => Progress::Done,
+                Source::None | Source::Stream(_) | Source::Later(_) | Source::Made(_) => Progress::Done,
             };
             self.window = self.window.saturating_add((output.sent - before) as u32);
             if progress == Progress::Done {
@@ -473,6 +489,9 @@ impl Connection {
     fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
         let waker = runtime::waker(key);
         for _ in 0..CHUNKS {
+            if let Some(progress) = self.splice(&mut Context::from_waker(&waker), output)? {
+                return Ok(progress);
+            }
             let step = runtime::with_scratch(|buffer| {
                 if !std::mem::take(&mut output.keeps_head) && !self.send_held(false)? {
                     return Ok(Some(Progress::Blocked));
@@ -504,13 +523,15 @@ impl Connection {
                     h1::end_of_chunks(&mut end, &trailers);
                     output.sent += end.len() as u64;
                     output.source = Source::None;
-                    self.send_behind_held(&end)?;
+                    self.send_behind_held(&end, false)?;
                     return Ok(if self.held.is_empty() { None } else { Some(Progress::Blocked) });
                 }
                 let framed = output.frame(buffer, count)?;
                 output.sent += framed.len() as u64;
                 if !framed.is_empty() || !self.held.is_empty() {
-                    self.send_behind_held(framed)?;
+                    let cx = &mut Context::from_waker(&waker);
+                    let more = count > 0 && self.fill_pipe(cx, output)? == Some(Progress::Done);
+                    self.send_behind_held(framed, more)?;
                 }
                 Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
             })?;
@@ -524,6 +545,67 @@ impl Connection {
             }
         }
         Ok(Progress::Again)
+    }
+
+    /// Moves content from socket to socket, as long as its source does so and nothing is in front of it. `None`:
+    /// what comes next is pulled.
+    fn splice(&mut self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
+        let begin = output.sent;
+        loop {
+            if let Some(pipe) = output.pipe.as_mut().filter(|pipe| pipe.held() > 0) {
+                if !self.send_held(true)? {
+                    return Ok(Some(Progress::Blocked));
+                }
+                let Some(stream) = self.transport.bare() else { return Ok(Some(Progress::Done)) };
+                while pipe.held() > 0 {
+                    let sent = pipe.drain(stream.as_fd(), false)?;
+                    self.window = self.window.saturating_add(sent as u32);
+                    if sent == 0 {
+                        if let Source::Stream(source) = &mut output.source {
+                            source.poll_ahead(cx);
+                        }
+                        return Ok(Some(Progress::Blocked));
+                    }
+                }
+            }
+            if output.sent - begin >= FILE_TURN {
+                return Ok(Some(Progress::Again));
+            }
+            // The head goes first, together with the content that came with it.
+            if !self.held.is_empty() || output.keeps_head {
+                return Ok(None);
+            }
+            match self.fill_pipe(cx, output)? {
+                Some(Progress::Done) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Lets the source of a stream fill the pipe: `Done` where it has. `None`: it does not.
+    fn fill_pipe(&self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
+        let Source::Stream(source) = &mut output.source else { return Ok(None) };
+        let Some(left) = output.left.as_mut().filter(|_| source.splices() && !output.is_chunked) else {
+            output.pipe = None;
+            return Ok(None);
+        };
+        if self.transport.bare().is_none() {
+            return Ok(None);
+        }
+        let Some(pipe) = output.pipe.take().or_else(Pipe::lend) else { return Ok(None) };
+        match source.poll_splice(cx, output.pipe.insert(pipe)) {
+            Poll::Pending => {
+                output.pipe = None; // nobody waits with one
+                Ok(Some(Progress::Waiting))
+            }
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Poll::Ready(Ok(count)) => {
+                *left = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
+                output.sent += count as u64;
+                Ok(Some(Progress::Done))
+            }
+        }
     }
 
     /// A response is with the kernel.
@@ -665,12 +747,12 @@ impl Connection {
     }
 
     /// Sends what is held and `bytes` behind it in one call, and holds the rest.
-    fn send_behind_held(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn send_behind_held(&mut self, bytes: &[u8], more: bool) -> io::Result<()> {
         let held = self.held.len();
         let sent = if held == 0 {
-            self.transport.send(bytes, false)?
+            self.transport.send(bytes, more)?
         } else {
-            self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], false)?
+            self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], more)?
         };
         self.window = self.window.saturating_add(sent as u32);
         self.held.drain(..sent.min(held));

@@ -292,6 +292,18 @@ impl Content {
         }
     }
 
+    /// Bytes of content that can be passed on as they come.
+    pub(super) fn plain(&self) -> u64 {
+        if let FramingOf::Http(decoder) = &self.framing { decoder.plain() } else { 0 }
+    }
+
+    /// So many of them have been.
+    pub(super) fn skip(&mut self, count: u64) {
+        if let FramingOf::Http(decoder) = &mut self.framing {
+            decoder.skip(count);
+        }
+    }
+
     /// Encoded trailer lines.
     pub(super) fn take_trailers(&mut self) -> Option<Vec<u8>> {
         self.trailers.take()

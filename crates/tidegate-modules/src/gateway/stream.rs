@@ -17,6 +17,7 @@ use std::time::Duration;
 use tidegate_client::{Connection, Pool};
 use tidegate_core::BodyStream;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::pipe::Pipe;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
 
@@ -25,6 +26,8 @@ const PIECE: usize = 32 << 10;
 
 /// Less room than this is not worth a read.
 const WORTHWHILE: usize = 4 << 10;
+/// From so many bytes on a pipe costs less than copies do.
+const SPLICED: u64 = 32 << 10;
 
 /// A connection to an application that carries an exchange, and the place that it takes.
 pub(super) struct Line {
@@ -163,7 +166,7 @@ impl BodyStream for Relay {
             (self.ready, self.taken) = (Vec::new(), 0);
             // What is here already goes with it: the first of it came with the head.
             let more = match &mut buffer[count..] {
-                room if room.len() < WORTHWHILE || self.failure.is_some() => 0,
+                room if room.len() < WORTHWHILE || self.failure.is_some() || self.splices() => 0,
                 room => match self.poll_receive(cx, room) {
                     Poll::Ready(Ok(more)) => more,
                     Poll::Ready(Err(error)) => {
@@ -211,6 +214,39 @@ impl BodyStream for Relay {
         }
         if self.line.is_some() {
             self.silence.ends(); // it is the client that is waited for
+        }
+    }
+
+    fn splices(&self) -> bool {
+        self.ready.is_empty()
+            && self.failure.is_none()
+            && self.upload.is_none()
+            && self.content.plain() >= SPLICED
+            && self.line.as_ref().is_some_and(|line| line.connection.is_plain())
+    }
+
+    fn poll_splice(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+        let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
+        let most = usize::try_from(self.content.plain()).unwrap_or(usize::MAX);
+        match line.connection.poll_splice(cx, pipe, most) {
+            Poll::Pending => match self.silence.poll(cx) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            },
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(0)) => {
+                self.content.close()?;
+                self.line = None;
+                Poll::Ready(Ok(0))
+            }
+            Poll::Ready(Ok(count)) => {
+                self.silence.ends();
+                self.content.skip(count as u64);
+                if self.content.is_complete() {
+                    self.finish()?;
+                }
+                Poll::Ready(Ok(count))
+            }
         }
     }
 

@@ -127,6 +127,21 @@ impl BodyDecoder {
         Ok(Decoded { consumed, data: input.get(start..consumed).unwrap_or_default() })
     }
 
+    /// Bytes that are content and nothing else, which may be passed on unseen and are then told to
+    /// [`BodyDecoder::skip`]: all of a body of known length.
+    #[inline]
+    pub fn plain(&self) -> u64 {
+        if let State::Length(remaining) = self.state { remaining } else { 0 }
+    }
+
+    /// So many of the plain bytes have been passed on.
+    #[inline]
+    pub fn skip(&mut self, count: u64) {
+        if let State::Length(remaining) = &mut self.state {
+            *remaining = remaining.saturating_sub(count);
+        }
+    }
+
     /// Tells that the peer has closed. That completes a body of unknown length and truncates any other.
     pub fn close(&mut self) -> Result<(), BodyError> {
         if matches!(self.state, State::UntilClose) {
