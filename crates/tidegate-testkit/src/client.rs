@@ -69,17 +69,18 @@ impl Client {
         Ok(Client { stream, received: Vec::new(), ended: None })
     }
 
-    /// Makes a TLS handshake on it.
+    /// Makes a TLS handshake on it, with `early` in its first packet.
     pub(crate) fn secure(
         self,
         config: &Arc<rustls::ClientConfig>,
         options: &TlsOptions,
+        early: &[u8],
     ) -> Result<Self, String> {
         let Stream::Tcp(stream) = self.stream else { return Err("TLS needs a TCP listener here".to_owned()) };
         let prepared =
             stream.set_read_timeout(Some(WAIT)).and_then(|()| stream.set_write_timeout(Some(WAIT)));
         prepared.map_err(|error| error.to_string())?;
-        let stream = Stream::Tls(Box::new(tls::connect(stream, config, options)?));
+        let stream = Stream::Tls(Box::new(tls::connect(stream, config, options, early)?));
         Ok(Client { stream, received: Vec::new(), ended: None })
     }
 

@@ -1,5 +1,7 @@
 //! The files of a transcript: made, changed and removed below its own temporary folder.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -77,25 +79,9 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
 
 /// RFC 4648 section 4; the padding may be left out.
 fn base64(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let (mut bits, mut held) = (0u32, 0u32);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return Err(format!("`{text}` is no base64")),
-        };
-        bits = (bits << 6 | u32::from(value)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Ok(bytes)
+    STANDARD_NO_PAD
+        .decode(text.trim_end_matches('='))
+        .map_err(|error| format!("`{text}` is no base64: {error}"))
 }
 
 /// The temporary folder of one transcript; removed when dropped unless `TIDEGATE_KEEP` is set.

@@ -142,7 +142,7 @@ impl<'a> Player<'a> {
                 }
                 self.current = Some(name.clone());
                 if participant.is_new {
-                    self.connect()?;
+                    self.connect(&[])?;
                 }
             }
             Action::Certificate(made) => tls::make(made, &self.place.folder)?,
@@ -164,7 +164,10 @@ impl<'a> Player<'a> {
                 self.connection()?.send(&bytes)?;
             }
             Action::Http2(step) => self.http2(step)?,
-            Action::Connect => self.connect()?,
+            Action::Connect { early } => {
+                let early = substitute(early, &self.variables)?;
+                self.connect(&early)?;
+            }
             Action::Send { bytes, times } => {
                 let bytes = substitute(bytes, &self.variables)?.repeat(usize::try_from(*times).unwrap_or(0));
                 self.connection()?.send(&bytes)?;
@@ -299,7 +302,7 @@ impl<'a> Player<'a> {
         connection.ok_or_else(|| "the client is not connected: `connect` first".to_owned())
     }
 
-    fn connect(&mut self) -> Result<(), String> {
+    fn connect(&mut self, early: &[u8]) -> Result<(), String> {
         let number = self.participant()?.listener;
         let address = self.log.wait_for(WAIT, |lines| addresses(lines).get(number - 1).cloned());
         let address = address.ok_or_else(|| format!("there is no listener {number}"))?;
@@ -308,7 +311,7 @@ impl<'a> Player<'a> {
         let client = Client::connect(&address, participant.receive_buffer)?;
         let mut connection = match &participant.tls {
             None => client,
-            Some((config, options)) => match client.secure(config, options) {
+            Some((config, options)) => match client.secure(config, options, early) {
                 Ok(_) if options.must_fail => return Err("the TLS handshake succeeded".to_owned()),
                 Err(_) if options.must_fail => return Ok(()),
                 outcome => outcome?,

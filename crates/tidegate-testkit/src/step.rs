@@ -56,8 +56,10 @@ pub(crate) enum Action {
     AcceptNobody,
     /// Records of FastCGI to send in one write.
     FastCgi(FastCgi),
-    /// A new connection for the current client.
-    Connect,
+    /// A new connection for the current client, with these bytes in the first packet (0-RTT) where there are any.
+    Connect {
+        early: Vec<u8>,
+    },
     /// Bytes to send in one write, `${NAME}` filled in, so many times.
     Send {
         bytes: Vec<u8>,

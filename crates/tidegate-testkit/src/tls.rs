@@ -4,6 +4,7 @@
 //! client of rustls; the server's own sessions are the other side of the same library, so what both could get
 //! wrong together is left to curl and OpenSSL in the tests beside the transcripts.
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(crate) struct TlsOptions {
     pub(crate) protocols: Vec<String>,
     /// The name of a certificate of the transcript's to show.
     pub(crate) certificate: Option<String>,
+    /// Bytes may go with the first packet.
+    pub(crate) is_early: bool,
     /// The handshake must not succeed.
     pub(crate) must_fail: bool,
 }
@@ -43,6 +46,8 @@ pub(crate) enum TlsCheck {
     Protocol(String),
     Resumed,
     Full,
+    /// The server has taken what came with the first packet.
+    Early,
     /// The server's certificate is the one that the transcript has made under this name.
     Certificate(String),
 }
@@ -69,6 +74,7 @@ pub(crate) fn config(options: &TlsOptions, folder: &Path) -> Result<Arc<ClientCo
         }
     };
     config.alpn_protocols = options.protocols.iter().map(|name| name.clone().into_bytes()).collect();
+    config.enable_early_data = options.is_early;
     Ok(Arc::new(config))
 }
 
@@ -78,15 +84,20 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     chain.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-/// Makes the handshake. The socket has its timeouts.
+/// Makes the handshake, with `early` in its first packet. The socket has its timeouts.
 pub(crate) fn connect(
     mut socket: TcpStream,
     config: &Arc<ClientConfig>,
     options: &TlsOptions,
+    early: &[u8],
 ) -> Result<TlsStream, String> {
     let name = options.name.clone().unwrap_or_else(|| "127.0.0.1".to_owned());
     let name = ServerName::try_from(name).map_err(|error| error.to_string())?;
     let mut session = ClientConnection::new(config.clone(), name).map_err(|error| error.to_string())?;
+    if !early.is_empty() {
+        let mut data = session.early_data().ok_or("the session takes no early data".to_owned())?;
+        data.write_all(early).map_err(|error| error.to_string())?;
+    }
     while session.is_handshaking() || session.wants_write() {
         session.complete_io(&mut socket).map_err(|error| format!("the TLS handshake failed: {error}"))?;
     }
@@ -107,6 +118,7 @@ pub(crate) fn check(stream: &TlsStream, check: &TlsCheck, folder: &Path) -> Resu
             (found.as_deref() == Some(expected), format!("{found:?}"))
         }
         TlsCheck::Resumed => (is_resumed, format!("{:?}", session.handshake_kind())),
+        TlsCheck::Early => (session.is_early_data_accepted(), "early data was not taken".to_owned()),
         TlsCheck::Full => (!is_resumed, format!("{:?}", session.handshake_kind())),
         TlsCheck::Certificate(name) => {
             let expected = chain(&folder.join(format!("{name}.pem")))?;

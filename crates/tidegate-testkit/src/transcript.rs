@@ -299,7 +299,10 @@ impl<'a> Parser<'a> {
             ("accept", []) => Action::Accept(None),
             ("accept", [Token::Word(nobody)]) if nobody == "nobody" => Action::AcceptNobody,
             ("accept", [Token::Word(name)]) => Action::Accept(Some(name.clone())),
-            ("connect", []) => Action::Connect,
+            ("connect", []) => Action::Connect { early: Vec::new() },
+            ("connect", [Token::Word(early), Token::Quoted(bytes)]) if early == "early" => {
+                Action::Connect { early: bytes.clone() }
+            }
             ("shutdown", []) => Action::Shutdown,
             ("close", []) => Action::Close,
             ("reset", []) => Action::Reset,
@@ -525,6 +528,7 @@ fn parse_tls_option(option: &str, tls: &mut Option<TlsOptions>) -> bool {
         Some(("alpn", list)) => options.protocols = list.split(',').map(str::to_owned).collect(),
         Some(("certificate", name)) => options.certificate = Some(name.to_owned()),
         None if option == "fails" => options.must_fail = true,
+        None if option == "early" => options.is_early = true,
         _ => return false,
     }
     true
@@ -558,7 +562,11 @@ fn parse_tls_check(words: &[&str]) -> Result<TlsCheck, String> {
         ["certificate", name] => Ok(TlsCheck::Certificate((*name).to_owned())),
         ["resumed"] => Ok(TlsCheck::Resumed),
         ["full"] => Ok(TlsCheck::Full),
-        _ => Err("expected `<tls version|alpn|certificate VALUE`, `<tls resumed` or `<tls full`".to_owned()),
+        ["early"] => Ok(TlsCheck::Early),
+        _ => {
+            Err("expected `<tls version|alpn|certificate VALUE`, `<tls resumed`, `<tls full` or `<tls early`"
+                .to_owned())
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! A [`Pair`] travels between processes as bytes. A [`Slot`] outlives every revision of the settings: when its
 //! files change, the next handshake uses the new pair; a broken one leaves the old one where it is.
 
+use crate::distinguished_name;
 use aws_lc_rs::digest;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -173,9 +174,9 @@ pub struct About {
     pub not_after: i64,
     /// The kind of its key.
     pub key: KeyKind,
-    /// Whom it is for.
+    /// Whom it is for (RFC 4514).
     pub subject: String,
-    /// Who has signed it.
+    /// Who has signed it (RFC 4514).
     pub issuer: String,
     /// Signed by itself.
     pub is_self_signed: bool,
@@ -216,8 +217,8 @@ impl About {
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
             key,
-            subject: plain(&certificate.subject().to_string()),
-            issuer: plain(&certificate.issuer().to_string()),
+            subject: distinguished_name::text_of(certificate.subject()),
+            issuer: distinguished_name::text_of(certificate.issuer()),
             is_self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
             has_weak_signature: WEAK_SIGNATURES.contains(&signature.as_str()),
             serial: hex(certificate.raw_serial()),
@@ -260,11 +261,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(out, "{byte:02x}");
         out
     })
-}
-
-/// A distinguished name without control characters, cut to what fits a log line.
-fn plain(name: &str) -> String {
-    name.chars().filter(|character| !character.is_control()).take(512).collect()
 }
 
 /// A pair that can be served.

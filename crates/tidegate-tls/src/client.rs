@@ -83,7 +83,7 @@ impl ClientAuthorities {
 /// Who a client is, by a certificate that has been verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// Distinguished name.
+    /// Distinguished name (RFC 4514), without control characters.
     pub subject: String,
     /// Distinguished name of who vouches.
     pub issuer: String,
@@ -93,17 +93,21 @@ pub struct ClientIdentity {
     pub fingerprint: String,
     /// Good until, seconds since 1970.
     pub not_after: i64,
+    /// The certificate itself, DER.
+    pub certificate: Vec<u8>,
 }
 
 impl ClientIdentity {
     pub(crate) fn of(chain: Option<&[CertificateDer<'_>]>) -> Option<ClientIdentity> {
-        let about = About::of(chain?.first()?).ok()?;
+        let certificate = chain?.first()?;
+        let about = About::of(certificate).ok()?;
         Some(ClientIdentity {
             subject: about.subject,
             issuer: about.issuer,
             serial: about.serial,
             fingerprint: about.fingerprint,
             not_after: about.not_after,
+            certificate: certificate.to_vec(),
         })
     }
 }

@@ -12,6 +12,7 @@ pub mod challenge;
 pub mod client;
 pub mod client_session;
 pub mod connector;
+mod distinguished_name;
 pub mod hello;
 pub mod inspect;
 pub mod session;

@@ -110,6 +110,8 @@ pub enum ToMaster {
     Leaving,
     /// What its workers want of pools.
     Pools(Vec<PoolDemand>),
+    /// What its requests have found out about a member of an upstream group.
+    Upstream(Finding),
     /// Its last words.
     Ended {
         /// What it has counted.

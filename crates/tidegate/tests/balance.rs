@@ -89,3 +89,39 @@ fn a_server_process_that_takes_over_knows_what_was_found_out() {
     assert_eq!(member(&server, 1, "state"), "down");
     assert_eq!(member(&server, 1, "failures"), 0, "nobody had to find out again");
 }
+
+#[test]
+fn what_one_process_finds_out_the_others_need_not() {
+    let (one, front) = (Folder::new("alive"), Folder::new("shared"));
+    let backend = backend(&one, "127.0.0.1:0", "fine");
+    let server = Server::with_config(
+        &front,
+        &format!(
+            "workers 1\nprocesses 3\nlisten \"127.0.0.1:0\"\n\
+             upstream \"app\" {{ balance round-robin; eject failures=2 time=\"1h\" most=\"1h\"\n\
+             member \"{}\"; member \"127.0.0.1:1\" }}\n\
+             site {{ proxy \"http://app\" }}\n",
+            backend.address
+        ),
+    );
+    // One connection is one process.
+    let mut client = KeepAlive::new(&server.address);
+    wait_for(
+        || {
+            assert_eq!(client.get("/").0, "fine");
+            (member(&server, 1, "state") == "ejected").then_some(())
+        },
+        "the closed port to be put aside",
+    );
+    assert_eq!(member(&server, 1, "failures"), 2);
+    // A process that starts is told as well; once it serves, the others have long been.
+    let before = server.processes();
+    rustix::process::kill_process(before[0], Signal::KILL).unwrap();
+    let all_new = || server.processes().len() == 3 && !server.processes().contains(&before[0]);
+    wait_for(|| all_new().then_some(()), "the next process");
+    for _ in 0..60 {
+        assert_eq!(running::get(&server.address, "/").unwrap(), "fine");
+    }
+    assert_eq!(member(&server, 1, "failures"), 2, "nobody else had to find out");
+    assert_eq!(server.status()["upstreams"][0]["ejections"], 1);
+}

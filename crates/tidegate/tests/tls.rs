@@ -145,3 +145,142 @@ fn a_session_is_worth_nothing_under_other_rules() {
     let status = server.status();
     assert_eq!(status["stats"]["tls_errors"]["client_certificate"], 2, "{status}");
 }
+
+/// A connection to a site that stays open.
+struct Line {
+    stream: TcpStream,
+    session: ClientSession,
+    heard: Vec<u8>,
+}
+
+impl Line {
+    fn open(address: &str, name: &str) -> Line {
+        let visitor = Visitor::new(address, true);
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let session = ClientSession::new(&visitor.connector, Connector::name(name).unwrap()).unwrap();
+        let mut line = Line { stream, session, heard: Vec::new() };
+        while line.session.is_handshaking() {
+            line.session.advance(|bytes| line.stream.write(bytes)).unwrap();
+            if line.session.is_handshaking() {
+                line.receive();
+            }
+        }
+        line
+    }
+
+    /// Whether there may be more.
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let read = |place: &mut [u8]| match self.stream.read(place)? {
+            0 => Ok(Received::End),
+            count => Ok(Received::Bytes { count, drained: true }),
+        };
+        match self.session.receive(&mut buffer, read).expect("an answer in time") {
+            Received::Bytes { count, .. } => self.heard.extend_from_slice(&buffer[..count]),
+            _ => return false,
+        }
+        true
+    }
+
+    fn say(&mut self, text: &str) {
+        let sent = self.session.send(text.as_bytes(), |bytes| self.stream.write(bytes)).unwrap();
+        assert_eq!(sent, text.len());
+    }
+
+    /// Waits for exactly this.
+    fn hear(&mut self, text: &str) {
+        while self.heard.len() < text.len() {
+            assert!(self.receive(), "it ended after {:?}", String::from_utf8_lossy(&self.heard));
+        }
+        assert_eq!(String::from_utf8_lossy(&self.heard), text);
+        self.heard.clear();
+    }
+}
+
+/// Switches protocols, and answers each line with the same line, until the other side has closed.
+fn echo(listener: std::net::TcpListener) -> std::thread::JoinHandle<usize> {
+    use std::io::BufRead;
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut lines = io::BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            lines.read_line(&mut line).unwrap();
+        }
+        let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        stream.write_all(switch.as_bytes()).unwrap();
+        let mut count = 0;
+        loop {
+            line.clear();
+            if lines.read_line(&mut line).unwrap() == 0 {
+                return count;
+            }
+            stream.write_all(line.as_bytes()).unwrap();
+            count += 1;
+        }
+    })
+}
+
+/// What is said either way arrives, before, during and after it; the connection may live for `drain-timeout`.
+#[test]
+fn a_websocket_over_tls_loses_nothing_in_an_upgrade() {
+    let folder = Folder::new("upgrade-socket");
+    make_certificate(&folder);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "workers 2\nprocesses 2\ndrain-timeout \"60s\"\nlisten \"127.0.0.1:0\"\n\
+        listen \"127.0.0.1:0\" {{ tls certificate=\"site.pem\" key=\"site.key\" }}\n\
+        site \"a.test\" {{ respond 200 \"old\"; route \"/socket\" {{ proxy \"http://{}\" }} }}\n",
+        listener.local_addr().unwrap()
+    );
+    let backend = echo(listener);
+    let mut server = Server::with_config(&folder, &text);
+    let address = server.line("listening on https://").rsplit("https://").next().unwrap().to_owned();
+    let before = server.processes();
+    let mut line = Line::open(&address, "a.test");
+    line.say(
+        "GET /socket HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    );
+    while !line.heard.ends_with(b"\r\n\r\n") {
+        assert!(line.receive());
+    }
+    assert!(line.heard.starts_with(b"HTTP/1.1 101 "), "{:?}", String::from_utf8_lossy(&line.heard));
+    line.heard.clear();
+
+    folder.write("tidegate.kdl", &text.replace("old", "new"));
+    let control = server.control.clone().unwrap();
+    let (is_over, mut said) = (std::sync::atomic::AtomicBool::new(false), 0);
+    std::thread::scope(|scope| {
+        let upgrade = scope.spawn(|| {
+            let outcome = running::run(&folder, &["upgrade", "--control", &control]);
+            is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+            outcome
+        });
+        // Before, during and after it.
+        let mut left = 200;
+        while left > 0 {
+            left -= usize::from(is_over.load(std::sync::atomic::Ordering::SeqCst));
+            let text = format!("line {said} {}\n", "x".repeat(said % 3000));
+            line.say(&text);
+            line.hear(&text);
+            said += 1;
+        }
+        assert_eq!(upgrade.join().unwrap().code, Some(0));
+    });
+    assert!(said > 200);
+    // Others are served by the new processes; the old master is there for this one alone.
+    let (_, answer) = Visitor::new(&address, true).visit("a.test").unwrap();
+    assert!(answer.ends_with("new"), "{answer}");
+    assert!(server.processes().iter().all(|process| !before.contains(process)));
+    assert!(server.child.try_wait().unwrap().is_none());
+    line.say("last\n");
+    line.hear("last\n");
+    drop(line);
+    assert_eq!(backend.join().unwrap(), said + 1);
+    assert!(server.wait().success());
+}

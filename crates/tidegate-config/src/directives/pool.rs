@@ -141,6 +141,42 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("requests", POOL)
     },
     Directive {
+        arguments: &[some("path", Kind::Text { most: 4096 })],
+        properties: &[
+            Property {
+                name: "root",
+                kind: Kind::File,
+                default: None,
+                doc: "The folder that the scripts lie in; `php` needs it.",
+            },
+            Property {
+                name: "host",
+                kind: Kind::Host,
+                default: Some("localhost"),
+                doc: "The host that is asked for.",
+            },
+            Property {
+                name: "protocol",
+                kind: Kind::Choice(&["fastcgi", "scgi", "http"]),
+                default: None,
+                doc: "What the processes speak. Without it FastCGI, and HTTP where `socket` says `pass=descriptor`, \
+                      `port` or `path`.",
+            },
+            Property {
+                name: "timeout",
+                kind: Kind::Duration { least: 100, most: 55 * SECOND },
+                default: Some("30s"),
+                doc: "How long all of them may take together; then the process takes work all the same.",
+            },
+        ],
+        doc: "Requests, one after the other, that each process gets after its start and before it takes work: what \
+              is slow the first time is done by then. A path from its `/`, with a query perhaps; sent as `GET`. PHP's \
+              processes share what they have compiled, so that their parent gets them once. What fails is said in the \
+              log, and holds up nothing.",
+        example: "warm-up \"/index.php\" \"/shop.php?page=1\" root=\"/srv/www\" host=\"example.com\"",
+        ..Directive::new("warm-up", POOL)
+    },
+    Directive {
         arguments: &[one("path", Kind::File)],
         doc: "The folder that a process starts in; `/` without it.",
         example: "folder \".\"",

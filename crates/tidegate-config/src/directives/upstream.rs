@@ -86,7 +86,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "host",
                 kind: Kind::Text { most: 255 },
                 default: None,
-                doc: "The `Host` of that request; without it the member as written.",
+                doc: "The `Host` of that request; without it the member as written, and with TLS the name that its \
+                      certificate is good for.",
             },
             Property {
                 name: "every",
@@ -115,7 +116,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ],
         default: Some("check off"),
         doc: "Asks the members on a schedule whether they are well: whether they accept a connection (`tcp`), answer \
-              a request (`http`), or answer `FCGI_GET_VALUES` (`fastcgi`).",
+              a request (`http`), or answer `FCGI_GET_VALUES` (`fastcgi`). Where routes reach them with TLS \
+              (`proxy \"https://…\"`) the check does too, as the first of these routes says, and `tcp` wants the \
+              handshake. Members that speak HTTP/2 are checked by `tcp`.",
         example: "check http path=\"/up\" every=\"5s\"",
         ..Directive::new("check", UPSTREAM)
     },

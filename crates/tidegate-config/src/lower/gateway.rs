@@ -23,6 +23,7 @@ pub(super) fn fastcgi(
 ) -> Action {
     let script = script(checker, item, Context::Fastcgi);
     let application = application(checker, disk, item, Context::Fastcgi, inherited, script);
+    fits_checks(checker, item, inherited, &application.gateway.to, Spoken::FastCgi);
     Action::Fastcgi(Box::new(application))
 }
 
@@ -39,7 +40,9 @@ pub(super) fn scgi(
         PathPattern::Prefix(prefix) if !is_said => Script::Mounted(prefix.trim_end_matches('/').to_owned()),
         _ => script(checker, item, Context::Scgi),
     };
-    Action::Scgi(Box::new(application(checker, disk, item, Context::Scgi, inherited, script)))
+    let application = application(checker, disk, item, Context::Scgi, inherited, script);
+    fits_checks(checker, item, inherited, &application.gateway.to, Spoken::Scgi);
+    Action::Scgi(Box::new(application))
 }
 
 /// Lowers a `cgi`: scripts below a folder, started by the processes of a pool.
@@ -78,6 +81,7 @@ pub(super) fn proxy(
         _ => (Destination::Named(String::new()), String::new(), None, false),
     };
     let tls = backend_tls(checker, item, tls_name).map(|tls| BackendTls { speaks_http2, ..tls });
+    fits_checks(checker, item, inherited, &to, if speaks_http2 { Spoken::Http2 } else { Spoken::Http1 });
     let text = |name: &str| item.child(name).and_then(|item| item.texts().pop());
     Action::Proxy(Box::new(Proxy {
         gateway: Gateway { tls, ..gateway(checker, disk, item, Context::Proxy, inherited, to) },
@@ -294,6 +298,45 @@ fn name_of(
         let message = format!("no pool and no upstream is named `{name}`");
         checker.diagnostics.push(item.error_at(0, message).help(help));
     }
+}
+
+/// What a route speaks with its application.
+#[derive(Clone, Copy, PartialEq)]
+enum Spoken {
+    Http1,
+    Http2,
+    FastCgi,
+    Scgi,
+}
+
+/// Says so where a group is checked in other words than requests go to it: all of its members would be taken out.
+fn fits_checks(
+    checker: &mut Checker<'_>,
+    item: &Item,
+    inherited: &Inherited,
+    to: &Destination,
+    spoken: Spoken,
+) {
+    let Destination::Named(name) = to else { return };
+    let Some((_, kind)) = inherited.applications.checks.iter().find(|(group, _)| group == name) else {
+        return;
+    };
+    let (words, fits) = match spoken {
+        Spoken::Http1 => ("HTTP/1.1", "http"),
+        Spoken::Http2 => ("HTTP/2", "tcp"),
+        Spoken::FastCgi => ("FastCGI", "fastcgi"),
+        Spoken::Scgi => ("SCGI", "tcp"),
+    };
+    if kind == "tcp" || kind == fits {
+        return;
+    }
+    let message =
+        format!("requests go to `{name}` by {words} here, and its members are checked by `check {kind}`");
+    let help = match fits {
+        "tcp" => format!("write `check tcp` in `upstream \"{name}\"`"),
+        fits => format!("write `check {fits}` or `check tcp` in `upstream \"{name}\"`"),
+    };
+    checker.diagnostics.push(item.error_at(0, message).help(help));
 }
 
 /// Names and values of a directive that is repeated; `off` is an empty value.

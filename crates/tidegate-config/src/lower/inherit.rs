@@ -44,6 +44,8 @@ pub(crate) struct Inherited {
 pub(crate) struct Applications {
     pub pools: Vec<String>,
     pub upstreams: Vec<String>,
+    /// What the checks of an upstream speak, where it has any: `tcp`, `http` or `fastcgi`.
+    pub checks: Vec<(String, String)>,
 }
 
 impl Applications {
@@ -52,7 +54,16 @@ impl Applications {
             let items = items.iter().filter(|item| item.directive.name == what);
             items.filter_map(|item| item.texts().into_iter().next()).collect()
         };
-        Self { pools: named("pool"), upstreams: named("upstream") }
+        let groups = items.iter().filter(|item| item.directive.name == "upstream");
+        let check = |item: &Item| {
+            let Some(Value::Word(kind)) = item.child("check")?.first() else { return None };
+            Some((item.texts().into_iter().next()?, (*kind).to_owned()))
+        };
+        Self {
+            pools: named("pool"),
+            upstreams: named("upstream"),
+            checks: groups.filter_map(check).filter(|(_, kind)| kind != "off").collect(),
+        }
     }
 }
 

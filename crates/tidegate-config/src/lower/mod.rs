@@ -96,6 +96,7 @@ pub(crate) fn consistency(
         let message = format!("{} holds no site", main.name);
         checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
     }
+    upstream::reach(checker, settings);
     for (listener, default) in settings.listeners.iter().zip(&server.default_sites) {
         let (Some(name), Some(item)) = (&listener.default_site, default) else { continue };
         let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();

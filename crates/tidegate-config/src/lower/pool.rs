@@ -7,17 +7,17 @@ use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
-use crate::settings::ListenAddress;
 use crate::settings::pool::{
     Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, Processes, Program, Queue,
-    Resources, Socket, Threshold,
+    Resources, Socket, Threshold, WarmUp, WarmUpProtocol,
 };
+use crate::settings::{HostPattern, ListenAddress};
 use crate::value::Value;
 
 /// What a pool is, one of them.
 const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
 /// What says nothing about an application that is not ours to run.
-const OF_PROCESSES: [&str; 10] = [
+const OF_PROCESSES: [&str; 11] = [
     "processes",
     "socket",
     "requests",
@@ -28,6 +28,7 @@ const OF_PROCESSES: [&str; 10] = [
     "environment",
     "resources",
     "stop-timeout",
+    "warm-up",
 ];
 
 /// Lowers the pools, in source order.
@@ -149,6 +150,7 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
             .diagnostics
             .push(item.error_at(0, message).help(format!("make it: `mkdir -p {}`", folder.display())));
     }
+    let warm_up = item.child("warm-up").and_then(|item| warm_up(checker, disk, item, &program, socket.pass));
     let umask = item.child("umask").and_then(|item| umask(checker, item));
     let environment = item.child("environment").map(|item| item.pairs.clone()).unwrap_or_default();
     if let Some(item) = item.child("environment")
@@ -179,6 +181,7 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
         environment,
         resources: item.child("resources").map(resources).unwrap_or_default(),
         stop_timeout: within(item, "stop-timeout").map(|item| duration(&item)).unwrap_or_default(),
+        warm_up,
     })
 }
 
@@ -262,6 +265,70 @@ fn socket(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, program: &Pro
         super::check_folder(checker, disk, written, path, "the socket");
     }
     Some(Socket { address, pass })
+}
+
+fn warm_up(
+    checker: &mut Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    program: &Program,
+    pass: Pass,
+) -> Option<WarmUp> {
+    if matches!(program, Program::Cgi { .. }) {
+        let message = "`warm-up` says nothing about `cgi-stubs`: each script is a process of its own";
+        checker.diagnostics.push(item.error(message).help("take it out"));
+        return None;
+    }
+    let is_php = matches!(program, Program::Php(_));
+    let protocol = match item.property("protocol") {
+        Some(Value::Word("fastcgi")) => WarmUpProtocol::FastCgi,
+        Some(Value::Word("scgi")) => WarmUpProtocol::Scgi,
+        Some(Value::Word("http")) => WarmUpProtocol::Http,
+        _ if is_php || pass == Pass::Stdin => WarmUpProtocol::FastCgi,
+        _ => WarmUpProtocol::Http,
+    };
+    if is_php && protocol != WarmUpProtocol::FastCgi {
+        let message = "the processes of `php` speak FastCGI";
+        checker.diagnostics.push(item.error(message).help("take `protocol` out"));
+        return None;
+    }
+    let root = match item.property("root") {
+        Some(Value::Path(path)) => Some(path),
+        _ => None,
+    };
+    if is_php && root.is_none() {
+        let message = "`warm-up` does not say where the scripts lie";
+        checker.diagnostics.push(item.error(message).help("add the folder, such as `root=\"/srv/www\"`"));
+        return None;
+    }
+    let targets = item.texts();
+    for (at, target) in targets.iter().enumerate() {
+        if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let message = format!("`{}` is no path of a request", target.escape_default());
+            let help = "begin it with `/`, and write what is not ASCII as `%` and two digits";
+            checker.diagnostics.push(item.error_at(at, message).help(help));
+            continue;
+        }
+        let path = target.split('?').next().unwrap_or_default();
+        let script = root.as_ref().map(|root| root.join(path.trim_start_matches('/')));
+        if let Some(script) = script.filter(|_| is_php)
+            && !matches!(disk.what(&script), What::File | What::Hidden)
+        {
+            let message = format!("the script {} is not there", script.display());
+            checker
+                .diagnostics
+                .push(item.error_at(at, message).help("put the path right, or that of `root`"));
+        }
+    }
+    let host = match item.property("host") {
+        Some(Value::Host(HostPattern::Exact(host))) => host,
+        _ => {
+            let message = "`host` names no single host";
+            checker.diagnostics.push(item.error(message).help("write one, such as `host=\"example.com\"`"));
+            return None;
+        }
+    };
+    Some(WarmUp { targets, root, host, protocol, timeout: time(item, "timeout") })
 }
 
 fn umask(checker: &mut Checker<'_>, item: &Item) -> Option<u32> {

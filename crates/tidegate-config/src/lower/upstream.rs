@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
+use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
+use crate::settings::Settings;
 use crate::settings::pool::{Pool, Queue};
 use crate::settings::upstream::{
     Balance, Check, CheckKind, Eject, HashKey, Member, MemberAddress, Retry, Upstream,
@@ -219,6 +221,21 @@ fn check(item: &Item) -> Option<Check> {
         rise: count("rise"),
         fall: count("fall"),
     })
+}
+
+/// Says so where some requests go to a checked group with TLS and some without: one check cannot be both.
+pub(super) fn reach(checker: &mut Checker<'_>, settings: &Settings) {
+    for upstream in settings.upstreams.iter().filter(|upstream| upstream.check.is_some()) {
+        let mut plain = upstream.proxies(settings).filter(|proxy| proxy.gateway.tls.is_none());
+        let (Some(tls), Some(_)) = (upstream.tls(settings), plain.next()) else { continue };
+        let Upstream { name, origin, .. } = upstream;
+        let message = format!(
+            "requests go to `{name}` with TLS ({}:{}) and elsewhere without; `check` can do one of the two",
+            tls.origin.file, tls.origin.line
+        );
+        let help = format!("make two groups of `upstream \"{name}\"` in {}:{}", origin.file, origin.line);
+        checker.diagnostics.push(Diagnostic::error(message).help(help));
+    }
 }
 
 /// A number that the table bounds below 2^32.

@@ -73,6 +73,35 @@ pub struct Processes {
     pub resources: Resources,
     /// How long a process may take to end when told to, before it is killed.
     pub stop_timeout: Duration,
+    /// What each gets before it takes work.
+    pub warm_up: Option<WarmUp>,
+}
+
+/// Requests that a process gets before it takes work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmUp {
+    /// What is asked for, in order: paths from their `/`, with queries perhaps.
+    pub targets: Vec<String>,
+    /// The folder that scripts lie in, where they are files.
+    #[serde(with = "crate::travel::optional_path")]
+    pub root: Option<PathBuf>,
+    /// The host that is asked for.
+    pub host: String,
+    /// What the process speaks.
+    pub protocol: WarmUpProtocol,
+    /// How long all of them may take together.
+    pub timeout: Duration,
+}
+
+/// What a process speaks that is warmed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WarmUpProtocol {
+    /// FastCGI.
+    FastCgi,
+    /// SCGI.
+    Scgi,
+    /// HTTP.
+    Http,
 }
 
 /// What a pool runs.

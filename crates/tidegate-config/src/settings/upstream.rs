@@ -1,7 +1,8 @@
 //! Upstream groups: servers elsewhere that answer for one application, and how requests are spread over them.
 
-use super::Origin;
+use super::gateway::{BackendTls, Destination, Proxy};
 use super::pool::Queue;
+use super::{Action, Origin, Settings};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,6 +43,23 @@ impl Upstream {
             Upstream { origin, members, ..upstream.clone() }
         };
         plain(self) == plain(other)
+    }
+}
+
+impl Upstream {
+    /// The routes that pass requests on to it by HTTP.
+    pub fn proxies<'s>(&'s self, settings: &'s Settings) -> impl Iterator<Item = &'s Proxy> {
+        let routes = settings.sites.iter().flat_map(|site| &site.routes);
+        routes.filter_map(|route| match &route.action {
+            Action::Proxy(proxy) => Some(&**proxy)
+                .filter(|proxy| matches!(&proxy.gateway.to, Destination::Named(name) if *name == self.name)),
+            _ => None,
+        })
+    }
+
+    /// TLS with its members, as the first route with any says; what they are checked with.
+    pub fn tls<'s>(&'s self, settings: &'s Settings) -> Option<&'s BackendTls> {
+        self.proxies(settings).find_map(|proxy| proxy.gateway.tls.as_ref())
     }
 }
 

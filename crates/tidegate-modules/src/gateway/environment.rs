@@ -8,7 +8,7 @@ use tidegate_core::Exchange;
 use tidegate_core::exchange::version_name;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
-use tidegate_wire::cgi::{Environment, Sink};
+use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
 
 /// What `SERVER_SOFTWARE` says.
 const SOFTWARE: &str = concat!("Tidegate/", env!("CARGO_PKG_VERSION"));
@@ -31,6 +31,7 @@ pub fn write(
     };
     let host = host_of(exchange.authority);
     let is_trusted = fields::is_trusted(&link.trusted_proxies, exchange.peer);
+    let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let environment = Environment {
         server_software: SOFTWARE,
         server_name: [host, &link.site, server_addr.as_str()]
@@ -52,10 +53,25 @@ pub fn write(
         remote_addr: &remote_addr,
         remote_port,
         content_length,
+        client: exchange.client().map(|client| ClientCertificate {
+            subject: &client.subject,
+            issuer: &client.issuer,
+            serial: &serial,
+        }),
+        is_early: exchange.is_early,
         fields: exchange.fields,
         extra: params,
     };
-    environment.write(sink, |name| fields::may_pass(name, is_trusted));
+    let is_known = exchange.client().is_some();
+    environment.write(sink, |name| {
+        fields::may_pass(name, is_trusted) && !(is_known && fields::is_certificate(name))
+    });
+}
+
+/// A serial number as Apache and nginx write it: in capitals, without the octet that keeps it from being negative.
+fn serial_of(serial: &str) -> String {
+    let rest = serial.strip_prefix("00").filter(|rest| !rest.is_empty());
+    rest.unwrap_or(serial).to_ascii_uppercase()
 }
 
 /// The host of an authority, brackets included, without the port.

@@ -62,6 +62,12 @@ pub fn may_pass(name: &str, is_trusted: bool) -> bool {
             || IDENTITY_PREFIXES.iter().any(|prefix| begins(prefix)))
 }
 
+/// Whether a field tells of the client's certificate (RFC 9440): where there is one of our own connection, that alone
+/// is told.
+pub fn is_certificate(name: &str) -> bool {
+    name.eq_ignore_ascii_case("client-cert") || name.eq_ignore_ascii_case("client-cert-chain")
+}
+
 /// Whether a client is one of the networks.
 pub fn is_trusted(networks: &[Network], peer: Peer) -> bool {
     networks.iter().any(|network| match (*network, peer) {

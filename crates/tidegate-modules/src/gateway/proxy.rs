@@ -11,6 +11,8 @@ use super::multiplexed::Multiplexed;
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -135,8 +137,14 @@ impl Proxy {
         let is_trusted = fields::is_trusted(&self.link.trusted_proxies, exchange.peer);
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
+        let client = exchange.client();
+        let mut is_early = exchange.is_early;
         for field in exchange.fields.iter() {
-            let is_ours = is_forwarded(field.name);
+            if field.name.eq_ignore_ascii_case("early-data") {
+                is_early = true; // whatever it says, and also where `Connection` names it (RFC 8470 section 5.1)
+                continue;
+            }
+            let is_ours = is_forwarded(field.name) || client.is_some() && fields::is_certificate(field.name);
             let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
                 || field.name.contains('_')
                 || has_connection && named_by_connection(exchange, field.name);
@@ -146,6 +154,12 @@ impl Proxy {
         }
         lines.extend_from_slice(VIA);
         forwarded(exchange, is_trusted, &is_set, lines);
+        if let Some(client) = client.filter(|_| !is_set("client-cert")) {
+            put(lines, "Client-Cert", format!(":{}:", BASE64.encode(&client.certificate)).as_bytes());
+        }
+        if is_early && !is_set("early-data") {
+            lines.extend_from_slice(b"Early-Data: 1\r\n");
+        }
         for (name, value) in self.request_fields.iter().filter(|(_, value)| !value.is_empty()) {
             append_field(lines, name, value.as_bytes()).ok()?;
         }
@@ -173,7 +187,7 @@ impl Proxy {
             append_field(&mut out, "Upgrade", upgrade).ok()?;
             // HTTP/2 has no need of the key; HTTP/1 has (RFC 8441 section 5).
             if exchange.protocol.is_some() && !exchange.fields.contains("sec-websocket-key") {
-                append_field(&mut out, "Sec-WebSocket-Key", &websocket_key()).ok()?;
+                append_field(&mut out, "Sec-WebSocket-Key", websocket_key().as_bytes()).ok()?;
             }
         } else if wants_trailers(exchange) {
             out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
@@ -294,16 +308,9 @@ fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
 
 /// 16 random bytes in base64 (RFC 6455 section 4.1). They protect from caches that take the handshake for a
 /// request, not from anyone who guesses.
-fn websocket_key() -> [u8; 24] {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let half = |salt: u8| u128::from(RandomState::new().hash_one(salt));
-    let mut bits = half(0) << 64 | half(1);
-    let mut key = [b'='; 24];
-    for digit in &mut key[..22] {
-        *digit = DIGITS[(bits >> 122) as usize];
-        bits <<= 6;
-    }
-    key
+fn websocket_key() -> String {
+    let half = |salt: u8| RandomState::new().hash_one(salt).to_be_bytes();
+    BASE64.encode([half(0), half(1)].concat())
 }
 
 /// Whether `Connection` names a field as one that ends here.

@@ -1,7 +1,7 @@
 //! Pools in the report: how each stands, who waits before it, and its processes.
 
 use super::report::{Row, Section};
-use crate::gateway::supervise::status::PoolStatus;
+use crate::gateway::supervise::status::{OpcacheFigures, OpcacheStatus, PoolStatus};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -30,11 +30,69 @@ fn section(pool: &PoolStatus) -> Section {
     if let Some(failure) = &pool.last_failure {
         rows.push(Row::new("Last Failure", failure.as_str()));
     }
+    if let Some(opcache) = &pool.opcache {
+        rows.extend(opcache_rows(opcache));
+    }
     for process in &pool.processes {
         let value = format!("{}, {} requests, {} old", process.state, process.requests, seconds(process.age));
         rows.push(Row::new(format!("Process {}", process.pid), value));
     }
     Section { title: format!("Pool {}", pool.name), rows }
+}
+
+fn opcache_rows(opcache: &OpcacheStatus) -> Vec<Row> {
+    let mut state = opcache.state.as_str().to_owned();
+    if let Some(why) = &opcache.why {
+        let _ = write!(state, ": {why}");
+    }
+    if opcache.age >= OLD {
+        let _ = write!(state, ", as told {} ago", seconds(opcache.age));
+    }
+    let mut rows = vec![Row::new("OPcache", state)];
+    let Some(figures) = &opcache.figures else { return rows };
+    let OpcacheFigures { used, free, wasted, hits, misses, scripts, .. } = figures;
+    let memory =
+        format!("{} used, {} free, {} wasted", mebibytes(*used), mebibytes(*free), mebibytes(*wasted));
+    rows.push(Row::new("OPcache Memory", memory));
+    rows.push(Row::new("OPcache Scripts", format!("{scripts} cached, {hits} hits, {misses} misses")));
+    let restarts = format!(
+        "{} out of memory, {} out of keys, {} by hand",
+        figures.restarts_out_of_memory, figures.restarts_hash, figures.restarts_manual
+    );
+    rows.push(Row::new("OPcache Restarts", restarts));
+    rows
+}
+
+/// What is older was not told just now.
+const OLD: Duration = Duration::from_secs(5);
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn opcache_json(opcache: &OpcacheStatus) -> Value {
+    let figures = opcache.figures.as_ref().map(|figures| {
+        json!({
+            "memory": { "used": figures.used, "free": figures.free, "wasted": figures.wasted },
+            "scripts": figures.scripts,
+            "hits": figures.hits,
+            "misses": figures.misses,
+            "restarts": {
+                "out_of_memory": figures.restarts_out_of_memory,
+                "hash": figures.restarts_hash,
+                "manual": figures.restarts_manual,
+            },
+        })
+    });
+    let mut told = json!({
+        "state": opcache.state.as_str(),
+        "why": opcache.why,
+        "age": opcache.age.as_secs_f64(),
+    });
+    if let (Some(told), Some(Value::Object(figures))) = (told.as_object_mut(), figures) {
+        told.extend(figures);
+    }
+    told
 }
 
 /// All pools as JSON.
@@ -66,6 +124,7 @@ pub(super) fn to_json(pools: &[PoolStatus]) -> Value {
             "abandoned": demand.abandoned,
             "restarts": pool.restarts,
             "last_failure": pool.last_failure,
+            "opcache": pool.opcache.as_ref().map(opcache_json),
             "processes": processes.collect::<Vec<_>>(),
         })
     };
@@ -73,11 +132,11 @@ pub(super) fn to_json(pools: &[PoolStatus]) -> Value {
 }
 
 /// What one pool says to a measure, and the labels that go with it beside its name.
-type Measure = (&'static str, &'static str, &'static str, fn(&PoolStatus) -> Vec<(&'static str, f64)>);
+type Measure = (&'static str, &'static str, &'static str, fn(&PoolStatus) -> Samples);
 
 /// All pools for Prometheus.
 pub(super) fn write_prometheus(text: &mut String, pools: &[PoolStatus]) {
-    const MEASURES: [Measure; 8] = [
+    const MEASURES: [Measure; 13] = [
         ("up", "gauge", "Whether the pool takes requests.", |pool| {
             vec![("", f64::from(u8::from(pool.phase == crate::gateway::board::PoolPhase::Up)))]
         }),
@@ -102,11 +161,41 @@ pub(super) fn write_prometheus(text: &mut String, pools: &[PoolStatus]) {
         ("restarts_total", "counter", "Processes that ended unasked, or had to be ended.", |pool| {
             vec![("", pool.restarts as f64)]
         }),
+        ("opcache_memory_bytes", "gauge", "Memory of PHP's cache of compiled scripts.", |pool| {
+            of_opcache(pool, |figures| {
+                vec![
+                    (",kind=\"used\"", figures.used as f64),
+                    (",kind=\"free\"", figures.free as f64),
+                    (",kind=\"wasted\"", figures.wasted as f64),
+                ]
+            })
+        }),
+        ("opcache_scripts", "gauge", "Scripts in it.", |pool| {
+            of_opcache(pool, |figures| vec![("", figures.scripts as f64)])
+        }),
+        ("opcache_hits_total", "counter", "Scripts found in it.", |pool| {
+            of_opcache(pool, |figures| vec![("", figures.hits as f64)])
+        }),
+        ("opcache_misses_total", "counter", "Scripts that had to be compiled.", |pool| {
+            of_opcache(pool, |figures| vec![("", figures.misses as f64)])
+        }),
+        ("opcache_restarts_total", "counter", "Times that it was emptied.", |pool| {
+            of_opcache(pool, |figures| {
+                vec![
+                    (",reason=\"out-of-memory\"", figures.restarts_out_of_memory as f64),
+                    (",reason=\"hash\"", figures.restarts_hash as f64),
+                    (",reason=\"manual\"", figures.restarts_manual as f64),
+                ]
+            })
+        }),
     ];
     if pools.is_empty() {
         return;
     }
     for (name, kind, help, values) in MEASURES {
+        if pools.iter().all(|pool| values(pool).is_empty()) {
+            continue;
+        }
         let _ = writeln!(text, "# HELP tidegate_pool_{name} {help}\n# TYPE tidegate_pool_{name} {kind}");
         for pool in pools {
             for (labels, value) in values(pool) {
@@ -115,6 +204,12 @@ pub(super) fn write_prometheus(text: &mut String, pools: &[PoolStatus]) {
             }
         }
     }
+}
+
+type Samples = Vec<(&'static str, f64)>;
+
+fn of_opcache(pool: &PoolStatus, f: fn(&OpcacheFigures) -> Samples) -> Samples {
+    pool.opcache.as_ref().and_then(|opcache| opcache.figures.as_ref()).map(f).unwrap_or_default()
 }
 
 fn seconds(time: Duration) -> String {
@@ -126,7 +221,7 @@ mod tests {
     use super::*;
     use crate::gateway::board::{PoolAddress, PoolPhase};
     use crate::gateway::places::Demand;
-    use crate::gateway::supervise::status::ProcessStatus;
+    use crate::gateway::supervise::status::{OpcacheState, ProcessStatus};
 
     fn pool() -> PoolStatus {
         PoolStatus {
@@ -143,6 +238,22 @@ mod tests {
             last_failure: Some("ended with status 3".into()),
             retry_after: Some(Duration::from_secs(4)),
             demand: Demand { waiting: 2, refused_down: 5, ..Demand::default() },
+            opcache: Some(OpcacheStatus {
+                state: OpcacheState::On,
+                why: None,
+                figures: Some(OpcacheFigures {
+                    used: 3 << 20,
+                    free: 5 << 20,
+                    wasted: 0,
+                    hits: 8,
+                    misses: 2,
+                    scripts: 2,
+                    restarts_out_of_memory: 1,
+                    restarts_hash: 0,
+                    restarts_manual: 0,
+                }),
+                age: Duration::from_secs(9),
+            }),
         }
     }
 
@@ -152,19 +263,31 @@ mod tests {
         for section in sections(&[pool()]) {
             super::super::report::write_section(&mut text, &section);
         }
-        for part in
-            ["Pool php:", "failing", "in 4 s", "5 down", "ended with status 3", "Process 42", "7 requests"]
-        {
+        for part in [
+            "Pool php:",
+            "failing",
+            "in 4 s",
+            "5 down",
+            "ended with status 3",
+            "Process 42",
+            "7 requests",
+            "on, as told 9.0 s ago",
+            "3.0 MiB used",
+            "8 hits, 2 misses",
+            "1 out of memory",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let json = to_json(&[pool()]);
         assert_eq!((&json[0]["refused"]["down"], &json[0]["processes"][0]["pid"]), (&json!(5), &json!(42)));
+        assert_eq!(json[0]["opcache"]["memory"]["free"], json!(5 << 20));
         let mut text = String::new();
         write_prometheus(&mut text, &[pool()]);
         for line in [
             "tidegate_pool_up{pool=\"php\"} 0",
             "tidegate_pool_refused_total{pool=\"php\",reason=\"down\"} 5",
             "# TYPE tidegate_pool_restarts_total counter",
+            "tidegate_pool_opcache_memory_bytes{pool=\"php\",kind=\"used\"} 3145728",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

@@ -6,6 +6,9 @@ use super::manager::{Issue, IssueError, Local};
 use super::schedule::Window;
 use super::storage::Storage;
 use crate::certificate::{Pair, certificates};
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType,
     ExternalAccountKey, Identifier, KeyAuthorization, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
@@ -378,23 +381,27 @@ fn plain(text: &str) -> String {
 
 /// RFC 4648 sections 4 and 5; padding may be there or not.
 pub fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let (mut bits, mut held) = (0u32, 0u32);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'-' | b'+' => 62,
-            b'_' | b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6 | u32::from(value)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held & 0xff) as u8);
+    const EITHER: GeneralPurposeConfig =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    GeneralPurpose::new(&URL_SAFE, EITHER).decode(text.replace('+', "-").replace('/', "_")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_accounts_in_either_alphabet() {
+        for (text, expected) in [
+            ("aGVsbG8=", Some(&b"hello"[..])),
+            ("aGVsbG8", Some(b"hello")),
+            ("_-8", Some(&[0xff, 0xef])),
+            ("/+8=", Some(&[0xff, 0xef])),
+            ("", Some(b"")),
+            ("a b", None),
+            ("a", None),
+        ] {
+            assert_eq!(base64(text).as_deref(), expected, "{text}");
         }
     }
-    Some(bytes)
 }

@@ -8,6 +8,10 @@
 use crate::h1::push_decimal;
 use tidegate_http::Fields;
 
+/// Says one thing however often and whatever it says (RFC 8470 section 5.1), so it is written by
+/// [`Environment::write`] alone.
+const EARLY_DATA: &str = "early-data";
+
 /// Takes variables.
 pub trait Sink {
     /// One variable. Names come once each.
@@ -19,6 +23,17 @@ impl<F: FnMut(&[u8], &[u8])> Sink for F {
     fn variable(&mut self, name: &[u8], value: &[u8]) {
         self(name, value);
     }
+}
+
+/// A client that has shown a certificate, and whoever vouches for it has been verified.
+#[derive(Debug, Clone, Copy)]
+pub struct ClientCertificate<'a> {
+    /// `SSL_CLIENT_S_DN`: whom it is for.
+    pub subject: &'a str,
+    /// `SSL_CLIENT_I_DN`: who has signed it.
+    pub issuer: &'a str,
+    /// `SSL_CLIENT_M_SERIAL`: its serial number, hexadecimal.
+    pub serial: &'a str,
 }
 
 /// What the variables say. What is empty is written as an empty value where RFC 3875 demands the variable,
@@ -59,6 +74,10 @@ pub struct Environment<'a> {
     pub remote_port: Option<u16>,
     /// `CONTENT_LENGTH`, where the request has content.
     pub content_length: Option<u64>,
+    /// `SSL_CLIENT_VERIFY`, which is `SUCCESS`, and what the certificate says; without one none of these is there.
+    pub client: Option<ClientCertificate<'a>>,
+    /// `HTTP_EARLY_DATA`, which is `1`: the request may have been played again by somebody (RFC 8470).
+    pub is_early: bool,
     /// `CONTENT_TYPE` and the `HTTP_…` variables come from here.
     pub fields: Fields<'a>,
     /// From the settings; these take the place of those above, and an empty value leaves one out.
@@ -110,6 +129,15 @@ impl Environment<'_> {
         if let Some(media_type) = self.fields.first("content-type") {
             put("CONTENT_TYPE", media_type);
         }
+        if let Some(client) = &self.client {
+            put("SSL_CLIENT_VERIFY", b"SUCCESS");
+            put("SSL_CLIENT_S_DN", client.subject.as_bytes());
+            put("SSL_CLIENT_I_DN", client.issuer.as_bytes());
+            put("SSL_CLIENT_M_SERIAL", client.serial.as_bytes());
+        }
+        if self.is_early || self.fields.contains(EARLY_DATA) {
+            put("HTTP_EARLY_DATA", b"1");
+        }
         self.fields(&mut put, accepts);
         for (name, value) in self.extra.iter().filter(|(_, value)| !value.is_empty()) {
             sink.variable(name.as_bytes(), value.as_bytes());
@@ -146,7 +174,8 @@ impl Environment<'_> {
 /// digits and `-` could take the place of another one.
 pub fn is_passed_on(name: &str) -> bool {
     let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    const NEVER: [&str; 12] = [
+    const NEVER: [&str; 13] = [
+        EARLY_DATA,
         "content-type",
         "content-length",
         "proxy",
@@ -255,6 +284,34 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
         assert_eq!(written(&environment), expected);
+    }
+
+    #[test]
+    fn who_the_client_is_and_how_early_it_came() {
+        let certificate = ClientCertificate { subject: "CN=alice", issuer: "CN=ca", serial: "01" };
+        let client = written(&Environment { client: Some(certificate), ..Environment::default() });
+        for (name, value) in [
+            ("SSL_CLIENT_VERIFY", "SUCCESS"),
+            ("SSL_CLIENT_S_DN", "CN=alice"),
+            ("SSL_CLIENT_I_DN", "CN=ca"),
+            ("SSL_CLIENT_M_SERIAL", "01"),
+        ] {
+            assert_eq!(client.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let one = [Field { name: "Early-Data", value: b"1" }];
+        let two = [Field { name: "early-data", value: b"0" }, Field { name: "Early-Data", value: b"x" }];
+        for (is_early, fields, expected) in [
+            (false, &[][..], None),
+            (true, &[], Some("1")),
+            (false, &one, Some("1")),
+            (true, &one, Some("1")),
+            (false, &two, Some("1")),
+        ] {
+            let written =
+                written(&Environment { is_early, fields: Fields::new(fields), ..Environment::default() });
+            assert_eq!(written.get("HTTP_EARLY_DATA").map(String::as_str), expected, "{is_early} {fields:?}");
+            assert!(!written.contains_key("SSL_CLIENT_VERIFY"));
+        }
     }
 
     #[test]

@@ -150,7 +150,6 @@ impl Master {
         let pools = Pools::start(clients)?;
         pools.adopt(&settings);
         let upstreams = Arc::new(Upstreams::default());
-        upstreams.adopt(&settings);
         roster.set_pools(pools.clone());
         let servers = Servers::new(
             roster.clone(),
@@ -182,6 +181,7 @@ impl Master {
             upgrade: None,
         };
         master.begin_tls()?;
+        master.upstreams.adopt(&master.current.settings, master.tls.store());
         master.start_servers()?;
         let (roster, sender) = (master.roster.clone(), master.sender.clone());
         let path = master.current.settings.pid_file.clone();

@@ -111,7 +111,7 @@ impl Master {
             notes.push(format!("{error:#}"));
         }
         self.pools.adopt(&settings);
-        self.upstreams.adopt(&settings);
+        self.upstreams.adopt(&settings, self.tls.store());
         drop(previous);
         self.tls.adopt(&mut self.current);
         self.take_number();

@@ -444,6 +444,7 @@ impl Servers {
                 self.roster.has_ended(id, Some(*figures));
             }
             ToMaster::Pools(demands) => return self.pools.heard(id, demands),
+            ToMaster::Upstream(finding) => return self.upstreams.heard(id, finding),
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }
         self.publish();

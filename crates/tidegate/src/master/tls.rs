@@ -54,6 +54,11 @@ impl Tls {
         certificates::warn(settings, &self.store, wall_seconds());
     }
 
+    /// What was read.
+    pub fn store(&self) -> &TlsStore {
+        &self.store
+    }
+
     /// When it is time to look again.
     pub fn next_look(&self) -> Option<Instant> {
         self.next_look

@@ -78,6 +78,11 @@ pub fn run() -> Result<ExitCode> {
         move |_| drop(lost.send(Event::Orphaned)),
     )
     .context("cannot start the link")?;
+    let teller = link.clone();
+    board.groups().tell_with(move |finding| {
+        // What a slow master does not take the others find out themselves.
+        teller.send(&ToMaster::Upstream(finding), Vec::new());
+    });
     demand::start(board.clone(), link.clone()).context("cannot start a thread")?;
     orders::Server::new(link, writer, tls, members, board, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)

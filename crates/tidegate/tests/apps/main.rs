@@ -11,4 +11,5 @@ mod php;
 mod python;
 mod ruby;
 mod site;
+mod starvation;
 mod wordpress;

@@ -1,7 +1,10 @@
 //! PHP by php-cgi and by php-fpm: pages, sessions, path information, uploads.
 
 use crate::site::{Site, example, folder, has};
+use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 fn serves_php(config: &str, interface: &str) {
     // Where php-fpm may read them too, which never runs as root.
@@ -18,7 +21,7 @@ fn serves_php(config: &str, interface: &str) {
     site.visitor("other").get("/").shows("visit 1");
 
     let seen = visitor.get("/index.php/request?a=%20b&c").shows("REQUEST_URI").text;
-    let seen: serde_json::Value = serde_json::from_str(&seen).unwrap();
+    let seen: Value = serde_json::from_str(&seen).unwrap();
     let expected = [
         ("PATH_INFO", "/request"),
         ("SCRIPT_NAME", "/index.php"),
@@ -67,4 +70,153 @@ fn php_fpm() {
     if has(&["curl", "php-fpm8.2"]) {
         serves_php("php-fpm.kdl", "fpm-fcgi");
     }
+}
+
+/// Serves scripts by a pool with these words in its block, and `settings` for PHP.
+fn serve(name: &str, pool: &str, settings: &str, scripts: &[(&str, &str)]) -> Site {
+    let folder = folder(name);
+    let folder = fs::canonicalize(folder).unwrap();
+    for place in ["site", "ini"] {
+        fs::create_dir(folder.join(place)).unwrap();
+        fs::set_permissions(folder.join(place), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    fs::write(folder.join("ini/php.ini"), settings).unwrap();
+    for (name, text) in scripts {
+        fs::write(folder.join("site").join(name), text).unwrap();
+    }
+    let text = format!(
+        "listen \"${{LISTEN}}\"\nerror-log \"{0}/error.log\"\n\
+        pool \"php\" {{ {pool}\n queue length=128 age=\"20s\"\n environment {{ PHP_INI_SCAN_DIR \"{0}/ini\" }} }}\n\
+        site {{ root \"{0}/site\"; route \"*.php\" {{ fastcgi \"php\" }} }}\n",
+        folder.display()
+    )
+    .replace("ROOT", folder.join("site").to_str().unwrap());
+    fs::write(folder.join("tidegate.kdl"), text).unwrap();
+    let config = folder.join("tidegate.kdl");
+    Site::start(config.to_str().unwrap(), folder, &[])
+}
+
+/// What `tidegate status` tells of the only pool.
+fn pool(site: &Site) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["status", "--json", "--control"])
+        .arg(site.folder.join("control"))
+        .output()
+        .unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    status["pools"][0].clone()
+}
+
+fn status_text(site: &Site) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["status", "--control"])
+        .arg(site.folder.join("control"))
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const OPCACHE: &str = "zend_extension=opcache\nopcache.enable=1\nopcache.file_update_protection=0\n";
+
+fn is_warmed_up_and_tells_of_its_cache(kind: &str) {
+    let warm = "<?php file_put_contents(__DIR__ . '/seen', \"{$_SERVER['HTTP_HOST']} {$_SERVER['REQUEST_URI']} \
+        {$_SERVER['SCRIPT_NAME']} {$_SERVER['REQUEST_METHOD']}\\n\", FILE_APPEND);";
+    let scripts = [
+        ("warm.php", warm),
+        ("fails.php", "<?php http_response_code(500);"),
+        ("seen.php", "<?php readfile(__DIR__ . '/seen');"),
+    ];
+    let words = format!(
+        "php {kind}; processes min=1 max=2\n \
+        warm-up \"/warm.php?first\" \"/fails.php\" \"/warm.php\" root=\"ROOT\" host=\"example.com\""
+    );
+    let site = serve(&format!("warm-{kind}"), &words, OPCACHE, &scripts);
+    let visitor = site.visitor("one");
+    // The first request of a visitor finds all of them done.
+    let seen = visitor.get("/seen.php").shows("example.com").text;
+    assert_eq!(seen, "example.com /warm.php?first /warm.php GET\nexample.com /warm.php /warm.php GET\n");
+    let log = fs::read_to_string(site.folder.join("error.log")).unwrap();
+    assert_eq!(log.matches("`warm-up` /fails.php was answered with 500").count(), 1, "{log}");
+
+    let opcache = pool(&site)["opcache"].clone();
+    assert_eq!(opcache["state"], "on", "{opcache}");
+    assert!(opcache["scripts"].as_u64() >= Some(3), "{opcache}");
+    assert!(
+        opcache["misses"].as_u64() >= Some(3) && opcache["memory"]["used"].as_u64() > Some(0),
+        "{opcache}"
+    );
+    assert!(opcache["memory"]["free"].as_u64() > Some(0), "{opcache}");
+    let text = status_text(&site);
+    assert!(text.contains("OPcache Scripts") && text.contains("cached"), "{text}");
+    // A script that was compiled is found again.
+    let hits = |opcache: &Value| opcache["hits"].as_u64().unwrap();
+    let before = hits(&opcache);
+    let is_found = || {
+        visitor.get("/seen.php").shows("example.com");
+        // What was told within the last second is told again.
+        hits(&pool(&site)["opcache"]) > before
+    };
+    assert!((0..1000).any(|_| is_found()), "{}", pool(&site));
+    // No URL leads to the script that tells.
+    for path in ["/tidegate-opcache.php", "/../tidegate-opcache.php", "/warm.php/../tidegate-opcache.php"] {
+        let page = visitor.curl(&["--path-as-is", &format!("{}{path}", site.url)]);
+        assert!([400, 404].contains(&page.status), "{path}: {page:#?}");
+    }
+}
+
+#[test]
+fn php_fpm_is_warmed_up_and_tells_of_its_cache() {
+    if has(&["curl", "php-fpm8.2"]) {
+        is_warmed_up_and_tells_of_its_cache("fpm");
+    }
+}
+
+#[test]
+fn php_cgi_is_warmed_up_and_tells_of_its_cache() {
+    if has(&["curl", "php-cgi"]) {
+        is_warmed_up_and_tells_of_its_cache("cgi");
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_asked_is_one_word() {
+    if !has(&["curl", "php-fpm8.2", "php-cgi"]) {
+        return;
+    }
+    let restricted = format!("{OPCACHE}opcache.restrict_api=/nowhere\n");
+    let off = "zend_extension=opcache\nopcache.enable=0\n";
+    let hidden = format!("{OPCACHE}disable_functions=opcache_get_status\n");
+    let walled = format!("{OPCACHE}open_basedir=/nowhere\n");
+    for kind in ["fpm", "cgi"] {
+        for (name, settings, state) in [
+            ("absent", "", "absent"),
+            ("restricted", &restricted, "restricted"),
+            ("off", off, "off"),
+            ("hidden", &hidden, "absent"),
+            ("walled", &walled, "unknown"),
+        ] {
+            let words = format!("php {kind}; processes min=1 max=1");
+            let site = serve(&format!("{name}-{kind}"), &words, settings, &[("a.php", "<?php echo 'fine';")]);
+            if name != "walled" {
+                site.visitor("one").get("/a.php").shows("fine");
+            }
+            for _ in 0..3 {
+                let opcache = told(&site);
+                assert_eq!(opcache["state"], state, "{kind} {name}: {opcache}");
+            }
+            let log = fs::read_to_string(site.folder.join("error.log")).unwrap_or_default();
+            assert!(!log.to_lowercase().contains("opcache"), "{kind} {name}: {log}");
+        }
+    }
+}
+
+/// What is told of the cache, once the pool serves.
+fn told(site: &Site) -> Value {
+    for _ in 0..2000 {
+        let pool = pool(site);
+        if !pool["opcache"].is_null() {
+            return pool["opcache"].clone();
+        }
+    }
+    panic!("the pool does not serve: {}", pool(site));
 }

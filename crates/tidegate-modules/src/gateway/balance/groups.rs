@@ -28,13 +28,20 @@ pub enum Fact {
     Addresses(Vec<SocketAddr>),
     /// Its checks have taken it out, or brought it back.
     IsDown(bool),
+    /// Requests of some process have put it aside until this time, in nanoseconds of the monotonic clock, which all
+    /// processes share; `None`: it answers again.
+    Ejected(Option<u64>),
 }
+
+/// Tells the master what requests of this process have found out.
+pub(super) type Tell = Arc<dyn Fn(Finding) + Send + Sync>;
 
 /// All that is known of a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Known {
     addresses: Option<Vec<SocketAddr>>,
     is_down: Option<bool>,
+    ejected_until: Option<u64>,
 }
 
 /// What is known of the members of all groups: the last finding of each kind.
@@ -48,6 +55,7 @@ impl Findings {
         match &finding.fact {
             Fact::Addresses(addresses) => known.addresses = Some(addresses.clone()),
             Fact::IsDown(is_down) => known.is_down = Some(*is_down),
+            Fact::Ejected(until) => known.ejected_until = *until,
         }
     }
 
@@ -55,7 +63,8 @@ impl Findings {
     pub fn all(&self) -> Vec<Finding> {
         let of = |((group, member), known): (&(String, String), &Known)| {
             let addresses = known.addresses.clone().map(Fact::Addresses);
-            let facts = addresses.into_iter().chain(known.is_down.map(Fact::IsDown));
+            let ejected = known.ejected_until.map(|until| Fact::Ejected(Some(until)));
+            let facts = addresses.into_iter().chain(known.is_down.map(Fact::IsDown)).chain(ejected);
             let finding = |fact| Finding { group: group.clone(), member: member.clone(), fact };
             facts.map(finding).collect::<Vec<_>>()
         };
@@ -89,9 +98,15 @@ struct State {
     /// not taken up, or are about to go.
     groups: Vec<Arc<Group>>,
     findings: Findings,
+    tell: Option<Tell>,
 }
 
 impl Groups {
+    /// Has `tell` told what requests find out, for other processes. Called on the threads of workers: it must not wait.
+    pub fn tell_with(&self, tell: impl Fn(Finding) + Send + Sync + 'static) {
+        self.lock().tell = Some(Arc::new(tell));
+    }
+
     /// Makes the groups of a revision that is about to be taken up. Those that say the same as before are the
     /// same.
     pub fn prepare(&self, upstreams: &[Upstream]) {
@@ -103,8 +118,14 @@ impl Groups {
                 None => {
                     let before = state.groups.iter().rfind(|group| group.settings().name == upstream.name);
                     let group = Group::new(upstream.clone(), before.map(|group| &**group));
+                    if let Some(tell) = &state.tell {
+                        group.tell_with(tell.clone());
+                    }
                     for finding in state.findings.all() {
-                        apply(&group, &finding);
+                        // The group before knows better what its own requests have found since.
+                        if before.is_none() || !matches!(finding.fact, Fact::Ejected(_)) {
+                            apply(&group, &finding);
+                        }
                     }
                     group
                 }
@@ -155,6 +176,7 @@ fn apply(group: &Group, finding: &Finding) {
     match &finding.fact {
         Fact::Addresses(addresses) => group.set_addresses(member, addresses),
         Fact::IsDown(is_down) => group.set_down(member, *is_down),
+        Fact::Ejected(until) => group.hear(member, *until),
     }
 }
 
@@ -200,6 +222,32 @@ mod tests {
         groups.learn(&[down("app", "a")]);
         groups.prepare(&[upstream(vec![member("a")])]);
         assert_eq!(groups.named("app").unwrap().report().members.map_states(), [MemberState::Down]);
+    }
+
+    #[test]
+    fn what_one_process_finds_out_holds_in_the_others() {
+        let (one, other) = (Groups::default(), Arc::new(Groups::default()));
+        let upstreams = [upstream(vec![member("a"), member("b")])];
+        other.prepare(&upstreams);
+        let told = other.clone();
+        one.tell_with(move |finding| told.learn(&[finding]));
+        one.prepare(&upstreams);
+        let states = |groups: &Groups| groups.named("app").unwrap().report().members.map_states();
+        let group = one.named("app").unwrap();
+        let report = |outcome| {
+            let address = tidegate_io::connect::Address::Unix("/a".into());
+            (0..5).for_each(|_| group.on_outcome(0, &group.members[0], &address, outcome));
+        };
+        report(crate::gateway::balance::Outcome::Failed);
+        assert_eq!(states(&one), [MemberState::Ejected, MemberState::Up]);
+        assert_eq!(states(&other), [MemberState::Ejected, MemberState::Up]);
+        // Never the last one that is left.
+        let until = Some(u64::MAX);
+        other.learn(&[Finding { group: "app".into(), member: "b".into(), fact: Fact::Ejected(until) }]);
+        assert_eq!(states(&other), [MemberState::Ejected, MemberState::Up]);
+        report(crate::gateway::balance::Outcome::Answered);
+        assert_eq!(states(&one), [MemberState::Up, MemberState::Up]);
+        assert_eq!(states(&other), [MemberState::Up, MemberState::Up]);
     }
 
     trait MapStates {

@@ -172,6 +172,30 @@ impl Health {
         self.is_down = is_down;
     }
 
+    /// Somebody else's requests have put it aside until this time, or have found that it answers again. `may_eject`:
+    /// others could take its place.
+    pub fn hear(&mut self, until: Option<u64>, now: u64, may_eject: bool, rules: &Rules) {
+        match until {
+            Some(until) if now < until && rules.failures.is_some() => {
+                let known = self.ejected_until;
+                if known.is_none() && !may_eject {
+                    return;
+                }
+                // The same time aside, however many tell of it, counts once.
+                if known.is_none_or(|known| now >= known) {
+                    self.ejections = self.ejections.saturating_add(1);
+                }
+                self.failures = 0;
+                self.ejected_until = known.max(Some(until));
+            }
+            None if self.ejected_until.take().is_some() => {
+                (self.failures, self.trial) = (0, None);
+                self.returned = Some(now);
+            }
+            _ => {}
+        }
+    }
+
     /// The share of its weight that it is given, above 0 and at most 1.
     pub fn share(&self, now: u64, rules: &Rules) -> f64 {
         const LEAST: f64 = 0.1;
@@ -284,6 +308,28 @@ mod tests {
         health.on_outcome(Outcome::Failed, 0, true, 0.999, &rules);
         let Fitness::Ejected { until } = health.fitness(0, &rules) else { panic!("not ejected") };
         assert!((10 * SECOND..=12 * SECOND).contains(&until));
+    }
+
+    #[test]
+    fn what_others_tell_holds_as_if_it_were_our_own() {
+        let rules = Rules { failures: Some(1), ..Rules::default() };
+        let mut health = Health::default();
+        health.hear(Some(10 * SECOND), 0, false, &rules);
+        health.hear(Some(10 * SECOND), 10 * SECOND, true, &rules);
+        health.hear(None, 0, true, &rules);
+        health.hear(Some(10 * SECOND), 0, true, &Rules { failures: None, ..rules.clone() });
+        assert!(health.is_untroubled(), "the last one, too late, no news, and where nobody is put aside");
+        for _ in 0..3 {
+            health.hear(Some(10 * SECOND), 0, true, &rules);
+        }
+        assert_eq!(health.fitness(0, &rules), Fitness::Ejected { until: 10 * SECOND });
+        // It is tried as if it had been put aside once, and then stays aside twice as long.
+        assert_eq!(health.fitness(10 * SECOND, &rules), Fitness::Trial);
+        health.begin_trial(10 * SECOND);
+        assert!(fail(&mut health, 10 * SECOND, &rules));
+        assert_eq!(health.fitness(11 * SECOND, &rules), Fitness::Ejected { until: 30 * SECOND });
+        health.hear(None, 12 * SECOND, true, &rules);
+        assert_eq!(health.fitness(12 * SECOND, &rules), Fitness::Up);
     }
 
     #[test]

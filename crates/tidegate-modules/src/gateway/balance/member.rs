@@ -114,6 +114,13 @@ impl Member {
         (is_ejected || was_up != (fitness == Fitness::Up)).then_some(fitness)
     }
 
+    /// What requests of another process have found out.
+    pub(super) fn hear(&self, until: Option<u64>, now: u64, may_eject: bool, rules: &Rules) {
+        let mut health = self.health();
+        self.is_plain.store(false, Relaxed);
+        health.hear(until, now, may_eject, rules);
+    }
+
     /// Its checks have taken it out, or brought it back.
     pub(super) fn set_down(&self, is_down: bool, now: u64) {
         let mut health = self.health();

@@ -15,6 +15,7 @@ mod wish;
 
 use super::places::{Place, PlaceLimits, Places, Refused};
 use budget::Budget;
+use groups::{Fact, Finding, Tell};
 use health::{Fitness, Outcome, Rules};
 use member::Member;
 use policy::{Candidate, Turns};
@@ -22,7 +23,7 @@ use report::{GroupReport, MemberReport, MemberState};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidegate_config::settings::upstream::{Balance, Eject, Upstream};
 use tidegate_core::log;
@@ -45,6 +46,8 @@ pub struct Group {
     next_return: AtomicU64,
     ejections: AtomicU64,
     retries: AtomicU64,
+    /// Other processes hear what requests of this one have found out.
+    tell: OnceLock<Tell>,
 }
 
 /// Where a request has been tried.
@@ -79,6 +82,7 @@ impl Group {
             next_return: AtomicU64::new(u64::MAX),
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
+            tell: OnceLock::new(),
             settings,
         });
         group.fit_places(monotonic_ns());
@@ -133,6 +137,20 @@ impl Group {
     fn set_down(&self, member: &Member, is_down: bool) {
         let now = monotonic_ns();
         member.set_down(is_down, now);
+        self.fit_places(now);
+    }
+
+    /// Whom it tells of what requests have found out.
+    fn tell_with(&self, tell: Tell) {
+        let _ = self.tell.set(tell);
+    }
+
+    /// Requests of another process have put a member aside, or have found that it answers again.
+    fn hear(&self, member: &Arc<Member>, until: Option<u64>) {
+        let now = monotonic_ns();
+        let index = self.members.iter().position(|known| Arc::ptr_eq(known, member));
+        let may_eject = index.is_some_and(|index| self.has_others(index, now));
+        member.hear(until, now, may_eject, &self.rules);
         self.fit_places(now);
     }
 
@@ -301,6 +319,14 @@ impl Group {
             }
             Fitness::Up => log::info(format_args!("{name} of upstream {group} answers again")),
             Fitness::Trial | Fitness::Down => {}
+        }
+        let fact = match fitness {
+            Fitness::Ejected { until } => Some(Fact::Ejected(Some(until))),
+            Fitness::Up => Some(Fact::Ejected(None)),
+            Fitness::Trial | Fitness::Down => None,
+        };
+        if let (Some(tell), Some(fact)) = (self.tell.get(), fact) {
+            tell(Finding { group: group.clone(), member: name.to_owned(), fact });
         }
         self.fit_places(now);
     }

@@ -5,8 +5,10 @@
 
 use super::launch::{Launch, find_group, find_user};
 use super::machine::KILLED;
+use super::opcache::{self, Opcache};
 use super::php::{self, Found};
 use super::sockets::{Folder, Listening, free_port};
+use super::warm_up::WarmingUp;
 use crate::gateway::board::PoolAddress;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
@@ -59,6 +61,10 @@ pub(super) struct Child {
     pub(super) last_line: String,
     pub(super) way: Way,
     pub(super) pool: Arc<Pool>,
+    /// The requests that it gets before it takes work, once they are under way.
+    pub(super) warming_up: Option<Arc<WarmingUp>>,
+    /// Of PHP: who tells of the cache of compiled scripts.
+    pub(super) opcache: Option<Opcache>,
 }
 
 /// What a process in a slot of a pool needs to be started.
@@ -79,7 +85,7 @@ pub(super) struct Start<'a> {
 /// A sentence's end: `cannot be started: …`.
 pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
     let prepared = prepare(&mut start).map_err(|problem| format!("cannot be started: {problem}"))?;
-    let Prepared { argv, launch, environment, way, stdin } = prepared;
+    let Prepared { argv, launch, environment, way, stdin, opcache } = prepared;
     let attempt = || -> io::Result<Child> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
@@ -94,7 +100,18 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
         let ended = pidfd_open(pid, PidfdFlags::empty())?;
         let pool = start.pool.clone();
         let output = Some(read);
-        Ok(Child { process, pid, ended, output, line: Vec::new(), last_line: String::new(), way, pool })
+        Ok(Child {
+            process,
+            pid,
+            ended,
+            output,
+            line: Vec::new(),
+            last_line: String::new(),
+            way,
+            pool,
+            warming_up: None,
+            opcache,
+        })
     };
     attempt().map_err(|problem| format!("cannot be started: {problem}"))
 }
@@ -105,6 +122,7 @@ struct Prepared {
     environment: Vec<(String, String)>,
     way: Way,
     stdin: Stdio,
+    opcache: Option<Opcache>,
 }
 
 fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
@@ -133,6 +151,9 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         *stdin = Stdio::from(listening.fd.try_clone().map_err(text)?);
         Ok(Way::Socket(listening))
     };
+    // Without it nothing is told, and all else works.
+    let script = || folder.public_file("tidegate-opcache.php", opcache::SCRIPT).ok();
+    let mut opcache = None;
     let (argv, way) = match &processes.program {
         Program::Command(argv) => {
             let way = match processes.socket.pass {
@@ -163,15 +184,19 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         }
         Program::Php(wanted) => match php::find(*wanted)? {
             Found::Cgi(program) => {
-                let children = processes.max.max(1);
+                // One more than the places: what the server asks finds one, also behind kept connections.
+                let children = processes.max.max(1).saturating_add(1);
                 environment.push(("PHP_FCGI_CHILDREN".into(), children.to_string()));
                 // 0 is without bound: a child that ended by itself would be missed by a request.
                 let requests = processes.requests.unwrap_or(0);
                 environment.push(("PHP_FCGI_MAX_REQUESTS".into(), requests.to_string()));
-                (vec![program.into()], pass(&mut stdin)?)
+                let way = pass(&mut stdin)?;
+                opcache = script().map(|script| Opcache::new(way.address().clone(), script));
+                (vec![program.into()], way)
             }
             Found::Fpm(program) => {
                 let socket = folder.path(&pool.name, *slot, &format!("-{number}.sock"));
+                let aside = folder.path(&pool.name, *slot, &format!("-{number}-aside.sock"));
                 let settings = folder.path(&pool.name, *slot, ".conf");
                 let user = rustix::process::geteuid().is_root().then(|| {
                     (launch.user, launch.group) = (None, None);
@@ -179,7 +204,8 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                     let usual = || usual.into_iter().find(|name| find_user(name).is_ok());
                     processes.user.as_deref().or_else(usual).unwrap_or("nobody")
                 });
-                php::write_fpm_settings(&settings, &socket, processes, user).map_err(text)?;
+                php::write_fpm_settings(&settings, &socket, &aside, processes, user).map_err(text)?;
+                opcache = script().map(|script| Opcache::new(PoolAddress::Unix(aside), script));
                 let argv = vec![
                     program.into(),
                     "--nodaemonize".into(),
@@ -190,7 +216,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
             }
         },
     };
-    Ok(Prepared { argv, launch, environment, way, stdin })
+    Ok(Prepared { argv, launch, environment, way, stdin, opcache })
 }
 
 /// The user and group that a pool runs as, where it is not the server's own.
@@ -282,6 +308,9 @@ impl Drop for Child {
         }
         if let Way::Own(PoolAddress::Unix(path)) = &self.way {
             super::sockets::remove_socket(path);
+            if let Some(Opcache { address: PoolAddress::Unix(path), .. }) = &self.opcache {
+                super::sockets::remove_socket(path);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The supervisor's thread: waits for ended processes, for what they write, for settings and for demands,
 //! and lets the pools do what is due.
 
+use super::opcache::Opcache;
 use super::running::{Hands, Running};
 use super::sockets::Folder;
 use super::status::PoolStatus;
@@ -71,7 +72,7 @@ impl Supervisor {
         let driver = Driver {
             ends,
             messages,
-            event: event.clone(),
+            waker: Waker { event: event.clone() },
             begun: Instant::now(),
             folder: None,
             pools: BTreeMap::new(),
@@ -131,10 +132,32 @@ impl Drop for Supervisor {
     }
 }
 
+/// Answers how pools stand. Where PHP has to be asked a thread of its own does: the pools go on.
+fn tell(mut status: Vec<PoolStatus>, opcaches: Vec<Option<Opcache>>, answer: Sender<Vec<PoolStatus>>) {
+    if opcaches.iter().all(Option::is_none) {
+        let _ = answer.send(status);
+        return;
+    }
+    // Without a thread nobody is answered, and whoever waits gives up.
+    let _ = std::thread::Builder::new().name("tidegate-opcache".into()).spawn(move || {
+        let asked: Vec<_> = std::thread::scope(|scope| {
+            let asked = opcaches.iter().map(|opcache| {
+                let opcache = opcache.as_ref()?;
+                std::thread::Builder::new().spawn_scoped(scope, || opcache.status()).ok()
+            });
+            asked.collect::<Vec<_>>().into_iter().map(|told| told?.join().ok()).collect()
+        });
+        for (pool, told) in status.iter_mut().zip(asked) {
+            pool.opcache = told;
+        }
+        let _ = answer.send(status);
+    });
+}
+
 struct Driver {
     ends: Ends,
     messages: Receiver<Message>,
-    event: Arc<OwnedFd>,
+    waker: Waker,
     begun: Instant,
     /// Made with the first pool.
     folder: Option<Folder>,
@@ -173,7 +196,8 @@ impl Driver {
                 Ok(Message::Status(answer)) => {
                     let now = self.begun.elapsed();
                     let status = self.pools.values().map(|pool| pool.status(now)).collect();
-                    let _ = answer.send(status);
+                    let opcaches = self.pools.values().map(Running::opcache).collect();
+                    tell(status, opcaches, answer);
                 }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
@@ -192,7 +216,8 @@ impl Driver {
             }
         }
         let Some(folder) = &self.folder else { return };
-        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        let hands =
+            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
         let gone: Vec<String> =
             self.pools.keys().filter(|name| !pools.iter().any(|pool| pool.name == **name)).cloned().collect();
         for name in gone {
@@ -231,7 +256,8 @@ impl Driver {
 
     fn take_demands(&mut self, demands: Vec<PoolDemand>) {
         let Some(folder) = &self.folder else { return };
-        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        let hands =
+            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
         for demand in demands {
             if let Some(pool) = self.pools.get_mut(&demand.name) {
                 pool.demand(demand.clone(), &hands);
@@ -244,7 +270,8 @@ impl Driver {
 
     fn each(&mut self, mut f: impl FnMut(&mut Running, &Hands<'_>)) {
         let Some(folder) = &self.folder else { return };
-        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        let hands =
+            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
         for pool in self.pools.values_mut().chain(&mut self.leaving) {
             f(pool, &hands);
         }
@@ -253,7 +280,7 @@ impl Driver {
     /// Waits for something to happen, and takes it in.
     fn wait(&mut self) {
         let timeout = self.timeout();
-        let mut fds = vec![PollFd::new(&*self.event, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&*self.waker.event, PollFlags::IN)];
         // In the order of `fds`: pool, slot, and whether it is what was written.
         let mut whose: Vec<(usize, usize, bool)> = Vec::new();
         for (index, pool) in self.pools.values().chain(&self.leaving).enumerate() {
@@ -278,9 +305,10 @@ impl Driver {
             .map(|(_, whose)| whose)
             .collect();
         drop(fds);
-        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
+        let _ = rustix::io::read(&*self.waker.event, &mut [0; 8]);
         let Some(folder) = &self.folder else { return };
-        let hands = Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed() };
+        let hands =
+            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
         let mut pools: Vec<&mut Running> = self.pools.values_mut().chain(&mut self.leaving).collect();
         // What was written first: it may say why a process has ended.
         for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| *is_output) {

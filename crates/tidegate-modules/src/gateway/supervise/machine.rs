@@ -85,6 +85,8 @@ enum Stage {
 struct Process {
     stage: Stage,
     started: Duration,
+    /// While it starts: how long it may.
+    patience_until: Duration,
     is_proved: bool,
     is_worn: bool,
     /// Who takes which request is not known of it.
@@ -209,6 +211,13 @@ impl Machine {
     /// Whether all have ended that were to.
     pub(super) fn has_ended(&self) -> bool {
         self.is_stopping && self.processes.is_empty()
+    }
+
+    /// A process takes connections, and gets requests of the server's own first: its patience begins anew.
+    pub(super) fn opened(&mut self, slot: Slot, now: Duration) {
+        if let Some(process) = self.processes.get_mut(&slot) {
+            process.patience_until = now + START_PATIENCE;
+        }
     }
 
     /// A process takes requests: its socket was its own before it began, or it was asked and has answered.
@@ -377,9 +386,7 @@ impl Machine {
                     process.stage = Stage::Serving { since: self.sequence + 1 };
                     self.is_changed = true;
                 }
-                Stage::Starting { is_ready: false, .. }
-                    if now.saturating_sub(process.started) >= START_PATIENCE =>
-                {
+                Stage::Starting { is_ready: false, .. } if now >= process.patience_until => {
                     self.restarts += 1;
                     self.fail("took no requests within its first minute", now, out);
                     self.terminate(slot, now, out);
@@ -422,6 +429,7 @@ impl Machine {
             let process = Process {
                 stage,
                 started: now,
+                patience_until: now + START_PATIENCE,
                 is_proved: false,
                 is_worn: false,
                 is_shared: self.rules.is_shared,
@@ -490,7 +498,7 @@ impl Machine {
     pub(super) fn next(&self) -> Option<Duration> {
         let of_processes = self.processes.values().filter_map(|process| match process.stage {
             Stage::Starting { is_ready: true, not_before } => Some(not_before),
-            Stage::Starting { is_ready: false, .. } => Some(process.started + START_PATIENCE),
+            Stage::Starting { is_ready: false, .. } => Some(process.patience_until),
             Stage::Draining { until, .. } => Some(until),
             Stage::Stopping { kill_at } => kill_at,
             Stage::Serving { .. } => (!process.is_proved).then_some(process.started + PROOF),

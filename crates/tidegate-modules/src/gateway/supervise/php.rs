@@ -56,29 +56,34 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Writes the settings of php-fpm for one parent that listens at `socket`; the path of the file.
+/// Writes the settings of php-fpm for one parent that listens at `socket`. At `aside` it starts a process of its own when
+/// somebody connects, which shares the cache of compiled scripts: for what the server asks, so that this never takes the
+/// place of a request.
 pub(super) fn write_fpm_settings(
     at: &Path,
     socket: &Path,
+    aside: &Path,
     processes: &Processes,
     user: Option<&str>,
 ) -> io::Result<()> {
-    std::fs::write(at, fpm_settings(socket, processes, user))
+    std::fs::write(at, fpm_settings(socket, aside, processes, user))
 }
 
-fn fpm_settings(socket: &Path, processes: &Processes, user: Option<&str>) -> String {
+fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes, user: Option<&str>) -> String {
     let mut out = String::from(
         "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\ndaemonize = no\n\n[pool]\n",
     );
     let _ = writeln!(out, "listen = {}", socket.display());
     let _ = writeln!(out, "listen.backlog = 1024");
+    // Only a parent that is root is asked for one: it stays root, and its children do not.
+    let mut owner = String::new();
     if let Some(user) = user {
-        // Only a parent that is root is asked for one: it stays root, and its children do not.
-        let _ = writeln!(out, "user = {user}");
+        let _ = writeln!(owner, "user = {user}");
         if let Some(group) = &processes.group {
-            let _ = writeln!(out, "group = {group}");
+            let _ = writeln!(owner, "group = {group}");
         }
     }
+    out += &owner;
     let max = processes.max.max(1);
     let _ = writeln!(out, "pm.max_children = {max}");
     if processes.min == 0 {
@@ -99,6 +104,8 @@ fn fpm_settings(socket: &Path, processes: &Processes, user: Option<&str>) -> Str
     // What scripts write to standard error, and the environment that the settings name.
     let _ = writeln!(out, "catch_workers_output = yes\ndecorate_workers_output = no\nclear_env = no");
     let _ = writeln!(out, "pm.status_path = /tidegate-fpm-status");
+    let _ = writeln!(out, "\n[aside]\nlisten = {}\n{owner}pm = ondemand", aside.display());
+    let _ = writeln!(out, "pm.max_children = 1\npm.process_idle_timeout = 10s");
     out
 }
 

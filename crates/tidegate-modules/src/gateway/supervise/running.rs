@@ -1,17 +1,20 @@
 //! One pool as it runs: its machine, its processes and their sockets. Carries out what the machine decides.
 
 use super::child::{self, Child, Start};
+use super::driver::Waker;
 use super::hook::Watch;
 use super::machine::{Action, Machine, Rules, Slot, Usage};
+use super::opcache::Opcache;
 use super::sockets::{BACKLOG, Folder, Listening};
 use super::status::{PoolStatus, ProcessStatus};
+use super::warm_up::WarmingUp;
 use crate::gateway::board::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::ListenAddress;
-use tidegate_config::settings::pool::{Application, Pool, Processes, Program};
+use tidegate_config::settings::pool::{Application, Pool, Processes, Program, WarmUp};
 use tidegate_core::log;
 
 /// Requests that an address takes at once where the settings do not say.
@@ -22,6 +25,7 @@ pub(super) struct Hands<'a> {
     pub(super) folder: &'a Folder,
     pub(super) publish: &'a dyn Fn(PoolUpdate),
     pub(super) now: Duration,
+    pub(super) waker: &'a Waker,
 }
 
 /// A pool.
@@ -126,11 +130,41 @@ impl Running {
     pub(super) fn advance(&mut self, hands: &Hands<'_>) {
         self.with_machine(hands, |machine, now, actions| machine.advance(now, actions));
         for slot in self.unready() {
-            if let Some(child) = self.children.get(&slot).filter(|child| child.answers()) {
-                if let PoolAddress::Unix(path) = child.way.address() {
-                    hands.folder.give(path);
-                }
+            if self.is_ready(slot, hands) {
                 self.with_machine(hands, |machine, now, actions| machine.ready(slot, now, actions));
+            }
+        }
+    }
+
+    /// Whether a process takes connections by now, and has had what it gets first.
+    fn is_ready(&mut self, slot: Slot, hands: &Hands<'_>) -> bool {
+        let Some(child) = self.children.get_mut(&slot) else { return false };
+        if let Some(warming_up) = &child.warming_up {
+            if warming_up.is_done() {
+                for complaint in warming_up.complaints() {
+                    log::warn(format_args!("pool {} [{}]: {complaint}", self.pool.name, child.number()));
+                }
+            }
+            return warming_up.is_done();
+        }
+        if !child.answers() {
+            return false;
+        }
+        if let PoolAddress::Unix(path) = child.way.address() {
+            hands.folder.give(path);
+        }
+        let Some(warm_up) = warm_up_of(&child.pool) else { return true };
+        match WarmingUp::begin(warm_up.clone(), child.way.address().clone(), hands.waker.clone()) {
+            Ok(warming_up) => {
+                child.warming_up = Some(warming_up);
+                if let Some(machine) = &mut self.machine {
+                    machine.opened(slot, hands.now);
+                }
+                false
+            }
+            Err(error) => {
+                log::warn(format_args!("pool {}: `warm-up` cannot be done: {error}", self.pool.name));
+                true
             }
         }
     }
@@ -243,7 +277,11 @@ impl Running {
         self.started += 1;
         let start = Start { pool: &pool, processes, slot, number, folder: hands.folder, socket: &mut socket };
         let child = child::start(start)?;
-        let is_ready = matches!(child.way, child::Way::Socket(_));
+        let is_warmed_up = warm_up_of(&pool).is_some();
+        if is_warmed_up {
+            hands.waker.wake(); // it may begin at once
+        }
+        let is_ready = matches!(child.way, child::Way::Socket(_)) && !is_warmed_up;
         self.children.insert(slot, child);
         Ok(is_ready)
     }
@@ -281,7 +319,13 @@ impl Running {
         });
     }
 
-    /// How it stands.
+    /// Who tells of PHP's cache of compiled scripts.
+    pub(super) fn opcache(&self) -> Option<Opcache> {
+        let mut serving = self.machine.as_ref()?.serving();
+        serving.find_map(|slot| self.children.get(&slot)?.opcache.clone())
+    }
+
+    /// How it stands, but for what its processes would have to be asked.
     pub(super) fn status(&self, now: Duration) -> PoolStatus {
         let mut status = PoolStatus {
             name: self.pool.name.clone(),
@@ -291,6 +335,7 @@ impl Running {
             last_failure: None,
             retry_after: None,
             demand: self.last.as_ref().map(|last| last.demand).unwrap_or_default(),
+            opcache: None,
         };
         let Some(machine) = &self.machine else { return status };
         status.phase = machine.phase();
@@ -303,7 +348,11 @@ impl Running {
                 let child = self.children.get(&shown.slot)?;
                 Some(ProcessStatus {
                     pid: child.number(),
-                    state: shown.stage.to_owned(),
+                    state: match &child.warming_up {
+                        Some(warming_up) if !warming_up.is_done() => "warming up",
+                        _ => shown.stage,
+                    }
+                    .to_owned(),
                     age: now.saturating_sub(shown.started),
                     requests: shown.requests,
                     address: child.way.address().clone(),
@@ -350,6 +399,14 @@ fn pool_address(address: &ListenAddress) -> PoolAddress {
     match address {
         ListenAddress::Tcp(address) => PoolAddress::Tcp(*address),
         ListenAddress::Unix(path) => PoolAddress::Unix(path.clone()),
+    }
+}
+
+/// What a process of the pool gets before it takes work.
+fn warm_up_of(pool: &Pool) -> Option<&WarmUp> {
+    match &pool.application {
+        Application::Processes(processes) => processes.warm_up.as_ref(),
+        Application::External(_) => None,
     }
 }
 

@@ -123,6 +123,18 @@ impl Folder {
         self.0.join(format!("{pool}-{slot}{suffix}"))
     }
 
+    /// Writes a file that whoever a pool runs as may read, and no other than this process may write.
+    pub(super) fn public_file(&self, name: &str, text: &str) -> io::Result<PathBuf> {
+        let path = self.0.join(name);
+        std::fs::write(&path, text)?;
+        rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)?;
+        if getuid().is_root() {
+            // The way there is open to others as well; names in between cannot be listed.
+            rustix::fs::chmod(&self.0, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
+        }
+        Ok(path)
+    }
+
     /// Gives a socket to those who connect.
     pub(super) fn give(&self, socket: &Path) {
         if let Some((user, group)) = self.1 {

@@ -1,9 +1,12 @@
 //! One check of one member: does it accept, does it answer.
 
+use super::secured::Conversation;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tidegate_config::settings::upstream::{Check, CheckKind, MemberAddress};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tidegate_tls::{Connector, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -27,25 +30,47 @@ impl Place {
     }
 }
 
-/// Asks once; an error says what was wrong. `name` is the `Host` where the settings name none.
-pub async fn once(check: &Check, place: &Place, name: &str) -> Result<(), String> {
-    match timeout(check.timeout, ask(check, place, name)).await {
+/// How members of a group are reached with TLS.
+#[derive(Clone)]
+pub struct Way {
+    /// Whom it trusts, and what it shows.
+    pub connector: Arc<Connector>,
+    /// What the members are called.
+    pub name: ServerName<'static>,
+    /// HTTP/2 is asked for.
+    pub speaks_http2: bool,
+}
+
+impl Way {
+    /// Whether it would come to the same.
+    pub fn is_same_as(&self, other: &Way) -> bool {
+        Arc::ptr_eq(&self.connector, &other.connector)
+            && (&self.name, self.speaks_http2) == (&other.name, other.speaks_http2)
+    }
+}
+
+/// Asks once; an error says what was wrong. `name` is the `Host` where the settings name none, `way` is there where
+/// TLS is spoken.
+pub async fn once(check: &Check, place: &Place, way: Option<&Way>, name: &str) -> Result<(), String> {
+    match timeout(check.timeout, ask(check, place, way, name)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(format!("no answer to its check within {:?}", check.timeout)),
     }
 }
 
-async fn ask(check: &Check, place: &Place, name: &str) -> Result<(), String> {
+async fn ask(check: &Check, place: &Place, way: Option<&Way>, name: &str) -> Result<(), String> {
     let refused = |error: std::io::Error| format!("it accepts no connection: {error}");
     match place {
-        Place::Unix(path) => converse(check, UnixStream::connect(path).await.map_err(refused)?, name).await,
+        Place::Unix(path) => {
+            converse(check, UnixStream::connect(path).await.map_err(refused)?, way, name).await
+        }
         Place::Tcp(addresses) if addresses.is_empty() => Err("its name leads nowhere".to_owned()),
         Place::Tcp(addresses) => {
             // It is well when one of its addresses is: requests find out which.
             let mut last = String::new();
             for address in addresses {
                 let outcome = match TcpStream::connect(address).await {
-                    Ok(stream) => converse(check, stream, name).await,
+                    Ok(stream) => converse(check, stream, way, name).await,
                     Err(error) => Err(refused(error)),
                 };
                 match outcome {
@@ -60,16 +85,26 @@ async fn ask(check: &Check, place: &Place, name: &str) -> Result<(), String> {
 
 async fn converse(
     check: &Check,
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    way: Option<&Way>,
     name: &str,
 ) -> Result<(), String> {
+    let mut stream = match way {
+        None => Conversation::plain(stream),
+        Some(way) => Conversation::begin(stream, way).await?,
+    };
     let lost = |error: std::io::Error| format!("its connection was lost: {error}");
     match &check.kind {
         CheckKind::Tcp => Ok(()),
         CheckKind::Http { path, host } => {
             let host = if host.is_empty() { name } else { host };
-            // A unix socket has no name that a `Host` may hold.
-            let host = if host.starts_with("unix:") { "localhost" } else { host };
+            let called = way.map(|way| way.name.to_str());
+            let host = match &called {
+                Some(called) if std::ptr::eq(host, name) => called,
+                // A unix socket has no name that a `Host` may hold.
+                _ if host.starts_with("unix:") => "localhost",
+                _ => host,
+            };
             let request = format!(
                 "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate-check\r\nConnection: close\r\n\r\n"
             );

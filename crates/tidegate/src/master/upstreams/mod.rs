@@ -2,20 +2,26 @@
 //! their checks.
 //!
 //! One thread of the master does both (`prober`, with `resolve` and `check`) and reports what has changed;
-//! server processes are told, never look up a name and never check a member. A name that cannot be looked up
+//! server processes are told, never look up a name and never check a member. What requests of one of them find out about
+//! a member the others hear by way of the master. A name that cannot be looked up
 //! keeps the addresses that it had, is tried again, and stops nobody else (R10).
 
 mod check;
 mod prober;
 mod resolve;
+mod secured;
 
 use super::pools::Served;
 use crate::link::{Link, ToServer};
-use prober::Prober;
+use prober::{Group, Prober};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
+use tidegate_config::settings::upstream::Upstream;
 use tidegate_core::log;
-use tidegate_modules::gateway::balance::groups::{Finding, Findings};
+use tidegate_core::tls::TlsStore;
+use tidegate_modules::gateway::balance::groups::{Fact, Finding, Findings};
+use tidegate_tls::Connector;
 
 /// What is known of members, and who is told.
 #[derive(Default)]
@@ -28,13 +34,22 @@ pub struct Upstreams {
 #[derive(Default)]
 struct Hub {
     findings: Findings,
+    /// Group and member.
+    names: HashSet<(String, String)>,
     servers: Vec<(u64, Arc<Link>)>,
 }
 
 impl Upstreams {
-    /// Watches over the groups of a revision from now on.
-    pub fn adopt(&self, settings: &Settings) {
-        lock(&self.hub).findings.retain(&settings.upstreams);
+    /// Watches over the groups of a revision from now on; the files of its TLS have been read into `tls`.
+    pub fn adopt(&self, settings: &Settings, tls: &TlsStore) {
+        {
+            let mut hub = lock(&self.hub);
+            hub.findings.retain(&settings.upstreams);
+            let members = settings.upstreams.iter().flat_map(|upstream| {
+                upstream.members.iter().map(|member| (upstream.name.clone(), member.name.clone()))
+            });
+            hub.names = members.collect();
+        }
         let mut prober = lock(&self.prober);
         if prober.is_none() && !settings.upstreams.is_empty() {
             let hub = self.hub.clone();
@@ -47,7 +62,21 @@ impl Upstreams {
             }
         }
         if let Some(prober) = &*prober {
-            prober.set(&settings.upstreams);
+            prober.set(settings.upstreams.iter().map(|upstream| group(upstream, settings, tls)).collect());
+        }
+    }
+
+    /// Requests of a server process have found out something about a member: the others hear it too.
+    pub fn heard(&self, id: u64, finding: Finding) {
+        let mut hub = lock(&self.hub);
+        // Names and checks are not theirs to tell of, nor members that nobody has written.
+        let is_theirs = matches!(finding.fact, Fact::Ejected(_));
+        if !is_theirs || !hub.names.contains(&(finding.group.clone(), finding.member.clone())) {
+            return;
+        }
+        hub.findings.learn(&finding);
+        for (_, link) in hub.servers.iter().filter(|(known, _)| *known != id) {
+            link.send(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
         }
     }
 
@@ -62,6 +91,16 @@ impl Upstreams {
         }
         hub.servers = servers.iter().map(|served| (served.id, served.link.clone())).collect();
     }
+}
+
+/// A group as it is watched over. Where TLS with it cannot be prepared, server processes cannot either, and say so.
+fn group(upstream: &Upstream, settings: &Settings, tls: &TlsStore) -> Group {
+    let way = upstream.tls(settings).filter(|_| upstream.check.is_some()).and_then(|backend| {
+        let connector = tls.connector(backend).ok()?;
+        let name = Connector::name(&backend.name).ok()?;
+        Some(check::Way { connector, name, speaks_http2: backend.speaks_http2 })
+    });
+    Group { upstream: upstream.clone(), way }
 }
 
 impl Hub {

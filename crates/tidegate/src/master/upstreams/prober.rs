@@ -18,9 +18,27 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 type Report = Rc<dyn Fn(Finding)>;
 
+/// A group, and how its members are reached with TLS where they are.
+#[derive(Clone)]
+pub struct Group {
+    pub upstream: Upstream,
+    pub way: Option<check::Way>,
+}
+
+impl Group {
+    fn is_same_as(&self, other: &Group) -> bool {
+        let is_same_way = match (&self.way, &other.way) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_same_as(other),
+            _ => false,
+        };
+        is_same_way && self.upstream.is_same_as(&other.upstream)
+    }
+}
+
 /// The thread. It ends when this is dropped.
 pub struct Prober {
-    settings: Option<mpsc::UnboundedSender<Vec<Upstream>>>,
+    settings: Option<mpsc::UnboundedSender<Vec<Group>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -38,9 +56,9 @@ impl Prober {
     }
 
     /// Watches over these groups from now on. Those that are as they were go on undisturbed.
-    pub fn set(&self, upstreams: &[Upstream]) {
+    pub fn set(&self, groups: Vec<Group>) {
         if let Some(settings) = &self.settings {
-            let _ = settings.send(upstreams.to_vec());
+            let _ = settings.send(groups);
         }
     }
 }
@@ -56,7 +74,7 @@ impl Drop for Prober {
 
 /// A group that is watched over, and what ends that.
 struct Watched {
-    upstream: Upstream,
+    group: Group,
     tasks: Vec<AbortHandle>,
 }
 
@@ -66,7 +84,7 @@ impl Drop for Watched {
     }
 }
 
-async fn follow(mut settings: mpsc::UnboundedReceiver<Vec<Upstream>>, report: Report) {
+async fn follow(mut settings: mpsc::UnboundedReceiver<Vec<Group>>, report: Report) {
     let resolver = Rc::new(resolve::Resolver::default());
     // What was said last: it holds for whoever goes on under other settings.
     let known = Rc::new(RefCell::new(Findings::default()));
@@ -78,23 +96,20 @@ async fn follow(mut settings: mpsc::UnboundedReceiver<Vec<Upstream>>, report: Re
         }
     });
     let mut watched: HashMap<String, Watched> = HashMap::new();
-    while let Some(upstreams) = settings.recv().await {
-        watched.retain(|_, watched| upstreams.iter().any(|upstream| upstream.is_same_as(&watched.upstream)));
+    while let Some(groups) = settings.recv().await {
+        watched.retain(|_, watched| groups.iter().any(|group| group.is_same_as(&watched.group)));
+        let upstreams: Vec<Upstream> = groups.iter().map(|group| group.upstream.clone()).collect();
         known.borrow_mut().retain(&upstreams);
-        for upstream in upstreams {
-            let watch = || watch_over(upstream.clone(), &resolver, &known.borrow(), &report);
-            watched.entry(upstream.name.clone()).or_insert_with(watch);
+        for group in groups {
+            let watch = || watch_over(group.clone(), &resolver, &known.borrow(), &report);
+            watched.entry(group.upstream.name.clone()).or_insert_with(watch);
         }
     }
 }
 
-fn watch_over(
-    upstream: Upstream,
-    resolver: &Rc<resolve::Resolver>,
-    known: &Findings,
-    report: &Report,
-) -> Watched {
+fn watch_over(whole: Group, resolver: &Rc<resolve::Resolver>, known: &Findings, report: &Report) -> Watched {
     let mut tasks = Vec::new();
+    let Group { upstream, way } = &whole;
     let group: Arc<str> = upstream.name.as_str().into();
     for member in &upstream.members {
         let say = {
@@ -125,7 +140,7 @@ fn watch_over(
         }
         if let Some(settings) = upstream.check.clone() {
             let name = format!("{} of upstream {group}", member.name);
-            let host = member.name.clone();
+            let (host, way) = (member.name.clone(), way.clone());
             let checks = async move {
                 let rules = Rules { rise: settings.rise, fall: settings.fall, ..Rules::default() };
                 let mut health = Health::default();
@@ -136,7 +151,7 @@ fn watch_over(
                     sleep_until(next).await;
                     next += settings.interval;
                     let now_at = place.borrow_and_update().clone();
-                    let outcome = check::once(&settings, &now_at, &host).await;
+                    let outcome = check::once(&settings, &now_at, way.as_ref(), &host).await;
                     let now = began.elapsed().as_nanos() as u64;
                     match health.on_check(outcome.is_ok(), now, &rules) {
                         Some(Fitness::Down) => {
@@ -157,7 +172,7 @@ fn watch_over(
             tasks.push(tokio::task::spawn_local(checks).abort_handle());
         }
     }
-    Watched { upstream, tasks }
+    Watched { group: whole, tasks }
 }
 
 /// When within an interval a member is asked: members are not all asked at once.

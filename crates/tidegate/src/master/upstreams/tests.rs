@@ -1,6 +1,6 @@
 //! Members that are watched: checks against scripted servers, and names.
 
-use super::prober::Prober;
+use super::prober::{Group, Prober};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::net::TcpListener;
@@ -61,7 +61,7 @@ fn server(answers: &'static [&'static [u8]], asked: usize) -> SocketAddr {
 fn facts(upstream: Upstream) -> std::sync::mpsc::Receiver<Fact> {
     let (sender, facts) = channel();
     let prober = Prober::start(move |finding| drop(sender.send(finding.fact))).unwrap();
-    prober.set(&[upstream]);
+    prober.set(vec![Group { upstream, way: None }]);
     // It lives as long as the test process: its end is the end of the test.
     std::mem::forget(prober);
     facts

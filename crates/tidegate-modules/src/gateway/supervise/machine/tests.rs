@@ -414,6 +414,20 @@ fn who_never_says_that_it_serves_is_given_up() {
     assert!(actions.contains(&Action::Start(1)), "{actions:?}");
 }
 
+#[test]
+fn who_gets_requests_of_our_own_first_has_time_for_them() {
+    let mut machine = Machine::new(rules(1, 1), 7, Duration::ZERO);
+    let mut actions = Vec::new();
+    machine.advance(Duration::ZERO, &mut actions);
+    machine.opened(0, START_PATIENCE / 2);
+    actions.clear();
+    machine.advance(START_PATIENCE, &mut actions);
+    assert_eq!((actions, machine.next()), (Vec::new(), Some(START_PATIENCE / 2 * 3)));
+    let mut actions = Vec::new();
+    machine.advance(START_PATIENCE / 2 * 3, &mut actions);
+    assert!(actions.contains(&Action::Terminate(0)), "{actions:?}");
+}
+
 mod properties {
     use super::*;
     use proptest::prelude::*;
