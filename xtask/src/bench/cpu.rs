@@ -58,6 +58,14 @@ fn idle_ticks(stat: &str, processor: &str) -> Option<u64> {
     Some(figures.next()?.parse::<u64>().ok()? + figures.next()?.parse::<u64>().ok()?)
 }
 
+/// CPU time of all children that this process has waited for.
+pub fn time_of_children() -> Result<Duration> {
+    let fields = fields_of_stat(std::process::id()).context("/proc/self/stat cannot be read")?;
+    let ticks = fields.get(13).zip(fields.get(14)).context("/proc/self/stat is too short")?;
+    let ticks = ticks.0.parse::<u64>()? + ticks.1.parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
 /// Memory that the processes hold resident, in bytes: what is backed by no file, shared pages shared out.
 pub fn resident_bytes(processes: &[u32]) -> Result<u64> {
     let mut total = 0;

@@ -3,6 +3,7 @@
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
 //! of the same run. `static_files`, `idle` and `cold` start servers (`server`, `peers`); `instructions` needs none.
 
+pub mod bare;
 mod burst;
 pub mod canned;
 mod cgi;
@@ -12,9 +13,10 @@ mod downloads;
 mod gateway;
 mod gateway_peers;
 mod generator;
+mod generators;
 mod h2;
 mod host;
-pub mod idle;
+mod idle;
 mod instructions;
 mod kills;
 mod overload;
@@ -24,6 +26,7 @@ mod reload;
 mod report;
 pub mod responder;
 mod rounds;
+pub mod scripted;
 mod server;
 mod share;
 mod slow_disk;
@@ -52,6 +55,8 @@ pub enum Bench {
     H2(h2::Arguments),
     /// A thousand clients before eight workers of an application, beside other servers
     Queue(queue::Arguments),
+    /// Our load generator: CPU per request beside others, its schedule, its memory, its truth
+    Generator(generators::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
     /// What clients get at multiples of the peak, beside other servers
@@ -79,6 +84,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Tls(arguments) => tls::run(arguments),
         Bench::H2(arguments) => h2::run(arguments),
         Bench::Queue(arguments) => queue::run(arguments),
+        Bench::Generator(arguments) => generators::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),
