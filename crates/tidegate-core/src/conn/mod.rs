@@ -7,8 +7,10 @@
 
 mod faults;
 mod h2;
+mod pieces;
 mod receive;
 mod send;
+mod stream;
 mod transport;
 
 use crate::admission::Entry;

@@ -1,37 +1,31 @@
 //! Writing: responses to bytes, bytes to the socket, and what a full socket leaves for later.
 //!
 //! Small answers are joined in the worker's batch and leave in one `send(2)`; what the socket refuses is
-//! kept in `held`, and nothing overtakes it. Files go by `sendfile(2)`, streams through a lent buffer.
+//! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
+use super::pieces::Turn;
 use super::receive::{Incoming, push_interim};
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
-use crate::log::{self, Ending, Entry, Sink};
+use crate::log::{Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
 use crate::worker::Ctx;
-use std::io::{self, IoSlice};
-use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
+use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
-use tidegate_io::socket::Stream;
-use tidegate_io::{Key, file, runtime};
+use tidegate_io::{Key, runtime};
 use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
 
 /// Bytes of a file sent in one turn.
-const FILE_TURN: u64 = 1 << 20;
+pub(super) const FILE_TURN: u64 = 1 << 20;
 /// Larger prebuilt messages are never copied to join a batch.
 const COPY_MAX: usize = 4 << 10;
 /// A batch this large is sent on.
 const BATCH_MAX: usize = 32 << 10;
-/// Chunks of a stream in one turn.
-const CHUNKS: usize = 16;
-/// Room in front of a chunk for its size line.
-const CHUNK_PREFIX: usize = 18;
 
 /// What is logged for a client that left before it was answered, as nginx does; never sent.
 pub(super) const CLIENT_CLOSED: Status = Status(499);
@@ -52,28 +46,28 @@ pub(super) enum Progress {
 /// A response under way.
 pub(super) struct Output {
     status: Status,
-    source: Source,
+    pub(super) source: Source,
     /// Bytes that a stream must still give; `None` where nobody said.
-    left: Option<u64>,
-    is_chunked: bool,
+    pub(super) left: Option<u64>,
+    pub(super) is_chunked: bool,
     /// Content on its way from socket to socket.
-    pipe: Option<Pipe>,
+    pub(super) pipe: Option<Pipe>,
     has_begun: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
-    keeps_head: bool,
+    pub(super) keeps_head: bool,
     /// Takes what the client sends, where the response opens a tunnel; until the connection does.
     tunnel: Option<BodySink>,
     /// Bytes of the head.
     head: u32,
     /// Bytes of head and body that have left the source.
-    sent: u64,
+    pub(super) sent: u64,
     /// A file could not be read as far as was announced.
     is_cut: bool,
     /// For a log that shows fields of responses.
     fields: Option<Box<FieldLines>>,
 }
 
-enum Source {
+pub(super) enum Source {
     None,
     /// The rest of a shared message.
     Message {
@@ -485,129 +479,6 @@ impl Connection {
         }
     }
 
-    /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
-    fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
-        let waker = runtime::waker(key);
-        for _ in 0..CHUNKS {
-            if let Some(progress) = self.splice(&mut Context::from_waker(&waker), output)? {
-                return Ok(progress);
-            }
-            let step = runtime::with_scratch(|buffer| {
-                if !std::mem::take(&mut output.keeps_head) && !self.send_held(false)? {
-                    return Ok(Some(Progress::Blocked));
-                }
-                let Source::Stream(source) = &mut output.source else { return Ok(Some(Progress::Done)) };
-                let room = buffer.len().saturating_sub(CHUNK_PREFIX + h1::CHUNK_END.len());
-                let polled =
-                    source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer[CHUNK_PREFIX..][..room]);
-                let count = match polled {
-                    Poll::Ready(Ok(count)) => count,
-                    // It is cut short: the message never ends cleanly. Where only the end of the connection
-                    // ends it, that has to be a reset.
-                    Poll::Ready(Err(error)) => {
-                        if output.left.is_none() && !output.is_chunked {
-                            self.transport.reset_on_close();
-                        }
-                        return Err(error);
-                    }
-                    Poll::Pending => {
-                        let is_flushed = self.send_held(false)?;
-                        return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
-                    }
-                };
-                if count == 0
-                    && output.is_chunked
-                    && let Some(trailers) = source.trailers()
-                {
-                    let mut end = Vec::with_capacity(trailers.len() + 8);
-                    h1::end_of_chunks(&mut end, &trailers);
-                    output.sent += end.len() as u64;
-                    output.source = Source::None;
-                    self.send_behind_held(&end, false)?;
-                    return Ok(if self.held.is_empty() { None } else { Some(Progress::Blocked) });
-                }
-                let framed = output.frame(buffer, count)?;
-                output.sent += framed.len() as u64;
-                if !framed.is_empty() || !self.held.is_empty() {
-                    let cx = &mut Context::from_waker(&waker);
-                    let more = count > 0 && self.fill_pipe(cx, output)? == Some(Progress::Done);
-                    self.send_behind_held(framed, more)?;
-                }
-                Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
-            })?;
-            if let Some(progress) = step {
-                if progress == Progress::Blocked
-                    && let Source::Stream(source) = &mut output.source
-                {
-                    source.poll_ahead(&mut Context::from_waker(&waker));
-                }
-                return Ok(progress);
-            }
-        }
-        Ok(Progress::Again)
-    }
-
-    /// Moves content from socket to socket, as long as its source does so and nothing is in front of it. `None`:
-    /// what comes next is pulled.
-    fn splice(&mut self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
-        let begin = output.sent;
-        loop {
-            if let Some(pipe) = output.pipe.as_mut().filter(|pipe| pipe.held() > 0) {
-                if !self.send_held(true)? {
-                    return Ok(Some(Progress::Blocked));
-                }
-                let Some(stream) = self.transport.bare() else { return Ok(Some(Progress::Done)) };
-                while pipe.held() > 0 {
-                    let sent = pipe.drain(stream.as_fd(), false)?;
-                    self.window = self.window.saturating_add(sent as u32);
-                    if sent == 0 {
-                        if let Source::Stream(source) = &mut output.source {
-                            source.poll_ahead(cx);
-                        }
-                        return Ok(Some(Progress::Blocked));
-                    }
-                }
-            }
-            if output.sent - begin >= FILE_TURN {
-                return Ok(Some(Progress::Again));
-            }
-            // The head goes first, together with the content that came with it.
-            if !self.held.is_empty() || output.keeps_head {
-                return Ok(None);
-            }
-            match self.fill_pipe(cx, output)? {
-                Some(Progress::Done) => {}
-                other => return Ok(other),
-            }
-        }
-    }
-
-    /// Lets the source of a stream fill the pipe: `Done` where it has. `None`: it does not.
-    fn fill_pipe(&self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
-        let Source::Stream(source) = &mut output.source else { return Ok(None) };
-        let Some(left) = output.left.as_mut().filter(|_| source.splices() && !output.is_chunked) else {
-            output.pipe = None;
-            return Ok(None);
-        };
-        if self.transport.bare().is_none() {
-            return Ok(None);
-        }
-        let Some(pipe) = output.pipe.take().or_else(Pipe::lend) else { return Ok(None) };
-        match source.poll_splice(cx, output.pipe.insert(pipe)) {
-            Poll::Pending => {
-                output.pipe = None; // nobody waits with one
-                Ok(Some(Progress::Waiting))
-            }
-            Poll::Ready(Err(error)) => Err(error),
-            Poll::Ready(Ok(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Poll::Ready(Ok(count)) => {
-                *left = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
-                output.sent += count as u64;
-                Ok(Some(Progress::Done))
-            }
-        }
-    }
-
     /// A response is with the kernel.
     pub(super) fn finish_response(&mut self, cx: &mut Ctx) {
         let Some(work) = &mut self.work else { return };
@@ -676,175 +547,12 @@ impl Connection {
         Ok(!self.is_blocked)
     }
 
-    fn send_file(
-        &mut self,
-        piece: &mut FilePiece,
-        total: &mut u64,
-        turn: &mut Turn<'_>,
-    ) -> io::Result<Progress> {
-        match self.transport.bare() {
-            Some(stream) => send_piece(stream, piece, total, turn),
-            None => self.seal_piece(piece, total, turn),
-        }
-    }
-
     /// Sends what waits below; whether all of it is gone.
     #[inline]
-    fn flush_transport(&mut self) -> io::Result<bool> {
+    pub(super) fn flush_transport(&mut self) -> io::Result<bool> {
         let (sent, is_done) = self.transport.flush()?;
         self.window = self.window.saturating_add(sent as u32);
         self.is_blocked = !is_done;
         Ok(is_done)
     }
-
-    /// What [`send_piece`] does, where the kernel cannot: what is held and a piece of the file behind it are
-    /// read into the lent buffer, sealed and sent together.
-    fn seal_piece(
-        &mut self,
-        piece: &mut FilePiece,
-        total: &mut u64,
-        turn: &mut Turn<'_>,
-    ) -> io::Result<Progress> {
-        runtime::with_scratch(|buffer| {
-            while piece.offset < piece.end {
-                if !self.flush_transport()? {
-                    return Ok(Progress::Blocked);
-                }
-                if turn.bytes >= FILE_TURN {
-                    return Ok(Progress::Again);
-                }
-                let waker = turn.key.map(runtime::waker);
-                let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
-                let warm = warm.map_err(|error| cut(turn, error))?;
-                let burst = self.transport.burst().min(buffer.len());
-                if self.held.len() >= burst {
-                    if !self.send_held(true)? {
-                        return Ok(Progress::Blocked);
-                    }
-                    continue;
-                }
-                let front = self.held.len();
-                let room = burst - front;
-                let wanted = (warm - piece.offset).min(room as u64) as usize;
-                buffer[..front].copy_from_slice(&self.held);
-                let place = &mut buffer[front..front + wanted];
-                let read = file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Wait);
-                let count = match read {
-                    Ok(0) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
-                    Ok(count) => count,
-                    Err(error) => return Err(cut(turn, error)),
-                };
-                self.held = Vec::new();
-                piece.offset += count as u64;
-                *total += count as u64;
-                turn.bytes += count as u64;
-                let more = piece.offset < piece.end;
-                let sent = self.transport.send(&buffer[..front + count], more)?;
-                self.held.extend_from_slice(&buffer[sent..front + count]);
-            }
-            Ok(if self.send_held(false)? { Progress::Done } else { Progress::Blocked })
-        })
-    }
-
-    /// Sends what is held and `bytes` behind it in one call, and holds the rest.
-    fn send_behind_held(&mut self, bytes: &[u8], more: bool) -> io::Result<()> {
-        let held = self.held.len();
-        let sent = if held == 0 {
-            self.transport.send(bytes, more)?
-        } else {
-            self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], more)?
-        };
-        self.window = self.window.saturating_add(sent as u32);
-        self.held.drain(..sent.min(held));
-        self.held.extend_from_slice(&bytes[sent.saturating_sub(held)..]);
-        if self.held.is_empty() {
-            self.held = Vec::new();
-        }
-        Ok(())
-    }
-}
-
-impl Output {
-    /// Puts the framing around `count` bytes of the stream that lie at [`CHUNK_PREFIX`]; 0 is its end.
-    fn frame<'b>(&mut self, buffer: &'b mut [u8], count: usize) -> io::Result<&'b [u8]> {
-        if let Some(left) = &mut self.left {
-            // A source that gives more or less than it announced: the client must see that it broke.
-            *left = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
-            if count == 0 && *left > 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let Some(length) = NonZeroUsize::new(count) else {
-            self.source = Source::None;
-            return Ok(if self.is_chunked { h1::LAST_CHUNK } else { &[] });
-        };
-        let (mut start, mut end) = (CHUNK_PREFIX, CHUNK_PREFIX + count);
-        if self.is_chunked {
-            let prefix = h1::chunk_prefix(length);
-            let prefix = prefix.as_ref();
-            start -= prefix.len();
-            buffer[start..CHUNK_PREFIX].copy_from_slice(prefix);
-            buffer[end..end + h1::CHUNK_END.len()].copy_from_slice(h1::CHUNK_END);
-            end += h1::CHUNK_END.len();
-        }
-        Ok(&buffer[start..end])
-    }
-}
-
-/// What a connection does in one turn.
-struct Turn<'o> {
-    /// Bytes of files.
-    bytes: u64,
-    /// Who is woken when a disk has answered.
-    key: Option<Key>,
-    /// See [`Output`].
-    is_cut: &'o mut bool,
-}
-
-/// Sends a piece of a file, as far as that waits for no disk.
-fn send_piece(
-    stream: &Stream,
-    piece: &mut FilePiece,
-    total: &mut u64,
-    turn: &mut Turn<'_>,
-) -> io::Result<Progress> {
-    while piece.offset < piece.end {
-        if turn.bytes >= FILE_TURN {
-            return Ok(Progress::Again);
-        }
-        let waker = turn.key.map(runtime::waker);
-        let Poll::Ready(warm) = piece.poll_warm(waker.as_ref()) else { return Ok(Progress::Waiting) };
-        let warm = warm.map_err(|error| cut(turn, error))?;
-        let count = (warm - piece.offset).min(FILE_TURN - turn.bytes) as usize;
-        match file::send_file(stream.as_fd(), piece.file.as_fd(), &mut piece.offset, count) {
-            Ok(None) => return Ok(Progress::Blocked),
-            Ok(Some(0)) => return Err(cut(turn, io::ErrorKind::UnexpectedEof.into())),
-            Ok(Some(sent)) => {
-                *total += sent as u64;
-                turn.bytes += sent as u64;
-            }
-            Err(error) if error.raw_os_error() == Some(EIO) => return Err(cut(turn, error)),
-            Err(error) => return Err(error), // the client has gone
-        }
-    }
-    Ok(Progress::Done)
-}
-
-/// `EIO`
-const EIO: i32 = 5;
-
-/// The file cannot be read, or is shorter than it was. Its length is announced: only cutting off tells the
-/// client.
-#[cold]
-fn cut(turn: &mut Turn<'_>, error: io::Error) -> io::Error {
-    *turn.is_cut = true;
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            log::warn("a file became shorter while it was sent; its connection is cut")
-        }
-        _ => log::error(format_args!(
-            "a file cannot be read on ({error}); the connection that it is sent on is cut"
-        )),
-    }
-    error
 }
