@@ -233,7 +233,11 @@ fn hold(server: &Running, connections: u32) -> Result<(u64, u64)> {
     loop {
         std::thread::park_timeout(Duration::from_millis(500));
         if !client.is_running()? {
-            bail!("{connections} connections were not kept: {:?}; {}", client.finish()?.errors, server.state());
+            bail!(
+                "{connections} connections were not kept: {:?}; {}",
+                client.finish()?.errors,
+                server.state()
+            );
         }
         let now = time_used()?;
         let is_quiet = now.saturating_sub(used) < Duration::from_millis(5);
