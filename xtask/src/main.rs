@@ -35,12 +35,15 @@ enum Task {
     /// The floor of the static bench: a fixed answer to everything
     #[command(hide = true)]
     Canned(bench::canned::Arguments),
+    /// The floor of the generator bench: the same request over and over
+    #[command(hide = true)]
+    Bare(bench::bare::Arguments),
+    /// The server of known delays of the generator bench
+    #[command(hide = true)]
+    Scripted(bench::scripted::Arguments),
     /// The application of the gateway bench
     #[command(hide = true)]
     Responder(bench::responder::Arguments),
-    /// The client of the idle bench
-    #[command(hide = true)]
-    IdleClient(bench::idle::ClientArguments),
 }
 
 fn main() -> ExitCode {
@@ -63,7 +66,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
         Task::Canned(arguments) => bench::canned::run(&arguments),
+        Task::Bare(arguments) => bench::bare::run(&arguments),
+        Task::Scripted(arguments) => bench::scripted::run(&arguments),
         Task::Responder(arguments) => bench::responder::run(&arguments),
-        Task::IdleClient(arguments) => bench::idle::run_client(&arguments),
     }
 }

@@ -52,6 +52,8 @@ const TOOLS: &[Tool] = &[
     tool("openssl", "openssl", BOTH, "a TLS client of another make; makes the certificate of the TLS bench"),
     tool("valgrind", "valgrind", BOTH, "counts instructions"),
     tool("wrk", "wrk", &[Purpose::Bench], "generates load"),
+    tool("musl-gcc", "musl-tools", BENCH, "compiles the CGI script that starts quickly"),
+    tool("hey", "hey", &[Purpose::Bench], "generates load, beside our own"),
     server("nginx", "nginx", "nginx", BOTH, "peer of the benches; its log proves what the generator counts"),
     server("lighttpd", "lighttpd", "lighttpd", BENCH, "peer of the benches"),
     server("apache2", "apache2", "apache2", BENCH, "peer of the benches"),

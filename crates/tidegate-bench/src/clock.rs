@@ -24,37 +24,95 @@ pub(crate) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// From this many arrivals a second on, a worker takes them in turns. To set a timer and to be woken by it costs as
+/// much as several requests, above all on a virtual machine, which is left for both.
+const BUSY: f64 = 10_000.0;
+
+/// The least time between two wakings of a busy worker, for a worker that is just busy and at most: a tenth and a
+/// quarter of the lateness that is allowed.
+const REST: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(250));
+
+/// Between those it grows with the rate: nanoseconds for each arrival a second.
+const REST_OF_RATE: f64 = 2.0;
+
 /// A timer that makes its descriptor readable at an absolute time.
 pub(crate) struct Alarm {
     fd: OwnedFd,
     set_for: u64,
+    /// Nanoseconds that lie between two expiries at least.
+    rest: u64,
+    /// When it expired last, or was to.
+    expired: u64,
 }
 
 impl Alarm {
-    pub fn new() -> io::Result<Self> {
+    /// For arrivals at `rate` a second.
+    pub fn new(rate: f64) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        Ok(Alarm { fd: timerfd_create(TimerfdClockId::Monotonic, flags)?, set_for: u64::MAX })
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let rest = if rate > BUSY { ((rate * REST_OF_RATE) as u64).clamp(ns(REST.0), ns(REST.1)) } else { 0 };
+        Ok(Alarm { fd, set_for: u64::MAX, rest, expired: 0 })
     }
 
-    /// Wakes at `at`, monotonic nanoseconds; a time that has passed wakes at once. Every expiry is a new
-    /// edge for `epoll`, so that nobody needs to read the descriptor.
-    pub fn set(&mut self, at: u64) -> io::Result<()> {
-        if at == self.set_for {
-            return Ok(());
+    /// Wakes at `at`, monotonic nanoseconds, or earlier, where it is set already: waking for nothing is cheaper
+    /// than setting it anew. A time that has passed wakes at once. Every expiry is a new edge for `epoll`, so
+    /// that nobody needs to read the descriptor.
+    pub fn set(&mut self, at: u64, now: u64) -> io::Result<()> {
+        if let Some(at) = self.time_to_set(at, now) {
+            let value = Timespec {
+                tv_sec: i64::try_from(at / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: (at % 1_000_000_000).max(1) as _,
+            };
+            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+            timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &once)?;
+        }
+        Ok(())
+    }
+
+    /// When the timer is to expire; `None` where it is set well.
+    fn time_to_set(&mut self, at: u64, now: u64) -> Option<u64> {
+        if self.set_for <= now {
+            self.expired = self.set_for;
+        }
+        let at = at.max(self.expired.saturating_add(self.rest));
+        if now < self.set_for && self.set_for <= at {
+            return None;
         }
         self.set_for = at;
-        let value = Timespec {
-            tv_sec: i64::try_from(at / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (at % 1_000_000_000).max(1) as _,
-        };
-        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &once)?;
-        Ok(())
+        Some(at)
     }
 }
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_worker_is_woken_in_turns() {
+        let table = [
+            // Arrivals a second; the next start and the time, each in µs; what the timer is set for.
+            (1_000.0, [(50, 10, Some(50)), (50, 20, None), (60, 55, Some(60)), (61, 60, Some(61))]),
+            (50_000.0, [(150, 10, Some(150)), (170, 20, None), (170, 160, Some(250)), (900, 251, Some(900))]),
+        ];
+        for (rate, steps) in table {
+            let mut alarm = Alarm::new(rate).unwrap();
+            for (at, now, expected) in steps {
+                let set = alarm.time_to_set(at * 1_000, now * 1_000);
+                assert_eq!(set, expected.map(|at: u64| at * 1_000), "{rate}/s, {at} µs at {now} µs");
+            }
+        }
+    }
+
+    #[test]
+    fn an_earlier_start_is_not_missed() {
+        let mut alarm = Alarm::new(1.0).unwrap();
+        assert_eq!(alarm.time_to_set(9_000, 10), Some(9_000));
+        assert_eq!(alarm.time_to_set(5_000, 20), Some(5_000));
     }
 }

@@ -134,14 +134,11 @@ impl Comparison {
     }
 }
 
-/// The screen.
-pub fn screen(a: &str, b: &str, comparisons: &[Comparison]) -> String {
-    let mut rows = vec![
-        ["", "median A", "median B", "B/A", "95 % interval", "p", "noise floor"].map(str::to_owned).to_vec(),
-    ];
-    for comparison in comparisons {
+/// A row of cells for each figure.
+pub fn rows(comparisons: &[Comparison]) -> Vec<Vec<String>> {
+    let row = |comparison: &Comparison| {
         let figure = comparison.figure;
-        rows.push(vec![
+        vec![
             figure.name().to_owned(),
             figure.show(median(&comparison.a)),
             figure.show(median(&comparison.b)),
@@ -149,10 +146,20 @@ pub fn screen(a: &str, b: &str, comparisons: &[Comparison]) -> String {
             format!("{:.3} to {:.3}", comparison.ratio.low, comparison.ratio.high),
             format!("{:.4}", comparison.p),
             format!("±{:.1} %", comparison.noise * 100.0),
-        ]);
-    }
+        ]
+    };
+    comparisons.iter().map(row).collect()
+}
+
+/// The screen.
+pub fn screen(a: &str, b: &str, comparisons: &[Comparison]) -> String {
+    let mut table_rows = vec![
+        ["", "median A", "median B", "B/A", "95 % interval", "p", "noise floor"].map(str::to_owned).to_vec(),
+    ];
+    table_rows.extend(rows(comparisons));
     let runs = comparisons.first().map_or(0, |comparison| comparison.a.len());
-    let mut out = format!("A: {a}\nB: {b}\n{runs} runs of each, in ABBA blocks by lot\n\n{}\n", table(&rows));
+    let mut out =
+        format!("A: {a}\nB: {b}\n{runs} runs of each, in ABBA blocks by lot\n\n{}\n", table(&table_rows));
     for comparison in comparisons {
         let _ = writeln!(out, "{}.", comparison.sentence("A", "B"));
     }

@@ -221,6 +221,12 @@ fn processes(server: &[u32]) -> (Option<u64>, Option<u64>) {
 }
 
 /// Busy and all ticks of each `cpuN` line.
+/// The most that this process has held resident so far, bytes; 0 where the kernel does not say.
+pub fn peak_resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    field(&status, "VmHWM:").unwrap_or(0) * 1024
+}
+
 fn processors(stat: &str) -> Vec<(u64, u64)> {
     let lines = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     lines

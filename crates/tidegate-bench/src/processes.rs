@@ -4,6 +4,7 @@
 //! The parts begin at one moment of the monotonic clock, which all processes of a host share. They speak in
 //! lines of JSON on standard output: progress while they run, the outcome at the end.
 
+use crate::host::peak_resident;
 use crate::plan::Part;
 use crate::run::{Outcome, Progress};
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,7 @@ pub fn run(
     }
     match (whole, lost) {
         (Some(mut whole), lost) => {
+            whole.memory += peak_resident();
             whole.faults.extend(lost.map(|lost| lost.to_string()));
             Ok(whole)
         }

@@ -1,6 +1,7 @@
 //! Runs a plan: starts the workers, gathers what they record, tells an observer how it goes.
 
 use crate::clock::monotonic_ns;
+use crate::host;
 use crate::plan::{Load, Plan};
 use crate::record::{Counts, Sample, Times};
 use crate::worker::{self, Claims, Message, Shared};
@@ -101,6 +102,9 @@ pub struct Outcome {
     pub processes: u32,
     /// Workers in each.
     pub threads: u32,
+    /// The most that those held resident, bytes (`VmHWM` of proc(5)).
+    #[serde(default)]
+    pub memory: u64,
     /// Version, cipher suite and key exchange of a first connection, where TLS was spoken.
     #[serde(default)]
     pub tls: Option<String>,
@@ -212,6 +216,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 faults: Vec::new(),
                 processes: 1,
                 threads: plan.threads,
+                memory: 0,
                 tls: None,
             },
             by_number: BTreeMap::new(),
@@ -283,6 +288,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
         if is_stopped && self.outcome.ending == Ending::Done {
             self.outcome.ending = Ending::Interrupted;
         }
+        self.outcome.memory = host::peak_resident();
         self.outcome.elapsed = self.last_answer.saturating_sub(start.saturating_add(self.warmup));
         self.outcome
     }
@@ -392,6 +398,7 @@ impl Outcome {
         }
         self.faults.extend(other.faults);
         self.processes += other.processes;
+        self.memory += other.memory;
     }
 
     /// Takes the first intervals out, as the warm-up.

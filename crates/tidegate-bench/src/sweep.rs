@@ -170,6 +170,13 @@ pub fn json(steps: &[Step]) -> Value {
     Value::Array(rows.collect())
 }
 
+/// The load of all steps in one line: that of the first, with the rates of all.
+pub fn load(steps: &[Step]) -> String {
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return String::new() };
+    let of_first = format!("{} requests/s", first.demanded);
+    first.report.load.replacen(&of_first, &format!("{} to {} requests/s", first.demanded, last.demanded), 1)
+}
+
 /// The worst verdict: a sweep with one invalid step is not to be trusted as a whole.
 pub fn verdict(steps: &[Step]) -> Verdict {
     let all = || steps.iter().map(|step| step.report.judgement.verdict);

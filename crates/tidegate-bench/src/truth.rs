@@ -94,6 +94,7 @@ fn outcome(mut recorder: Recorder, elapsed: u64) -> Outcome {
         faults: Vec::new(),
         processes: 1,
         threads: 1,
+        memory: 0,
         tls: None,
     }
 }
@@ -167,6 +168,35 @@ fn a_closed_loop_hides_the_stall_and_the_report_says_so() {
         .clone_correct((4.0 / (totals.counts.answered as f64 / outcome.seconds()) * 1e9) as u64);
     let told = corrected.value_at_percentile(99.0) as f64 / 1e9;
     assert!((0.8..1.0).contains(&told), "{told}");
+}
+
+#[test]
+fn a_warm_up_is_told_of_and_counted() {
+    // 100 intervals of a tenth of a second with 10 answers each; in the first ten an answer takes ten times as long.
+    let intervals = |slow: u64| -> Vec<Interval> {
+        (0..100)
+            .map(|number| {
+                let mut recorder = Recorder::new();
+                let time = if number < 10 { slow } else { 2 * MS + u64::from(number % 7) * MS / 100 };
+                for _ in 0..10 {
+                    recorder
+                        .answered(200, Stamps { intended: 0, sent: 0, first_byte: time, last_byte: time });
+                    recorder.succeed();
+                }
+                Interval { number, ..outcome(recorder, SECOND / 10).intervals.remove(0) }
+            })
+            .collect()
+    };
+    let whole = |slow| Outcome {
+        interval: SECOND / 10,
+        intervals: intervals(slow),
+        ..outcome(Recorder::new(), 10 * SECOND)
+    };
+    let notes = |outcome: &Outcome| judge(&plan(Load::Closed, 4), outcome, &outcome.totals(), &[]).notes;
+    let notes_of_cold = notes(&whole(20 * MS));
+    let note = notes_of_cold.first().expect("the report tells of the warm-up");
+    assert!(note.contains("MSER-5") && note.contains("--warmup 1s "), "{note}");
+    assert_eq!(notes(&whole(2 * MS)), [""; 0]);
 }
 
 fn plan(load: Load, connections: u32) -> Plan {

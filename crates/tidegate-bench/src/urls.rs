@@ -53,6 +53,9 @@ pub enum LineFault {
     /// `0x`, or more than a million.
     #[error("the weight `{0}` is not a number from 1 to 1000000")]
     Weight(String),
+    /// A weight and nothing behind it.
+    #[error("a weight stands before a URL, as in `3x http://127.0.0.1/`")]
+    NoUrl,
     /// The file after `<`.
     #[error("cannot read the body {0}: {1}")]
     Body(String, io::Error),
@@ -145,10 +148,11 @@ fn description(line: &str, folder: &Path) -> Result<Description, LineFault> {
 
 /// `3x http://…`. A URL without a scheme may begin with a digit too, so the `x` and a space must follow.
 fn weight(line: &str) -> Result<(u32, &str), LineFault> {
-    let Some((first, rest)) = line.split_once(char::is_whitespace) else { return Ok((1, line)) };
+    let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match first.strip_suffix('x') {
         Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
             match digits.parse() {
+                _ if rest.is_empty() => Err(LineFault::NoUrl),
                 Ok(weight @ 1..=1_000_000) => Ok((weight, rest.trim_start())),
                 _ => Err(LineFault::Weight(first.to_owned())),
             }
@@ -186,10 +190,11 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named() {
-        let table: [(&[u8], &str); 8] = [
+        let table: [(&[u8], &str); 9] = [
             (b"http://a/\nhttp://b/ c d\n", "urls.txt:2: `c` is not POST"),
             (b"http://$(HOST)/\n", "urls.txt:1: $(HOST) is not set"),
             (b"ftp://a/\n", "urls.txt:1: ftp://a/: not an http URL"),
+            (b"3x\n", "urls.txt:1: a weight stands before a URL"),
             (b"0x http://a/\n", "urls.txt:1: the weight `0x`"),
             (b"http://a/ POST </does/not/exist\n", "cannot read the body"),
             (b"\xff\n", "not UTF-8"),

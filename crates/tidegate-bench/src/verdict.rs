@@ -5,6 +5,7 @@
 use crate::plan::{Load, Plan};
 use crate::quantity::{self, show_duration};
 use crate::run::{Ending, Outcome, Totals};
+use crate::statistics::warmup_length;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -214,6 +215,7 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
         notes.push("interrupted; these are the results up to there".to_owned());
     }
     notes.extend(hidden_stall(plan, outcome, totals));
+    notes.extend(warmup(plan, outcome, totals));
     if totals.counts.queued > 0 {
         notes.push(format!(
             "{} arrivals found all {} connections busy and waited for one; the wait counts as response time",
@@ -224,6 +226,51 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
         notes.push(format!("the bodies differ: {} different checksums", outcome.digests.len()));
     }
     notes
+}
+
+/// How far a percentile must move for the warm-up to be worth a word.
+const WARMUP_MATTERS: f64 = 0.5;
+
+/// The intervals that MSER-5 would cut, where that makes a difference. They stay in the figures, which equal the
+/// server's log; comparisons cut them.
+fn warmup(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Option<String> {
+    let is_short = plan.is_idle || plan.is_once || outcome.ending != Ending::Done;
+    if is_short || !plan.warmup.is_zero() {
+        return None;
+    }
+    let means: Vec<f64> = outcome
+        .intervals
+        .iter()
+        .map(|interval| interval.counts.response_sum as f64 / interval.counts.answered.max(1) as f64)
+        .collect();
+    let count = warmup_length(&means);
+    if count == 0 {
+        return None;
+    }
+    let mut rest = outcome.clone();
+    rest.cut(count);
+    let rest = rest.totals();
+    if rest.response.count() < 100 {
+        return None;
+    }
+    let (with, without) = (totals.response.percentile(99.0), rest.response.percentile(99.0));
+    if with.as_secs_f64() <= without.as_secs_f64() * (1.0 + WARMUP_MATTERS) {
+        return None;
+    }
+    let time = Duration::from_nanos(outcome.interval.saturating_mul(count as u64));
+    Some(format!(
+        "the first {} look like a warm-up (MSER-5) and count; without them p99 is {}, not {}; --warmup {} leaves them \
+         out",
+        show_duration(time),
+        show_duration(without),
+        show_duration(with),
+        show_option(time)
+    ))
+}
+
+/// A time as an option takes it.
+fn show_option(time: Duration) -> String {
+    if time.subsec_millis() == 0 { format!("{}s", time.as_secs()) } else { format!("{}ms", time.as_millis()) }
 }
 
 /// A closed loop stops asking while the server stands still, so a stall counts once per connection and no

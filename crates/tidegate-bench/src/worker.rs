@@ -139,6 +139,10 @@ impl<'s> Worker<'s> {
                 plan.seed,
             )),
         };
+        let rate = match plan.load {
+            Load::Closed => 0.0,
+            Load::Open { rate, .. } => rate / f64::from(plan.global_threads().max(1)),
+        };
         let end = plan.time.map_or(u64::MAX, |time| shared.start.saturating_add(ns(time + plan.warmup)));
         Ok(Worker {
             shared,
@@ -148,7 +152,7 @@ impl<'s> Worker<'s> {
             poller,
             registry,
             ready: Vec::with_capacity(512),
-            alarm: Alarm::new()?,
+            alarm: Alarm::new(rate)?,
             wheel: Wheel::default(),
             expired: Vec::new(),
             connections: Slab::default(),
@@ -186,11 +190,15 @@ impl<'s> Worker<'s> {
         self.begin();
         loop {
             let now = monotonic_ns();
-            self.turn(now)?;
+            self.turn(now);
             if self.is_over(now) {
                 return Ok(());
             }
             let timeout = self.patience(now);
+            let next = self.source.next_start();
+            if next != u64::MAX && !timeout.is_zero() {
+                self.alarm.set(next, now)?;
+            }
             let mut ready = std::mem::take(&mut self.ready);
             ready.clear();
             let waited = self.poller.wait(Some(timeout), &mut ready);
@@ -198,7 +206,7 @@ impl<'s> Worker<'s> {
                 if event.kind() == Kind::Connection {
                     let now = self.on_event(event);
                     if now >= self.source.next_start() {
-                        self.take_arrivals(now)?;
+                        self.take_arrivals(now);
                     }
                 }
             }
@@ -226,9 +234,9 @@ impl<'s> Worker<'s> {
     }
 
     /// All that time brings.
-    fn turn(&mut self, now: u64) -> io::Result<()> {
+    fn turn(&mut self, now: u64) {
         // Arrivals that are due come before the end, else a late worker would lose its last ones.
-        self.take_arrivals(now)?;
+        self.take_arrivals(now);
         if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.has_run_dry()) {
             self.stop(now);
         }
@@ -245,7 +253,6 @@ impl<'s> Worker<'s> {
             self.hand_over(self.interval_end());
         }
         self.give_up_if_hopeless(now);
-        Ok(())
     }
 
     /// Whether nothing is left to start.

@@ -18,6 +18,7 @@ pub mod process;
 pub mod runtime;
 pub mod slab;
 pub mod socket;
+pub mod spawn;
 pub mod timer;
 pub mod watched;
 pub mod wheel;

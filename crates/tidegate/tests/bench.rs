@@ -276,11 +276,15 @@ fn sweep_peak_idle_and_compare() {
 
     let idle = bench(&["idle", "-c", "30", "-t", "500ms", "--json", &url]).json();
     assert_eq!((&idle["most_open"], &idle["failed"], &idle["connects"]), (&30.into(), &0.into(), &30.into()));
+    assert!(idle["generator"]["memory"].as_u64().is_some_and(|bytes| bytes > 1 << 20), "{idle}");
 
+    let page = served.folder.0.join("compare.html").display().to_string();
     let compare = ["compare", "--blocks", "2", "-q", "--json", "--command", "true", "--command", "exit 0"];
-    let compare = bench(&compare);
+    let compare = bench(&[&compare[..], &["--html", &page]].concat());
     assert_eq!(compare.code, 0, "{}", compare.stderr);
     assert_eq!(compare.json()["figures"][0]["a"].as_array().map(Vec::len), Some(4));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("PASS") && page.contains("seconds of each run"), "{page}");
     let failing = bench(&["compare", "--blocks", "2", "--command", "true", "--command", "exit 3"]);
     assert!(failing.code == 1 && failing.stderr.contains("`exit 3` failed"), "{}", failing.stderr);
 }

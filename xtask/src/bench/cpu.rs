@@ -35,10 +35,35 @@ pub fn process_tree(root: u32) -> Result<Vec<u32>> {
 pub fn time_used(processes: &[u32]) -> Result<Duration> {
     let mut total = Duration::ZERO;
     for &process in processes {
-        total +=
-            precise_time(process).or_else(|| ticked_time(process)).context("a server process is gone")?;
+        let time = precise_time(process).or_else(|| ticked_time(process));
+        total += time.with_context(|| format!("process {process} of the server is gone"))?;
     }
     Ok(total)
+}
+
+/// How long a processor has done nothing since the system started, for whomever: the way to count a server whose
+/// processes come and go. What the host takes away counts as busy.
+pub fn idle_time(processor: &str) -> Result<Duration> {
+    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    idle_ticks(&text, processor)
+        .map(|ticks| Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+        .with_context(|| format!("/proc/stat has no processor {processor}"))
+}
+
+/// Idle, and waiting for disks.
+fn idle_ticks(stat: &str, processor: &str) -> Option<u64> {
+    let line =
+        stat.lines().find_map(|line| line.strip_prefix("cpu")?.strip_prefix(processor)?.strip_prefix(' '))?;
+    let mut figures = line.split_whitespace().skip(3);
+    Some(figures.next()?.parse::<u64>().ok()? + figures.next()?.parse::<u64>().ok()?)
+}
+
+/// CPU time of all children that this process has waited for.
+pub fn time_of_children() -> Result<Duration> {
+    let fields = fields_of_stat(std::process::id()).context("/proc/self/stat cannot be read")?;
+    let ticks = fields.get(13).zip(fields.get(14)).context("/proc/self/stat is too short")?;
+    let ticks = ticks.0.parse::<u64>()? + ticks.1.parse::<u64>()?;
+    Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }
 
 /// Memory that the processes hold resident, in bytes: what is backed by no file, shared pages shared out.
@@ -101,6 +126,15 @@ mod tests {
         assert!(process_tree(own).unwrap().contains(&own));
         assert!(resident_bytes(&[own]).unwrap() > 0);
         time_used(&[own]).unwrap();
+    }
+
+    #[test]
+    fn idle_processors() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 40 5 6 7 8 0 0\ncpu10 1 2 3 50 6 6 7 8 0 0\n";
+        assert_eq!(idle_ticks(stat, "0"), Some(45));
+        assert_eq!(idle_ticks(stat, "1"), None);
+        assert_eq!(idle_ticks(stat, "10"), Some(56));
+        idle_time("0").unwrap();
     }
 
     #[test]

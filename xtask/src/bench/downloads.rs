@@ -146,12 +146,16 @@ fn all_complete(arguments: &Arguments) -> Result<()> {
     };
     row("downloads", &downloads.load);
     row("small requests", &small);
-    println!("{table}\nkernel TCP memory: at most {} MiB", grouped(downloads.kernel as f64 / MIB as f64));
+    println!(
+        "{table}\nkernel TCP memory: at most {} MiB; the generator of the downloads: {} MiB",
+        grouped(downloads.kernel as f64 / MIB as f64),
+        grouped(downloads.load.memory()? as f64 / MIB as f64)
+    );
     Ok(())
 }
 
 /// Addresses enough for the ports of so many connections to one port.
-fn sources(connections: u32) -> String {
+pub fn sources(connections: u32) -> String {
     (2..=2 + connections / 20_000).map(|last| format!("--source 127.0.0.{last} ")).collect()
 }
 

@@ -3,13 +3,18 @@
 //! The method is that of the static bench: all servers run at once with one worker each on one processor, one
 //! is under load at a time, rounds go in turn, and the figure is CPU time of the server per request. The
 //! application shares the generator's processor and is not counted. Every server keeps its connections to it.
+//!
+//! With `php` the figure is requests per second of a php-fpm that shares the server's processor, so that what it costs
+//! to connect to it counts as well. Each server has a php-fpm of its own, all alike. nginx is there twice: as most use
+//! it, and with connections that are kept.
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::gateway_peers::{self, Application, Peer, Process, Running, connects};
+use super::gateway_peers::{self, Application, Peer, Process, Queue, Running, connects};
 use super::rounds::{self, Sample};
 use super::server::{free_port, wait_until_listening};
 use super::static_files::{Generated, build};
@@ -25,7 +30,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// What is measured
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "fastcgi-1k,proxy-1k,proxy-100k")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "fastcgi-1k,proxy-1k,proxy-100k,php")]
     workloads: Vec<Workload>,
     /// Servers to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx,lighttpd,haproxy")]
@@ -50,7 +55,13 @@ pub enum Workload {
     Proxy,
     #[value(name = "proxy-100k")]
     ProxyLarge,
+    Php,
 }
+
+/// Children of php-fpm.
+const CHILDREN: u32 = 8;
+
+const HELLO: &str = "hello.php";
 
 impl Workload {
     fn title(self) -> &'static str {
@@ -58,6 +69,7 @@ impl Workload {
             Workload::FastCgi => "FastCGI, 1 KiB, kept connections over a unix socket",
             Workload::Proxy => "HTTP proxy, 1 KiB, kept connections over TCP",
             Workload::ProxyLarge => "HTTP proxy, 100 KiB, kept connections over TCP",
+            Workload::Php => "PHP: a hello by php-fpm with eight children, on the server's processor",
         }
     }
 
@@ -66,6 +78,15 @@ impl Workload {
         match self {
             Workload::FastCgi | Workload::Proxy => 1024,
             Workload::ProxyLarge => 102_400,
+            Workload::Php => "hello\n".len(),
+        }
+    }
+
+    /// What is asked for.
+    pub fn path(self) -> &'static str {
+        match self {
+            Workload::Php => "/hello.php",
+            _ => "/app.fcgi",
         }
     }
 
@@ -105,7 +126,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     );
     let folder = workspace::target_directory().join(format!("bench/gateway-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let done = arguments.workloads.iter().try_for_each(|workload| measure(arguments, *workload, &folder));
+    let done = arguments.workloads.iter().try_for_each(|workload| match workload {
+        Workload::Php => measure_php(arguments, &folder),
+        workload => measure(arguments, *workload, &folder),
+    });
     fs::remove_dir_all(&folder)?;
     done
 }
@@ -128,12 +152,13 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
         }
         _ => wait_until_listening(&mut backend.0, || connects(backend_port))?,
     }
-    let application = Application { workload, port: backend_port, socket: &socket, queue: None };
+    let application =
+        Application { workload, port: backend_port, socket: &socket, scripts: folder, queue: None };
     let peers = [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied());
     let servers: Vec<Running> =
         peers.map(|peer| gateway_peers::start(peer, folder, application)).collect::<Result<_>>()?;
     let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |server, seconds| {
-        load(server, arguments.connections, seconds)
+        load(server, workload, arguments.connections, seconds)
     })?;
     let rows = servers.iter().zip(samples);
     let rows: Vec<_> =
@@ -142,18 +167,95 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
     Ok(())
 }
 
-fn load(server: &Running, connections: u32, seconds: u32) -> Result<Sample> {
-    let mut command = host::pinned(host::GENERATOR_PROCESSOR, "wrk");
-    command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--timeout", "10s"]);
-    command.arg(format!("http://127.0.0.1:{}/app.fcgi", server.port));
+/// The servers with a php-fpm each.
+fn measure_php(arguments: &Arguments, folder: &Path) -> Result<()> {
+    let mut peers = vec![Peer::Tidegate];
+    for peer in &arguments.peers {
+        match peer {
+            Peer::Nginx => peers.extend([Peer::Nginx, Peer::NginxKept]),
+            Peer::Lighttpd => peers.push(Peer::Lighttpd),
+            _ => {}
+        }
+    }
+    let scripts = folder.join("scripts");
+    fs::create_dir_all(&scripts)?;
+    fs::write(scripts.join(HELLO), "<?php echo \"hello\\n\";\n")?;
+    let queue = Queue { places: CHILDREN, length: 1_000, age: Duration::from_secs(10), clients: 1_000 };
+    let mut servers = Vec::new();
+    for peer in peers {
+        let socket = folder.join(format!("php-{}.sock", servers.len()));
+        let php = start_php(folder, &socket)?;
+        let application = Application {
+            workload: Workload::Php,
+            port: 0,
+            socket: &socket,
+            scripts: &scripts,
+            queue: Some(queue),
+        };
+        servers.push((gateway_peers::start(peer, folder, application)?, php));
+    }
+    let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |(server, _), seconds| {
+        let (start, idle) = (Instant::now(), cpu::idle_time(host::SERVER_PROCESSOR)?);
+        let result = generate(server, Workload::Php, arguments.connections, seconds)?;
+        let idle = cpu::idle_time(host::SERVER_PROCESSOR)?.saturating_sub(idle);
+        let busy = start.elapsed().saturating_sub(idle);
+        let cost = busy.as_secs_f64() * 1e6 / result.requests as f64;
+        Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
+    })?;
+    let rows = servers.iter().zip(samples).map(|((server, _), samples)| {
+        let budget = (server.peer != Peer::Tidegate).then_some(1.0);
+        (server.peer.name(), budget, samples)
+    });
+    let rows: Vec<_> = rows.collect();
+    println!("{}\n\n{}", Workload::Php.title(), rounds::rate_table("CPU µs/request, all told", &rows)?);
+    Ok(())
+}
+
+fn start_php(folder: &Path, socket: &Path) -> Result<Process> {
+    let program = ["php-fpm", "php-fpm8.2", "php-fpm8.4"];
+    let program = program.into_iter().find(|name| workspace::find_program(name).is_some());
+    let program = program.context("php-fpm is missing: cargo xtask tools --for bench")?;
+    let is_root = rustix::process::geteuid().is_root();
+    let user = if is_root { "user = root\ngroup = root\n" } else { "" };
+    let settings = socket.with_extension("conf");
+    fs::write(
+        &settings,
+        format!(
+            "[global]\nerror_log = {}\ndaemonize = no\n[www]\nlisten = {}\n{user}pm = static\n\
+             pm.max_children = {CHILDREN}\npm.max_requests = 0\n",
+            socket.with_extension("log").display(),
+            socket.display()
+        ),
+    )?;
+    let mut command = host::pinned(host::SERVER_PROCESSOR, program);
+    command.arg("--nodaemonize").arg("--fpm-config").arg(settings);
+    if is_root {
+        command.arg("--allow-to-run-as-root");
+    }
+    let output = fs::File::create(folder.join("php.log"))?;
+    let mut process = Process(command.stdout(output.try_clone()?).stderr(output).spawn()?);
+    let is_there = || std::os::unix::net::UnixStream::connect(socket).is_ok();
+    wait_until_listening(&mut process.0, is_there).context("php-fpm")?;
+    Ok(process)
+}
+
+fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) -> Result<Sample> {
     let processes = cpu::process_tree(server.process.0.id())?;
     let before = cpu::time_used(&processes)?;
-    let output = workspace::output(&mut command)?;
+    let result = generate(server, workload, connections, seconds)?;
     let used = cpu::time_used(&processes)?.saturating_sub(before);
+    let cost = used.as_secs_f64() * 1e6 / result.requests as f64;
+    Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
+}
+
+fn generate(server: &Running, workload: Workload, connections: u32, seconds: u32) -> Result<Generated> {
+    let mut command = host::pinned(host::GENERATOR_PROCESSOR, "wrk");
+    command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s"), "--timeout", "1s"]);
+    command.arg(format!("http://127.0.0.1:{}{}", server.port, workload.path()));
+    let output = workspace::output(&mut command)?;
     let result = Generated::parse(&output).with_context(|| format!("wrk said:\n{output}"))?;
     if result.requests == 0 {
         bail!("{} answered no request; wrk said:\n{output}", server.peer.name());
     }
-    let cost = used.as_secs_f64() * 1e6 / result.requests as f64;
-    Ok(Sample { cost, rate: result.rate, errors: result.errors, doubt: None })
+    Ok(result)
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::gateway::Workload;
 use super::host;
-use super::server::{end, free_port, read_response, wait_until_listening};
+use super::server::{end, free_port, wait_until_listening};
 use crate::workspace;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -18,6 +18,9 @@ pub enum Peer {
     #[value(skip)]
     Tidegate,
     Nginx,
+    /// It keeps connections to an application that serves one at a time, as few as there are workers.
+    #[value(skip)]
+    NginxKept,
     Lighttpd,
     Haproxy,
 }
@@ -27,6 +30,7 @@ impl Peer {
         match self {
             Peer::Tidegate => "tidegate",
             Peer::Nginx => "nginx",
+            Peer::NginxKept => "nginx, kept",
             Peer::Lighttpd => "lighttpd",
             Peer::Haproxy => "haproxy",
         }
@@ -55,6 +59,8 @@ pub struct Application<'a> {
     pub port: u16,
     /// Where it listens when it speaks FastCGI.
     pub socket: &'a Path,
+    /// Where its scripts are, if it has any.
+    pub scripts: &'a Path,
     /// `None` where it takes whatever comes.
     pub queue: Option<Queue>,
 }
@@ -77,7 +83,11 @@ pub struct Running {
 /// Starts a server in a folder of its own below `folder`, and waits until it has passed on an answer.
 pub fn start(peer: Peer, folder: &Path, application: Application<'_>) -> Result<Running> {
     let port = free_port()?;
-    let files = Files { folder: folder.join(format!("{}-{port}", peer.name())), port, application };
+    let files = Files {
+        folder: folder.join(format!("{}-{port}", peer.name().replace(", ", "-"))),
+        port,
+        application,
+    };
     fs::create_dir_all(&files.folder)?;
     let log = files.folder.join("output.log");
     let output = fs::File::create(&log)?;
@@ -87,8 +97,8 @@ pub fn start(peer: Peer, folder: &Path, application: Application<'_>) -> Result<
     let mut process = Process(child);
     wait_until_listening(&mut process.0, || connects(port))
         .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))?;
-    let (head, body) = ask(port)?;
-    if !head.starts_with("HTTP/1.1 200 ") || body != application.workload.size() {
+    let (head, body) = ask(port, application.workload.path())?;
+    if !head.starts_with("HTTP/1.1 200 ") || body < application.workload.size() {
         bail!("{} answered {body} bytes: {}", peer.name(), head.lines().next().unwrap_or_default());
     }
     Ok(Running { peer, port, process })
@@ -98,13 +108,17 @@ pub fn connects(port: u16) -> bool {
     std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
 }
 
-/// Asks once on a connection of its own; the head of the answer and the length of its content.
-pub fn ask(port: u16) -> Result<(String, usize)> {
-    use std::io::Write;
+/// Asks once on a connection of its own; the head of the answer and the bytes behind it.
+pub fn ask(port: u16, path: &str) -> Result<(String, usize)> {
+    use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(b"GET /app.fcgi HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
-    read_response(&mut stream)
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let head = answer.windows(4).position(|window| window == b"\r\n\r\n");
+    let head = head.context("the connection ended within a response head")?;
+    Ok((String::from_utf8_lossy(&answer[..head]).into_owned(), answer.len() - head - 4))
 }
 
 /// The settings of one server.
@@ -120,7 +134,7 @@ impl Files<'_> {
     fn command(&self, peer: Peer) -> Result<Command> {
         match peer {
             Peer::Tidegate => self.tidegate(),
-            Peer::Nginx => self.nginx(),
+            Peer::Nginx | Peer::NginxKept => self.nginx(peer == Peer::NginxKept),
             Peer::Lighttpd => self.lighttpd(),
             Peer::Haproxy => self.haproxy(),
         }
@@ -144,6 +158,11 @@ impl Files<'_> {
             Workload::FastCgi => {
                 format!("fastcgi \"unix:{}\" {{ mount \"/\"; keep 128; {queue} }}", socket.display())
             }
+            Workload::Php => format!(
+                "root \"{}\"; route \"*.php\" {{ fastcgi \"unix:{}\" {{ {queue} }} }}",
+                application.scripts.display(),
+                socket.display()
+            ),
             _ => format!("proxy \"http://127.0.0.1:{backend_port}\" {{ keep 128; {queue} }}"),
         };
         let settings = self.write(
@@ -156,12 +175,12 @@ impl Files<'_> {
         Ok(command)
     }
 
-    fn nginx(&self) -> Result<Command> {
+    fn nginx(&self, is_kept: bool) -> Result<Command> {
         let Self { port, application, .. } = self;
         let Application { port: backend_port, socket, .. } = application;
         let folder = self.folder.display();
         let (upstream, location) = match application.workload {
-            Workload::FastCgi => (
+            Workload::FastCgi | Workload::Php => (
                 format!("server unix:{};", socket.display()),
                 "fastcgi_pass app;\n\
                  fastcgi_param REQUEST_METHOD $request_method; fastcgi_param QUERY_STRING $query_string;\n\
@@ -172,7 +191,8 @@ impl Files<'_> {
                  fastcgi_param GATEWAY_INTERFACE CGI/1.1; fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;\n\
                  fastcgi_param REMOTE_ADDR $remote_addr; fastcgi_param REMOTE_PORT $remote_port;\n\
                  fastcgi_param SERVER_ADDR $server_addr; fastcgi_param SERVER_PORT $server_port;\n\
-                 fastcgi_param SERVER_NAME $server_name; fastcgi_param REDIRECT_STATUS 200;"
+                 fastcgi_param SERVER_NAME $server_name; fastcgi_param REDIRECT_STATUS 200;\n\
+                 fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;"
                     .to_owned(),
             ),
             _ => (
@@ -185,6 +205,9 @@ impl Files<'_> {
         };
         // An idle connection to a worker that serves one at a time keeps others from it, and nginx has no bound.
         let (keep, keep_fastcgi) = match application.queue {
+            Some(Queue { places, .. }) if is_kept => {
+                (&*format!("keepalive {places}; keepalive_requests 1000000000;"), "fastcgi_keep_conn on;")
+            }
             Some(_) => ("", ""),
             None => ("keepalive 128; keepalive_requests 1000000000;", "fastcgi_keep_conn on;"),
         };
@@ -199,7 +222,8 @@ impl Files<'_> {
                  events {{ worker_connections 4096; }}\nhttp {{\naccess_log off;\ntcp_nodelay on;\n\
                  keepalive_requests 1000000000;\n{keep_fastcgi}\n{temporary}\
                  upstream app {{ {upstream} {keep} }}\n\
-                 server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ {location} }} }}\n}}\n"
+                 server {{ listen 127.0.0.1:{port} backlog=4096; root {scripts}; location / {{ {location} }} }}\n}}\n",
+                scripts = application.scripts.display(),
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, "nginx");
@@ -217,6 +241,10 @@ impl Files<'_> {
                  \"check-local\" => \"disable\")))\n",
                 socket.display()
             ),
+            Workload::Php => format!(
+                "server.modules = (\"mod_fastcgi\")\nfastcgi.server = (\".php\" => ((\"socket\" => \"{}\")))\n",
+                socket.display()
+            ),
             _ => format!(
                 "server.modules = (\"mod_proxy\")\nproxy.server = (\"/\" => ((\"host\" => \"127.0.0.1\", \
                  \"port\" => {backend_port})))\n"
@@ -225,9 +253,10 @@ impl Files<'_> {
         let settings = self.write(
             "lighttpd.conf",
             &format!(
-                "{answer}server.document-root = \"{folder}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
+                "{answer}server.document-root = \"{scripts}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
                  server.errorlog = \"{folder}/error.log\"\nserver.max-keep-alive-requests = 65535\n\
-                 server.max-connections = 1024\nserver.max-fds = 4096\nserver.listen-backlog = 4096\n"
+                 server.max-connections = 1024\nserver.max-fds = 4096\nserver.listen-backlog = 4096\n",
+                scripts = application.scripts.display(),
             ),
         )?;
         let mut command = host::pinned(host::SERVER_PROCESSOR, "lighttpd");

@@ -46,6 +46,11 @@ impl Load {
         self.errors.values().sum()
     }
 
+    /// The most that the processes of the generator held resident, bytes.
+    pub fn memory(&self) -> Result<u64> {
+        self.report["generator"]["memory"].as_u64().context("a report without the generator's memory")
+    }
+
     /// Percent of requests that were answered as expected.
     pub fn availability(&self) -> f64 {
         if self.requests == 0 {

@@ -122,9 +122,9 @@ fn load(arguments: &Arguments, server: &Running, workload: Workload, seconds: u3
     command.args(["-m", &arguments.streams.to_string(), "-D", &seconds.to_string()]);
     command.arg(format!("https://127.0.0.1:{}/{}", server.port, workload.document()));
     let processes = cpu::process_tree(server.child.id())?;
-    let before = cpu::time_used(&processes)?;
+    let before = cpu::time_used(&processes).with_context(|| server.state())?;
     let output = workspace::output(&mut command)?;
-    let used = cpu::time_used(&processes)?.saturating_sub(before);
+    let used = cpu::time_used(&processes).with_context(|| server.state())?.saturating_sub(before);
     let load = Generated::parse(&output).with_context(|| format!("h2load said:\n{output}"))?;
     if load.requests == 0 {
         bail!("{} answered no request; h2load said:\n{output}", server.peer.name());
@@ -183,6 +183,12 @@ impl Generated {
     }
 }
 
+/// Requests that `h2load` saw answered, whatever the protocol.
+pub fn answers(output: &str) -> Option<u64> {
+    let figures = output.lines().find_map(|line| line.strip_prefix("requests: "))?;
+    counted(figures, " done")?.parse().ok()
+}
+
 /// The figure in front of its name, in a list with commas.
 fn counted<'a>(figures: &'a str, name: &str) -> Option<&'a str> {
     figures.split(", ").find_map(|figure| figure.strip_suffix(name))
@@ -216,6 +222,12 @@ mod tests {
         assert_eq!(generated, Some(expected));
         assert_eq!(generated.unwrap().doubt(1024), None);
         assert_eq!(Generated::parse("h2load: could not resolve"), None);
+    }
+
+    #[test]
+    fn answers_of_any_protocol() {
+        assert_eq!(answers(OUTPUT), Some(100_001));
+        assert_eq!(answers(""), None);
     }
 
     #[test]

@@ -1,19 +1,18 @@
 //! `cargo xtask bench idle`: resident bytes of an idle keep-alive connection, beside other servers.
 //!
-//! A child of this task opens the connections, makes one request on each and then only holds them. What the
-//! processes of the server hold resident is read before and after. Memory of the kernel is not counted, nor
+//! `tidegate bench idle` opens the connections, makes one request on each and then only holds them; it says whether
+//! all stayed. What the processes of the server hold resident is read before and meanwhile. Memory of the kernel is not counted, nor
 //! are pages of files: programs and libraries, whose share changes with who else maps them.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::downloads::sources;
+use super::generator::{self, words};
 use super::peers::Kind;
 use super::report::{Table, grouped, verdict};
-use super::server::{self, Server, Setup};
+use super::server::{Server, Setup};
 use super::{cpu, host, static_files};
 
 #[derive(clap::Args)]
@@ -32,20 +31,22 @@ pub struct Arguments {
     without_tidegate: bool,
 }
 
-#[derive(clap::Args)]
-pub struct ClientArguments {
-    port: u16,
-    connections: u32,
-}
-
 /// Bytes of an idle connection that Tidegate may hold.
 const BUDGET: f64 = 250.0;
 
 const DOCUMENT: &str = "1k.bin";
 const DOCUMENT_SIZE: usize = 1024;
 
-/// What the client says when every connection is open and has had its answer.
-const READY: &str = "open";
+/// How fast the generator opens connections unless told otherwise.
+const OPENED_PER_SECOND: u32 = 5_000;
+
+/// Seconds for which all of them rest.
+const REST: u32 = 6;
+
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Readings at the end that are not looked at.
+const LEFT_OUT: usize = 3;
 
 /// Measures the servers one after another and prints the table.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -93,48 +94,26 @@ fn measure(server: &Server, connections: u32) -> Result<(u64, u64)> {
         }
     }
     let before = cpu::resident_bytes(&server.processes()?)?;
-    let mut client = Command::new(std::env::current_exe()?)
-        .arg("idle-client")
-        .args([server.port.to_string(), connections.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    let output = client.stdout.take().context("invariant: piped above")?;
-    BufReader::new(output).read_line(&mut line)?;
-    let after = cpu::resident_bytes(&server.processes()?);
-    // The end of its input ends the client.
-    drop(client.stdin.take());
-    client.wait()?;
-    if line.trim_end() != READY {
-        bail!("{}: the client could not open {connections} connections", server.name());
-    }
-    Ok((before, after?))
-}
-
-/// The client: opens, asks once, holds until its standard input ends; fails if one was closed meanwhile.
-pub fn run_client(arguments: &ClientArguments) -> Result<()> {
-    let request = format!("GET /{DOCUMENT} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-    let mut connections = Vec::new();
-    for number in 0..arguments.connections {
-        let mut stream = TcpStream::connect(("127.0.0.1", arguments.port))
-            .with_context(|| format!("cannot open connection {number}"))?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        stream.write_all(request.as_bytes())?;
-        let (head, _) = server::read_response(&mut stream)?;
-        if !head.starts_with("HTTP/1.1 200 ") {
-            bail!("connection {number} was answered: {}", head.lines().next().unwrap_or_default());
-        }
-        connections.push(stream);
-    }
-    for (number, connection) in connections.iter_mut().enumerate() {
-        connection.set_nonblocking(true)?;
-        match connection.read(&mut [0]) {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            _ => bail!("connection {number} was not kept"),
+    let seconds = connections / OPENED_PER_SECOND + 1 + REST;
+    let mut load = generator::start(&words(&format!(
+        "idle -c {connections} -t {seconds}s --no-host {} http://127.0.0.1:{}/{DOCUMENT}",
+        sources(connections),
+        server.port
+    )))?;
+    let mut readings = Vec::new();
+    while load.is_running()? {
+        readings.push(cpu::resident_bytes(&server.processes()?)?);
+        let until = Instant::now() + INTERVAL;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(left);
         }
     }
-    println!("{READY}");
-    std::io::stdin().read_to_end(&mut Vec::new())?;
-    Ok(())
+    let load = load.finish()?;
+    let open = load.report["most_open"].as_u64().unwrap_or_default();
+    if open != u64::from(connections) || load.failed() > 0 {
+        bail!("{}: {open} of {connections} connections stayed open; {}", server.name(), load.errors_text());
+    }
+    // The last ones may be of the time when they close.
+    let settled = readings.len().saturating_sub(LEFT_OUT);
+    Ok((before, *readings[..settled].last().context("the run was too short to look at the server")?))
 }

@@ -3,17 +3,20 @@
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
 //! of the same run. `static_files`, `idle` and `cold` start servers (`server`, `peers`); `instructions` needs none.
 
+pub mod bare;
 mod burst;
 pub mod canned;
+mod cgi;
 mod cold;
 mod cpu;
 mod downloads;
 mod gateway;
 mod gateway_peers;
 mod generator;
+mod generators;
 mod h2;
 mod host;
-pub mod idle;
+mod idle;
 mod instructions;
 mod kills;
 mod overload;
@@ -23,6 +26,7 @@ mod reload;
 mod report;
 pub mod responder;
 mod rounds;
+pub mod scripted;
 mod server;
 mod share;
 mod slow_disk;
@@ -43,12 +47,16 @@ pub enum Bench {
     Cold(cold::Arguments),
     /// CPU per request to an application, beside other servers
     Gateway(gateway::Arguments),
+    /// Requests per second of a CGI script, beside other servers
+    Cgi(cgi::Arguments),
     /// CPU per TLS handshake and per file over TLS, and bytes of an idle connection, beside other servers
     Tls(tls::Arguments),
     /// CPU per file over HTTP/2 with TLS, beside other servers
     H2(h2::Arguments),
     /// A thousand clients before eight workers of an application, beside other servers
     Queue(queue::Arguments),
+    /// Our load generator: CPU per request beside others, its schedule, its memory, its truth
+    Generator(generators::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
     /// What clients get at multiples of the peak, beside other servers
@@ -72,9 +80,11 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Idle(arguments) => idle::run(arguments),
         Bench::Cold(arguments) => cold::run(arguments),
         Bench::Gateway(arguments) => gateway::run(arguments),
+        Bench::Cgi(arguments) => cgi::run(arguments),
         Bench::Tls(arguments) => tls::run(arguments),
         Bench::H2(arguments) => h2::run(arguments),
         Bench::Queue(arguments) => queue::run(arguments),
+        Bench::Generator(arguments) => generators::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),

@@ -174,10 +174,17 @@ impl ServerFiles<'_> {
         } else {
             String::new()
         };
+        let cgi = setup.cgi.as_ref().map_or(String::new(), |folder| {
+            format!(
+                "server.modules += (\"mod_alias\", \"mod_cgi\")\nalias.url = (\"/cgi-bin/\" => \"{}/\")\n\
+                 $HTTP[\"url\"] =~ \"^/cgi-bin/\" {{ cgi.assign = (\"\" => \"\") }}\n",
+                folder.display()
+            )
+        });
         let settings = self.write(
             "lighttpd.conf",
             &format!(
-                "{log}server.document-root = \"{documents}\"\nserver.bind = \"127.0.0.1\"\n\
+                "{log}{cgi}server.document-root = \"{documents}\"\nserver.bind = \"127.0.0.1\"\n\
                  server.port = {port}\nserver.errorlog = \"{folder}/error.log\"\n\
                  server.max-keep-alive-requests = 65535\nserver.max-keep-alive-idle = {keep_alive}\n\
                  server.max-connections = {connections}\nserver.max-fds = {descriptors}\n\
@@ -209,6 +216,17 @@ impl ServerFiles<'_> {
         } else {
             String::new()
         };
+        let cgi = setup.cgi.as_ref().map_or(String::new(), |scripts| {
+            let modules: String = ["alias", "cgid"]
+                .map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"))
+                .concat();
+            let scripts = scripts.display();
+            format!(
+                "{modules}ScriptSock {folder}/cgid\nScriptAlias /cgi-bin/ {scripts}/\n\
+                 <Directory {scripts}>\n    Require all granted\n    AllowOverride None\n    \
+                 Options ExecCGI\n</Directory>\n"
+            )
+        });
         // One process; connections beyond its threads wait with its listener.
         let factor = setup.connections / APACHE_THREADS + 2;
         let settings = self.write(
@@ -222,7 +240,7 @@ impl ServerFiles<'_> {
                  MinSpareThreads 1\nMaxSpareThreads {APACHE_THREADS}\nMaxConnectionsPerChild 0\n\
                  AsyncRequestWorkerFactor {factor}\n\
                  KeepAlive On\nMaxKeepAliveRequests 0\nKeepAliveTimeout {keep_alive}\n\
-                 EnableSendfile On\nDocumentRoot {documents}\n\
+                 EnableSendfile On\n{cgi}DocumentRoot {documents}\n\
                  <Directory {documents}>\n    Require all granted\n    AllowOverride None\n\
                  \x20   Options FollowSymLinks\n</Directory>\n",
                 keep_alive = setup.keep_alive.as_secs(),

@@ -6,6 +6,9 @@
 //! answered, at that rate; with a shorter one what cannot be answered in time is told so, by 503 with
 //! `Retry-After`, and the others do not wait longer than the queue lets them. The servers take turns, each with
 //! an application of its own, on the generator's processor and before the generator there.
+//!
+//! Then bursts: the same crowd for a while, and a few clients for as long, in turn. In a burst the promises are the
+//! same, and between them nobody may notice that there has been one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,6 +36,18 @@ pub struct Arguments {
     /// Clients, each with one request at a time
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=3_000))]
     clients: u32,
+    /// Minutes of bursts for each server; 0 leaves them out
+    #[arg(long, default_value_t = 2.0)]
+    burst_minutes: f64,
+    /// Seconds of a burst, and of the quiet after it
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    burst_seconds: u32,
+    /// Clients between bursts
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    few: u32,
+    /// The bursts alone
+    #[arg(long)]
+    only_bursts: bool,
     /// Servers to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "nginx,lighttpd,haproxy")]
     peers: Vec<Peer>,
@@ -134,6 +149,26 @@ impl Outcome {
         }
     }
 
+    /// Takes another run of the same kind and length in; of times the worst stays.
+    fn add(&mut self, other: Outcome, runs_before: u32) {
+        let worst = |one: &mut Latency, two: Latency| {
+            one.median = one.median.max(two.median);
+            one.p99 = one.p99.max(two.p99);
+            one.longest = one.longest.max(two.longest);
+        };
+        worst(&mut self.admitted, other.admitted);
+        worst(&mut self.all, other.all);
+        self.good += other.good;
+        self.turned_away += other.turned_away;
+        self.failed += other.failed;
+        if other.failed > 0 {
+            self.errors = other.errors;
+        }
+        let before = f64::from(runs_before);
+        self.goodput = (self.goodput * before + other.goodput) / (before + 1.0);
+        self.retry_after = self.retry_after.take().or(other.retry_after);
+    }
+
     /// Percent of those that got any answer, or none in spite of waiting for it.
     fn answered(&self) -> f64 {
         100.0 * self.good as f64 / ((self.good + self.turned_away + self.failed).max(1)) as f64
@@ -170,6 +205,18 @@ impl Outcome {
         // Whole seconds: RFC 9110 section 10.2.3.
         if self.retry_after.as_ref().is_none_or(|value| value.parse::<u32>().is_err()) {
             broken.push("503 without Retry-After".to_owned());
+        }
+        broken
+    }
+
+    /// The same of a few clients, for whom there is always a worker.
+    fn broken_between(&self, promise: Promise) -> Vec<String> {
+        let mut broken = Vec::new();
+        if promise != Promise::Nothing && self.failed + self.turned_away > 0 {
+            broken.push(format!(
+                "{} not answered between bursts",
+                grouped((self.failed + self.turned_away) as f64)
+            ));
         }
         broken
     }
@@ -212,32 +259,116 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure_all(arguments: &Arguments, folder: &Path) -> Result<Vec<String>> {
+    let mut broken = Vec::new();
+    if !arguments.only_bursts {
+        let mut table = Table::new([
+            "server",
+            "queue",
+            "answered",
+            "goodput/s",
+            "of capacity",
+            "p50 ms",
+            "p99 ms",
+            "longest ms",
+            "turned away",
+            "failed",
+            "promise",
+        ]);
+        for case in Case::all(arguments) {
+            let (_application, server) = start(&case, folder)?;
+            let outcome = hit(&server, &case, arguments.clients, arguments.seconds, arguments.warmup)?;
+            let missed = outcome.broken(case.promise, &case.queue);
+            table.row(row(&case, &outcome, &missed));
+            broken.extend(missed);
+        }
+        println!("{table}");
+    }
+    if arguments.burst_minutes > 0.0 {
+        broken.extend(measure_bursts(arguments, folder)?);
+    }
+    Ok(broken)
+}
+
+fn measure_bursts(arguments: &Arguments, folder: &Path) -> Result<Vec<String>> {
+    println!(
+        "bursts: {} s with {} clients and {} s with {}, in turn for {} minutes; times are those of the worst turn\n",
+        arguments.burst_seconds,
+        grouped(arguments.clients.into()),
+        arguments.burst_seconds,
+        arguments.few,
+        arguments.burst_minutes
+    );
     let mut table = Table::new([
         "server",
         "queue",
-        "answered",
+        "answered in bursts",
         "goodput/s",
         "of capacity",
-        "p50 ms",
         "p99 ms",
         "longest ms",
         "turned away",
         "failed",
+        "answered between",
+        "p99 ms",
+        "longest ms",
         "promise",
     ]);
     let mut broken = Vec::new();
     for case in Case::all(arguments) {
-        let outcome = measure(arguments, &case, folder)?;
-        let missed = outcome.broken(case.promise, &case.queue);
-        table.row(row(&case, &outcome, &missed));
+        let (bursts, quiet) = alternate(arguments, &case, folder)?;
+        let mut missed = bursts.broken(case.promise, &case.queue);
+        missed.extend(quiet.broken_between(case.promise));
+        let [server, queue, answered, goodput, share, _, p99, longest, away, failed, promise] =
+            row(&case, &bursts, &missed);
+        let between = [
+            format!("{:.1} %", quiet.answered()),
+            milliseconds(quiet.admitted.p99),
+            milliseconds(quiet.admitted.longest),
+        ];
+        let [answered_between, p99_between, longest_between] = between;
+        table.row([
+            server,
+            queue,
+            answered,
+            goodput,
+            share,
+            p99,
+            longest,
+            away,
+            failed,
+            answered_between,
+            p99_between,
+            longest_between,
+            promise,
+        ]);
         broken.extend(missed);
     }
     println!("{table}");
     Ok(broken)
 }
 
+/// Bursts and what is between them, all turns of each together.
+fn alternate(arguments: &Arguments, case: &Case, folder: &Path) -> Result<(Outcome, Outcome)> {
+    let (_application, server) = start(case, folder)?;
+    let end = Instant::now() + Duration::from_secs_f64(arguments.burst_minutes * 60.0);
+    let seconds = arguments.burst_seconds;
+    let mut bursts = hit(&server, case, arguments.clients, seconds, 0)?;
+    let calm = Case { promise: Promise::Nothing, ..*case };
+    let mut quiet = hit(&server, &calm, arguments.few, seconds, 0)?;
+    let mut turns = 1;
+    while Instant::now() < end {
+        bursts.add(hit(&server, case, arguments.clients, seconds, 0)?, turns);
+        quiet.add(hit(&server, &calm, arguments.few, seconds, 0)?, turns);
+        turns += 1;
+    }
+    Ok((bursts, quiet))
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.0}", time.as_secs_f64() * 1e3)
+}
+
 fn row(case: &Case, outcome: &Outcome, missed: &[String]) -> [String; 11] {
-    let milliseconds = |time: Duration| format!("{:.0}", time.as_secs_f64() * 1e3);
     let failed = match outcome.failed {
         0 => "0".to_owned(),
         failed => format!("{} ({})", grouped(failed as f64), outcome.errors),
@@ -261,17 +392,32 @@ fn row(case: &Case, outcome: &Outcome, missed: &[String]) -> [String; 11] {
     ]
 }
 
-fn measure(arguments: &Arguments, case: &Case, folder: &Path) -> Result<Outcome> {
-    // What an earlier server has left in the backlog of its application is nobody else's.
-    let (_application, socket) = start_application(folder)?;
-    let application =
-        Application { workload: Workload::FastCgi, port: 0, socket: &socket, queue: Some(case.queue) };
-    let server = gateway_peers::start(case.peer, folder, application)?;
-    let time = Duration::from_secs((arguments.warmup + arguments.seconds).into());
+/// A server, and an application of its own: what an earlier one has left in the backlog of its application is nobody
+/// else's.
+fn start(case: &Case, folder: &Path) -> Result<(Process, gateway_peers::Running)> {
+    let (process, socket) = start_application(folder)?;
+    let application = Application {
+        workload: Workload::FastCgi,
+        port: 0,
+        socket: &socket,
+        scripts: folder,
+        queue: Some(case.queue),
+    };
+    Ok((process, gateway_peers::start(case.peer, folder, application)?))
+}
+
+fn hit(
+    server: &gateway_peers::Running,
+    case: &Case,
+    clients: u32,
+    seconds: u32,
+    warmup: u32,
+) -> Result<Outcome> {
+    let time = Duration::from_secs((warmup + seconds).into());
     let load = generator::start(&words(&format!(
-        "hit http://127.0.0.1:{}/app.fcgi -c {} -t {}s --warmup {}s --threads 1 --no-host --timeout 30s \
-         --expect status=200",
-        server.port, arguments.clients, arguments.seconds, arguments.warmup
+        "hit http://127.0.0.1:{}/app.fcgi -c {clients} -t {seconds}s --warmup {warmup}s --threads 1 --no-host \
+         --timeout 30s --expect status=200",
+        server.port
     )))?;
     load.go_last()?;
     let retry_after = match case.promise {
@@ -291,7 +437,7 @@ fn turned_away(port: u16, age: Duration, end: Instant) -> Option<String> {
         std::thread::park_timeout(age * number / ASKING);
         while Instant::now() < end && !is_known.load(Relaxed) {
             // A failure is one of many; the clients beside it are counted.
-            let Ok((head, _)) = ask(port) else { continue };
+            let Ok((head, _)) = ask(port, Workload::FastCgi.path()) else { continue };
             if head.starts_with("HTTP/1.1 503 ") {
                 is_known.store(true, Relaxed);
                 let fields = head.lines().filter_map(|line| line.split_once(':'));
@@ -356,6 +502,29 @@ mod tests {
         assert_eq!(bad.broken(Promise::OrTurnedAway, &QUEUE).len(), 3);
         assert_eq!(bad.broken(Promise::All, &QUEUE).len(), 3);
         assert!(bad.broken(Promise::Nothing, &QUEUE).is_empty());
+    }
+
+    #[test]
+    fn turns_together() {
+        let mut bursts = Outcome { retry_after: None, ..outcome() };
+        let worse = Latency { p99: Duration::from_millis(1_100), ..Latency::default() };
+        let other = Outcome {
+            good: 100,
+            failed: 1,
+            goodput: 375.0,
+            admitted: worse,
+            errors: "reset 1".to_owned(),
+            ..outcome()
+        };
+        bursts.add(other.clone(), 1);
+        assert_eq!((bursts.good, bursts.turned_away, bursts.failed), (8_000, 200, 1));
+        assert_eq!(
+            (bursts.goodput, bursts.admitted.p99, bursts.all.p99),
+            (385.0, worse.p99, outcome().all.p99)
+        );
+        assert_eq!((bursts.retry_after.as_deref(), bursts.errors.as_str()), (Some("1"), "reset 1"));
+        assert_eq!(other.broken_between(Promise::OrTurnedAway), ["101 not answered between bursts"]);
+        assert!(other.broken_between(Promise::Nothing).is_empty());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{Read, Write};
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(move || {
+                // An answer takes its time and not the kernel's slack of 50 µs on top of it (prctl(2)).
+                let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
                 while let Ok((stream, _)) = listener.accept() {
                     let mut session = Session::new(stream, answer);
                     while session.turn(time) {}

@@ -1,6 +1,6 @@
 //! Servers under load in turn, round after round, and the table that comes of it.
 //!
-//! Used by `tls`, `h2` and `gateway`. All servers run at once and one is under load at a time; ratios are taken
+//! Used by `tls`, `h2`, `gateway` and `cgi`. All servers run at once and one is under load at a time; ratios are taken
 //! within a round, so what changes on the machine meanwhile meets all of them alike. The first server is Tidegate.
 
 use anyhow::{Context, Result};
@@ -67,6 +67,36 @@ pub fn table(unit: &str, rows: &[(&str, Option<f64>, Vec<Sample>)]) -> Result<Ta
     Ok(table)
 }
 
+/// The same where requests per second count: a budget is the least that Tidegate may answer in parts of what the
+/// other does, and a ratio over 1 is for Tidegate.
+pub fn rate_table(unit: &str, rows: &[(&str, Option<f64>, Vec<Sample>)]) -> Result<Table<6>> {
+    let mut table =
+        Table::new(["server", "requests/s", unit, "tidegate / it, requests/s", "budget", "errors"]);
+    let (_, _, ours) = rows.first().context("Tidegate comes first")?;
+    for (index, (name, budget, theirs)) in rows.iter().enumerate() {
+        let ratio = Spread::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours.rate / theirs.rate));
+        let ratio = ratio.filter(|_| index > 0);
+        let cost = Spread::of(theirs.iter().map(|sample| sample.cost)).context("no round was measured")?;
+        let rate = Spread::of(theirs.iter().map(|sample| sample.rate)).context("no round was measured")?;
+        let errors: u64 = theirs.iter().map(|sample| sample.errors).sum();
+        table.row([
+            (*name).to_owned(),
+            rate.to_string(),
+            cost.to_string(),
+            ratio.map_or_else(String::new, |ratio| ratio.to_string()),
+            ratio.zip(*budget).map_or_else(String::new, |(ratio, budget)| least(ratio.median, budget)),
+            if errors == 0 { "0".to_owned() } else { format!("{errors} ERRORS: ROW IS VOID") },
+        ]);
+    }
+    Ok(table)
+}
+
+/// Says whether a figure reaches what it has to; what the table shows decides.
+fn least(figure: f64, budget: f64) -> String {
+    let reaches = (figure * 100.0).round() >= (budget * 100.0).round();
+    format!("≥ {budget} {}", if reaches { "ok" } else { "MISSED" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +114,25 @@ mod tests {
         });
         assert_eq!(samples.unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         assert_eq!(calls.into_inner(), [("a", 1), ("b", 1), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]);
+    }
+
+    #[test]
+    fn rates_and_what_they_have_to_reach() {
+        let rate = |rate| Sample { rate, ..sample(1.0) };
+        let mut failed = rate(500.0);
+        failed.errors = 1;
+        let rows = [
+            ("tidegate", None, vec![rate(1200.0), rate(1400.0)]),
+            ("reached", Some(1.2), vec![rate(1000.0), rate(1000.0)]),
+            ("missed", Some(1.2), vec![rate(1100.0), rate(1300.0)]),
+            ("broken", Some(1.2), vec![failed, rate(500.0)]),
+        ];
+        let text = rate_table("CPU µs", &rows).unwrap().to_string();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert!(lines[1].contains("1.30 [1.20–1.40]") && lines[1].contains("≥ 1.2 ok"), "{text}");
+        assert!(lines[2].contains("≥ 1.2 MISSED"), "{text}");
+        assert!(lines[3].contains("1 ERRORS: ROW IS VOID"), "{text}");
+        assert!(rate_table("CPU µs", &[]).is_err());
     }
 
     #[test]

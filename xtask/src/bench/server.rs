@@ -29,6 +29,8 @@ pub struct Setup {
     pub processes: u32,
     /// Send buffer of each connection, where the server has a setting for it.
     pub send_buffer: Option<u32>,
+    /// A folder of CGI scripts, at `/cgi-bin/` of the servers that know CGI.
+    pub cgi: Option<PathBuf>,
     /// Further directives for Tidegate outside its site.
     pub directives: String,
     /// Further directives for Tidegate's site.
@@ -47,6 +49,7 @@ impl Setup {
             connections,
             processes: 1,
             send_buffer: None,
+            cgi: None,
             directives: String::new(),
             site_directives: String::new(),
         })

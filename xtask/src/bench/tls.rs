@@ -181,13 +181,13 @@ fn load(server: &Running, workload: Workload, connections: u32, seconds: u32) ->
     ));
     arguments.push(format!("https://127.0.0.1:{}/{}", server.port, workload.document()));
     let processes = cpu::process_tree(server.child.id())?;
-    let before = cpu::time_used(&processes)?;
+    let before = cpu::time_used(&processes).with_context(|| server.state())?;
     let load = generator::run(&arguments)?;
-    let used = cpu::time_used(&processes)?.saturating_sub(before);
+    let used = cpu::time_used(&processes).with_context(|| server.state())?.saturating_sub(before);
     // One that is answered after its client's end was paid for all the same.
     let answered = load.report["answered"].as_u64().unwrap_or_default();
     if answered == 0 {
-        bail!("{} answered nothing: {}", server.peer.name(), load.errors_text());
+        bail!("nothing was answered: {}; {}", load.errors_text(), server.state());
     }
     let errors = load.failed() - load.errors.get("unanswered").copied().unwrap_or_default();
     let cost = used.as_secs_f64() * 1e6 / answered as f64;
@@ -228,23 +228,24 @@ fn hold(server: &Running, connections: u32) -> Result<(u64, u64)> {
     arguments.push(format!("https://127.0.0.1:{}/{}", server.port, Workload::Idle.document()));
     let mut client = generator::start(&arguments)?;
     let deadline = Instant::now() + PATIENCE;
-    let mut used = cpu::time_used(&processes)?;
+    let time_used = || cpu::time_used(&processes).with_context(|| server.state());
+    let mut used = time_used()?;
     loop {
         std::thread::park_timeout(Duration::from_millis(500));
         if !client.is_running()? {
-            bail!("{} kept no {connections} connections: {:?}", server.peer.name(), client.finish()?.errors);
+            bail!("{connections} connections were not kept: {:?}; {}", client.finish()?.errors, server.state());
         }
-        let now = cpu::time_used(&processes)?;
+        let now = time_used()?;
         let is_quiet = now.saturating_sub(used) < Duration::from_millis(5);
         used = now;
         if is_quiet && open_connections(server.port)? >= connections {
             break;
         }
         if Instant::now() > deadline {
-            bail!("{} did not accept {connections} connections in time", server.peer.name());
+            bail!("{connections} connections were not accepted in time; {}", server.state());
         }
     }
-    let after = cpu::resident_bytes(&processes)?;
+    let after = cpu::resident_bytes(&processes).with_context(|| server.state())?;
     client.stop();
     Ok((before, after))
 }

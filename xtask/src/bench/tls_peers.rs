@@ -91,7 +91,7 @@ impl Site {
         let mut command = files.command(peer)?;
         command.stdout(output.try_clone()?).stderr(output);
         let child = command.spawn().with_context(|| format!("cannot start {}", peer.name()))?;
-        let mut running = Running { peer, port, child };
+        let mut running = Running { peer, port, child, folder: files.folder };
         let is_there = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
         wait_until_listening(&mut running.child, is_there)
             .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))?;
@@ -112,6 +112,29 @@ pub struct Running {
     pub peer: Peer,
     pub port: u16,
     pub child: Child,
+    folder: PathBuf,
+}
+
+impl Running {
+    /// What has become of it, for an error: its name, whether it has ended and how, what its logs say last.
+    pub fn state(&self) -> String {
+        use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+        // It is left to be reaped by who has started it.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        let ended = pid.and_then(|pid| waitid(WaitId::Pid(pid), options).ok().flatten());
+        let how = match ended.map(|ended| (ended.exit_status(), ended.terminating_signal())) {
+            None => "runs".to_owned(),
+            Some((Some(status), _)) => format!("has ended with status {status}"),
+            Some((None, Some(signal))) => format!("was ended by signal {signal}"),
+            Some((None, None)) => "has ended".to_owned(),
+        };
+        let last_lines = ["output.log", "error.log"].into_iter().filter_map(|name| {
+            let text = fs::read_to_string(self.folder.join(name)).ok()?;
+            Some(format!("; {name}: {}", text.lines().rfind(|line| !line.is_empty())?))
+        });
+        format!("{} (process {}) {how}{}", self.peer.name(), self.child.id(), last_lines.collect::<String>())
+    }
 }
 
 impl Drop for Running {
@@ -198,6 +221,7 @@ impl Files<'_> {
         Ok(command)
     }
 
+    /// Without OCSP: it would start a program for each certificate, whose end looked like that of a server.
     fn h2o(&self) -> Result<Command> {
         let Self { port, .. } = self;
         let (folder, documents) = (self.folder.display(), self.documents.display());
@@ -208,7 +232,7 @@ impl Files<'_> {
             &format!(
                 "{user}num-threads: 1\nmax-connections: {connections}\npid-file: {folder}/h2o.pid\n\
                  error-log: {folder}/error.log\nhttp1-request-timeout: 600\n\
-                 listen:\n  host: 127.0.0.1\n  port: {port}\n  ssl:\n    minimum-version: TLSv1.2\n    \
+                 listen:\n  host: 127.0.0.1\n  port: {port}\n  ssl:\n    ocsp-update-interval: 0\n    minimum-version: TLSv1.2\n    \
                  certificate-file: {certificates}/site.pem\n    key-file: {certificates}/site.key\n\
                  hosts:\n  default:\n    paths:\n      /:\n        file.dir: {documents}\n",
                 connections = self.connections,

@@ -3,29 +3,35 @@
 
 use super::chart::{Chart, Series, percent_at};
 use super::{PERCENTILES, Report};
+use crate::compare::{self, Comparison};
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
 use crate::record::Times;
 use crate::run::Interval;
+use crate::statistics::median;
 use crate::sweep::Step;
 use crate::verdict::{Judgement, Verdict};
 use std::fmt::Write;
 
 const STYLE: &str = "\
-:root{color-scheme:light}\
-body{font:15px/1.5 system-ui,sans-serif;color:#1d2329;background:#f4f5f7;margin:0;padding:24px}\
+:root{color-scheme:light dark;--ink:#1d2329;--soft:#59636e;--page:#f4f5f7;--card:#fff;--line:#eceef1}\
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:0;padding:24px}\
 main{max-width:800px;margin:0 auto}\
 h1{font-size:20px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px}\
-.sub{color:#59636e;margin:0 0 16px;overflow-wrap:anywhere}\
+.sub{color:var(--soft);margin:0 0 16px;overflow-wrap:anywhere}\
 .verdict{border-radius:8px;padding:14px 18px;margin:0 0 16px;color:#fff}\
 .verdict b{font-size:20px}.verdict ul{margin:6px 0 0;padding-left:20px}\
 .PASS{background:#1f7a45}.FAIL{background:#b0243c}.INVALID{background:#8a5a00}\
-.note{background:#fff;border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
-.card{background:#fff;border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
+.note{background:var(--card);border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
+.card{background:var(--card);border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
 table{border-collapse:collapse;width:100%}\
 td,th{padding:3px 10px 3px 0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
-td:first-child,th:first-child{text-align:left}th{color:#59636e;font-weight:600}\
-tr+tr td{border-top:1px solid #eceef1}svg{max-width:100%;height:auto;display:block}";
+td:first-child,th:first-child{text-align:left}th{color:var(--soft);font-weight:600}\
+tr+tr td{border-top:1px solid var(--line)}svg{max-width:100%;height:auto;display:block}\
+@media(max-width:640px){body{padding:12px}.chart svg{max-width:none;width:720px}}\
+@media(prefers-color-scheme:dark){\
+:root{--ink:#e3e7eb;--soft:#9aa5b1;--page:#14181c;--card:#1d2329;--line:#2c343c}\
+.chart svg{filter:invert(.885) hue-rotate(180deg)}}";
 
 /// The page of one run.
 pub fn page(report: &Report) -> String {
@@ -85,6 +91,47 @@ pub fn sweep_page(subject: &str, load: &str, steps: &[Step], judgement: &Judgeme
     }
     body.push_str("</table></div>");
     document(subject, &body)
+}
+
+/// The page of a comparison.
+pub fn compare_page(a: &str, b: &str, comparisons: &[Comparison], judgement: &Judgement) -> String {
+    let runs = comparisons.first().map_or(0, |comparison| comparison.a.len());
+    let load = format!("B: {b}, {runs} runs of each, in ABBA blocks by lot");
+    let mut body = top(&format!("A: {a}"), &load, judgement);
+    for comparison in comparisons {
+        let _ = write!(body, "<p class=note>{}.</p>", escape(&comparison.sentence("A", "B")));
+    }
+    body.push_str(
+        "<div class=card><table><tr><th><th>median A<th>median B<th>B/A<th>95 % interval<th>p<th>noise floor",
+    );
+    for row in compare::rows(comparisons) {
+        body.push_str("<tr>");
+        for cell in row {
+            let _ = write!(body, "<td>{}", escape(&cell));
+        }
+    }
+    body.push_str("</table></div>");
+    push_charts(&mut body, comparisons.iter().map(runs_chart));
+    document("comparison", &body)
+}
+
+/// Every run of a comparison, in parts of the median of A.
+fn runs_chart(comparison: &Comparison) -> Chart {
+    let whole = median(&comparison.a);
+    let series = |name: &str, runs: &[f64]| Series {
+        name: name.to_owned(),
+        points: (1..).zip(runs).map(|(number, value)| (f64::from(number), value / whole)).collect(),
+    };
+    Chart {
+        title: format!("{} of each run", comparison.figure.name()),
+        x: "run".into(),
+        y: "in parts of the median of A".into(),
+        series: vec![series("A", &comparison.a), series("B", &comparison.b)],
+        is_scatter: true,
+        is_logarithmic: false,
+        is_percentile: false,
+        at_least: 1.0,
+    }
 }
 
 /// Demanded and achieved rates of a sweep, as autobench draws them.
@@ -346,6 +393,7 @@ fn figures(report: &Report) -> Vec<(String, String)> {
         "Generator's busiest thread".to_owned(),
         format!("{:.0} % of a processor", report.outcome.busiest_worker() * 100.0),
     ));
+    rows.push(("Generator's memory".to_owned(), show_bytes(report.outcome.memory as f64)));
     if let Some(host) = &report.host {
         rows.push(("Segments sent again".to_owned(), host.retransmits().to_string()));
         rows.push(("Listen queue drops".to_owned(), host.listen_drops().to_string()));
@@ -388,7 +436,7 @@ fn top(subject: &str, load: &str, judgement: &Judgement) -> String {
 
 fn push_charts(body: &mut String, charts: impl Iterator<Item = Chart>) {
     for svg in charts.filter_map(|chart| chart.svg()) {
-        let _ = write!(body, "<div class=card>{svg}</div>");
+        let _ = write!(body, "<div class=\"card chart\">{svg}</div>");
     }
 }
 

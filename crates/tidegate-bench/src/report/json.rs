@@ -61,6 +61,7 @@ pub fn json(report: &Report) -> Value {
             "processes": report.outcome.processes,
             "threads": report.outcome.threads,
             "cpu_seconds": report.outcome.cpu(),
+            "memory": report.outcome.memory,
             "busiest": report.outcome.busiest_worker(),
         },
         "warmup_requests": report.outcome.warmup_requests,

@@ -9,9 +9,9 @@ mod json;
 mod terminal;
 
 pub use files::{csv, hdr_log};
-pub use html::{page, rate_chart, sweep_page};
+pub use html::{compare_page, page, rate_chart, sweep_page};
 pub use json::json;
-pub use terminal::{screen, table};
+pub use terminal::{screen, show_judgement, table};
 
 use crate::host::Host;
 use crate::plan::{Load, Plan};

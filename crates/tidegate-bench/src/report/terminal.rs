@@ -4,6 +4,7 @@ use super::Report;
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
 use crate::record::{Failure, Times};
+use crate::verdict::Judgement;
 use std::fmt::Write;
 
 /// The screen.
@@ -84,7 +85,7 @@ pub fn screen(report: &Report) -> String {
     out.push('\n');
     out.push_str(&percentiles(report));
     out.push('\n');
-    out.push_str(&verdict(report));
+    out.push_str(&show_judgement(&report.judgement));
     out
 }
 
@@ -128,8 +129,9 @@ fn generator(report: &Report) -> String {
     let cpu = report.outcome.cpu();
     let each = cpu * 1e6 / report.totals.counts.answered.max(1) as f64;
     let mut text = format!(
-        "{:.0} % of a processor in the busiest thread, {each:.2} µs per request",
-        report.outcome.busiest_worker() * 100.0
+        "{:.0} % of a processor in the busiest thread, {each:.2} µs per request, {} of memory",
+        report.outcome.busiest_worker() * 100.0,
+        show_bytes(report.outcome.memory as f64)
     );
     if report.is_open_loop {
         let _ = write!(
@@ -193,13 +195,14 @@ fn percentiles(report: &Report) -> String {
     out
 }
 
-fn verdict(report: &Report) -> String {
+/// Notes, the verdict and its reasons, a line each.
+pub fn show_judgement(judgement: &Judgement) -> String {
     let mut out = String::new();
-    for note in &report.judgement.notes {
+    for note in &judgement.notes {
         let _ = writeln!(out, "Note: {note}.");
     }
-    let _ = write!(out, "Verdict: {}", report.judgement.verdict);
-    match report.judgement.reasons.as_slice() {
+    let _ = write!(out, "Verdict: {}", judgement.verdict);
+    match judgement.reasons.as_slice() {
         [] => out.push('\n'),
         reasons => {
             out.push('\n');

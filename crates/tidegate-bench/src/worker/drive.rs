@@ -487,14 +487,12 @@ impl Worker<'_> {
 
     // ------------------------------------------------------------ arrivals
 
-    /// Takes the arrivals that are due and sets the alarm for the next.
-    pub(super) fn take_arrivals(&mut self, now: u64) -> io::Result<()> {
+    /// Takes the arrivals that are due.
+    pub(super) fn take_arrivals(&mut self, now: u64) {
         while let Some(intended) = self.source.arrive(now) {
             self.recorder.late(now.saturating_sub(intended));
             self.dispatch(intended, now);
         }
-        let next = self.source.next_start();
-        if next != u64::MAX { self.alarm.set(next) } else { Ok(()) }
     }
 
     /// Finds a connection for an arrival: a free one, a new one, or a place in the queue.

@@ -69,8 +69,8 @@ pub(super) enum HeadOf {
     },
     /// FastCGI.
     FastCgi { decoder: ResponseDecoder, stdout: Vec<u8>, complaints: Complaints },
-    /// SCGI: CGI until the connection ends.
-    Scgi { stdout: Vec<u8> },
+    /// SCGI: CGI until the connection ends, and whether it has.
+    Scgi { stdout: Vec<u8>, has_ended: bool },
 }
 
 impl HeadOf {
@@ -123,7 +123,7 @@ impl HeadOf {
                     head => Ok(head),
                 }
             }
-            HeadOf::Scgi { stdout } => {
+            HeadOf::Scgi { stdout, .. } => {
                 stdout.extend_from_slice(bytes);
                 from_cgi(stdout)
             }
@@ -134,7 +134,7 @@ impl HeadOf {
     pub(super) fn is_empty(&self) -> bool {
         match self {
             HeadOf::Http { reader, .. } => reader.is_empty(),
-            HeadOf::FastCgi { stdout, .. } | HeadOf::Scgi { stdout } => stdout.is_empty(),
+            HeadOf::FastCgi { stdout, .. } | HeadOf::Scgi { stdout, .. } => stdout.is_empty(),
         }
     }
 
@@ -155,7 +155,7 @@ impl HeadOf {
             HeadOf::FastCgi { decoder, stdout, complaints } => {
                 (FramingOf::FastCgi { decoder, complaints }, stdout, true)
             }
-            HeadOf::Scgi { stdout } => (FramingOf::UntilClose { has_ended: false }, stdout, false),
+            HeadOf::Scgi { stdout, has_ended } => (FramingOf::UntilClose { has_ended }, stdout, false),
         };
         let mut content = Content { framing, left: len, may_keep, trailers: None };
         let mut early = early;
@@ -263,6 +263,11 @@ impl Content {
             FramingOf::UntilClose { has_ended } => *has_ended = true,
         }
         self.check_announced()
+    }
+
+    /// Whether nothing but the end of the connection tells its end, and it has not come.
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self.framing, FramingOf::UntilClose { has_ended: false })
     }
 
     /// Whether all of the answer was read.

@@ -7,6 +7,7 @@ use super::abandon::abandon;
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::complaints::Complaints;
+use super::gather::gather;
 use super::link::Link;
 use super::places::Refused;
 use super::redirects::Back;
@@ -139,10 +140,21 @@ impl Call {
             let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
             let head = std::future::poll_fn(|cx| exchange.poll_head(cx, &mut self.upload, &pool)).await;
             let answered = match (head, exchange.end()) {
-                (Ok(head), Some((connection, reader))) => {
+                (Ok(head), Some((connection, mut reader))) => {
                     self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                    let line = Line { connection, pool, pick: pick.take() };
-                    self.answered(head, reader, line)
+                    let rest = match &mut reader {
+                        HeadOf::Scgi { stdout, has_ended } if self.upload.is_complete() => {
+                            Box::pin(gather(&connection, head.len, stdout, has_ended)).await
+                        }
+                        _ => Ok(()),
+                    };
+                    match rest {
+                        Ok(()) => {
+                            let line = Line { connection, pool, pick: pick.take() };
+                            self.answered(head, reader, line)
+                        }
+                        Err(error) => Err(Fault::Broken(error)),
+                    }
                 }
                 (Err(fault), _) => Err(fault),
                 (Ok(_), None) => Err(Fault::Client),
@@ -217,7 +229,7 @@ impl Call {
                 stdout: Vec::new(),
                 complaints: Complaints::about(self.about.clone()),
             },
-            Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new() },
+            Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new(), has_ended: false },
         }
     }
 
@@ -240,7 +252,8 @@ impl Call {
         let (mut content, early) =
             reader.into_content(head.len.filter(|_| has_body)).map_err(Fault::Answer)?;
         let is_sent = self.upload.is_complete();
-        if content.is_complete() {
+        // A local redirect has nothing behind its head (RFC 3875 section 6.2.2), whether the end has come or not.
+        if content.is_complete() || (head.local_redirect.is_some() && content.ends_with_connection()) {
             content.check_announced().map_err(Fault::Answer)?;
             if content.may_keep() && is_sent {
                 line.pool.put(line.connection);

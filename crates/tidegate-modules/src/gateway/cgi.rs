@@ -10,79 +10,177 @@
 //! run for as long as it may, the script's whole process group is killed. It reaps what it has started.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, Shutdown, accept_with, recv, shutdown};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, accept_with, recv, send, shutdown};
+use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
+use std::ffi::{CStr, CString, FromBytesWithNulError, NulError};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+use tidegate_io::spawn::{Program, Spawner, Started};
 use tidegate_wire::scgi;
 
 /// Bytes of variables that a request may have.
 const VARIABLES: usize = 1 << 20;
 /// Digits of a length.
 const DIGITS: usize = 8;
+/// Bytes that are kept from one request to the next.
+const KEPT: usize = 64 << 10;
 
 /// Serves a listening socket until it is told to end. A script may run for `expiration`.
 ///
 /// # Errors
 /// The socket is of no use.
 pub fn serve(listener: &OwnedFd, expiration: Duration) -> io::Result<()> {
+    let mut stub = Stub::new(expiration);
     loop {
         let connection = match accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
             Ok(connection) => UnixStream::from(connection),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => continue,
             Err(error) => return Err(error.into()),
         };
-        if let Err(problem) = serve_one(connection, expiration) {
+        if let Err(problem) = stub.serve_one(connection) {
             eprintln!("cgi: {problem}");
         }
     }
 }
 
-fn serve_one(mut connection: UnixStream, expiration: Duration) -> Result<(), String> {
-    let head = match read_variables(&mut connection) {
-        Ok(Some(head)) => head,
-        Ok(None) => return Ok(()), // somebody looked whether we are there
-        Err(error) => return Err(format!("a request could not be read: {error}")),
-    };
-    let variables = match scgi::parse_request(&head, VARIABLES) {
-        Ok(Some(request)) => request.variables,
-        Ok(None) => return Err("a request is not complete".into()),
-        Err(error) => return Err(format!("a request is malformed: {error}")),
-    };
-    let script = variables.iter().find(|(name, _)| *name == b"SCRIPT_FILENAME");
-    let Some((_, script)) = script else { return Err("a request names no script".into()) };
-    let script = Path::new(OsStr::from_bytes(script));
-    let child = match start(script, &variables, &connection) {
-        Ok(child) => child,
-        Err(error) => {
-            let (status, why) = match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    ("403 Forbidden", "it may not be run: `chmod +x` it".into())
-                }
-                _ => ("500 Internal Server Error", error.to_string()),
-            };
-            let answer = format!("Status: {status}\r\nContent-Type: text/plain\r\n\r\n{}\n", &status[4..]);
-            let _ = connection.write_all(answer.as_bytes());
-            return Err(format!("{}: {why}", script.display()));
-        }
-    };
-    watch(child, &connection, expiration).map_err(|why| format!("{}: {why}", script.display()))
+struct Stub {
+    expiration: Duration,
+    spawner: Spawner,
+    /// What the pool's settings name, which is this process's own environment: the length of the name, `NAME=value`.
+    own: Vec<(usize, CString)>,
+    /// The variables of a request as they come.
+    head: Vec<u8>,
+    /// The same as an environment.
+    entries: Entries,
 }
 
-/// Reads the variables and not a byte of what follows: that is the script's to read. `None` at the end of
+/// `NAME=value` one after another, each with a NUL behind it.
+#[derive(Default)]
+struct Entries {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT);
+        self.ends.clear();
+    }
+
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        for part in [name, b"=", value, b"\0"] {
+            self.bytes.extend_from_slice(part);
+        }
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Result<&CStr, FromBytesWithNulError>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let entries = starts.zip(&self.ends);
+        entries.map(|(start, end)| CStr::from_bytes_with_nul(self.bytes.get(start..*end).unwrap_or_default()))
+    }
+}
+
+impl Stub {
+    fn new(expiration: Duration) -> Stub {
+        let own = std::env::vars_os().filter_map(|(name, value)| {
+            let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            Some((name.len(), CString::new(entry).ok()?))
+        });
+        Stub {
+            expiration,
+            spawner: Spawner::default(),
+            own: own.collect(),
+            head: Vec::new(),
+            entries: Entries::default(),
+        }
+    }
+
+    fn serve_one(&mut self, mut connection: UnixStream) -> Result<(), String> {
+        match read_variables(&mut connection, &mut self.head) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()), // somebody looked whether we are there
+            Err(error) => return Err(format!("a request could not be read: {error}")),
+        }
+        let variables = match scgi::parse_request(&self.head, VARIABLES) {
+            Ok(Some(request)) => request.variables,
+            Ok(None) => return Err("a request is not complete".into()),
+            Err(error) => return Err(format!("a request is malformed: {error}")),
+        };
+        let script = variables.iter().find(|(name, _)| *name == b"SCRIPT_FILENAME");
+        let Some(&(_, script)) = script else { return Err("a request names no script".into()) };
+        self.entries.clear();
+        for (name, value) in &variables {
+            // `SCGI` is between the server and this process, and a length of 0 is no content (section 4.1.2).
+            let is_ours = *name == b"SCGI" || (*name == b"CONTENT_LENGTH" && *value == b"0");
+            let is_sound =
+                !name.is_empty() && !name.contains(&b'=') && !name.contains(&0) && !value.contains(&0);
+            if !is_ours && is_sound {
+                self.entries.push(name, value);
+            }
+        }
+        // What the request says is in place of what the settings say.
+        let own = self.own.iter().filter(|(len, entry)| {
+            let name = entry.to_bytes().get(..*len).unwrap_or_default();
+            !variables.iter().any(|(other, _)| *other == name)
+        });
+        let own = own.map(|(_, entry)| Ok(entry.as_c_str()));
+        let started = environment(own.chain(self.entries.iter()))
+            .and_then(|environment| start(&mut self.spawner, script, &environment, &connection));
+        let script = String::from_utf8_lossy(script);
+        match started {
+            Ok(started) => watch(&started, &connection, self.expiration),
+            Err(error) => {
+                let (status, why) = match error.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        ("403 Forbidden", "it may not be run: `chmod +x` it".into())
+                    }
+                    _ => ("500 Internal Server Error", error.to_string()),
+                };
+                let answer =
+                    format!("Status: {status}\r\nContent-Type: text/plain\r\n\r\n{}\n", &status[4..]);
+                let _ = send(&connection, answer.as_bytes(), SendFlags::NOSIGNAL);
+                Err(why)
+            }
+        }
+        .map_err(|why| format!("{script}: {why}"))
+    }
+}
+
+fn environment<'e>(
+    entries: impl Iterator<Item = Result<&'e CStr, FromBytesWithNulError>>,
+) -> io::Result<Vec<&'e CStr>> {
+    entries.map(|entry| entry.map_err(io::Error::other)).collect()
+}
+
+fn start(
+    spawner: &mut Spawner,
+    script: &[u8],
+    environment: &[&CStr],
+    connection: &UnixStream,
+) -> io::Result<Started> {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|error: NulError| io::Error::other(error));
+    let folder = match script.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => script.get(..at.max(1)).unwrap_or_default(),
+        None => b".",
+    };
+    let (path, folder) = (text(script)?, text(folder)?);
+    spawner.start(&Program { path: &path, environment, folder: &folder, stdio: connection.as_fd() })
+}
+
+/// Reads the variables and not a byte of what follows: that is the script's to read. `false` at the end of
 /// the connection.
-fn read_variables(connection: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
+fn read_variables(connection: &mut UnixStream, head: &mut Vec<u8>) -> io::Result<bool> {
     let mut front = [0; DIGITS + 1];
     let (seen, _) = recv(&*connection, &mut front, RecvFlags::PEEK)?;
     if seen == 0 {
-        return Ok(None);
+        return Ok(false);
     }
     let front = front.get(..seen).unwrap_or_default();
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "it does not begin with a length");
@@ -92,50 +190,27 @@ fn read_variables(connection: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     if length > VARIABLES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "its variables are too long"));
     }
-    let mut head = vec![0; colon + 1 + length + 1];
-    connection.read_exact(&mut head)?;
-    Ok(Some(head))
-}
-
-fn start(script: &Path, variables: &[(&[u8], &[u8])], connection: &UnixStream) -> io::Result<Child> {
-    let mut command = Command::new(script);
-    command.env_clear();
-    if let Some(path) = std::env::var_os("PATH") {
-        command.env("PATH", path);
-    }
-    // What the pool's settings name is in our environment; what the request says comes on top.
-    command.envs(std::env::vars_os());
-    for (name, value) in variables {
-        // `SCGI` is between the server and this process, and a length of 0 is no content (section 4.1.2).
-        let is_ours = *name == b"SCGI" || (*name == b"CONTENT_LENGTH" && *value == b"0");
-        let is_sound = !name.is_empty() && !name.contains(&b'=') && !name.contains(&0) && !value.contains(&0);
-        if !is_ours && is_sound {
-            command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
-        }
-    }
-    if let Some(folder) = script.parent() {
-        command.current_dir(folder);
-    }
-    // Without anything to be run between fork and exec, so that the system's fast way is taken.
-    command.process_group(0);
-    command.stdin(Stdio::from(OwnedFd::from(connection.try_clone()?)));
-    command.stdout(Stdio::from(OwnedFd::from(connection.try_clone()?)));
-    command.spawn()
+    head.clear();
+    head.shrink_to(KEPT);
+    head.resize(colon + 1 + length + 1, 0);
+    connection.read_exact(head)?;
+    Ok(true)
 }
 
 /// Waits for the script to end, and ends it when nobody waits for it or it has had its time.
-fn watch(mut child: Child, connection: &UnixStream, expiration: Duration) -> Result<(), String> {
-    let pid = Pid::from_child(&child);
-    let deadline = Instant::now() + expiration;
-    let ended = pidfd_open(pid, PidfdFlags::empty());
-    let outcome = match &ended {
-        Ok(ended) => wait(ended, connection, deadline),
-        Err(error) => Err(format!("it cannot be watched: {error}")),
-    };
+fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> Result<(), String> {
+    let outcome = wait(&script.ended, connection, Instant::now() + expiration);
     if outcome.is_err() {
-        let _ = kill_process_group(pid, Signal::KILL);
+        let _ = kill_process_group(script.pid, Signal::KILL);
     }
-    let status = child.wait().map_err(|error| error.to_string())?;
+    let ended = loop {
+        match waitpid(Some(script.pid), WaitOptions::empty()) {
+            Err(rustix::io::Errno::INTR) => {}
+            ended => break ended.map_err(|error| error.to_string())?,
+        }
+    };
+    let status = ended.map_or(0, |(_, status)| status.as_raw());
+    let status = ExitStatus::from_raw(status);
     // What it has left running does not hold up the answer.
     let _ = shutdown(connection, Shutdown::Write);
     match outcome {

@@ -14,6 +14,7 @@ pub mod cgi;
 mod complaints;
 pub mod environment;
 pub mod fields;
+mod gather;
 pub mod link;
 mod multiplexed;
 pub mod places;

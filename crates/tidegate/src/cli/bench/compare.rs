@@ -2,19 +2,20 @@
 
 use super::super::{complain, print};
 use super::load::{Demands, Generator, Intensity, Subject};
-use super::output::{Conduct, stop_on_signals};
+use super::output::{Conduct, stop_on_signals, write};
 use super::usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 use tidegate_bench::compare::{Comparison, Figure, Side, order, screen};
 use tidegate_bench::host;
 use tidegate_bench::plan::Plan;
-use tidegate_bench::report::Report;
+use tidegate_bench::report::{Report, compare_page};
 use tidegate_bench::run::Stop;
 use tidegate_bench::statistics::{Block, warmup_length};
-use tidegate_bench::verdict::Verdict;
+use tidegate_bench::verdict::{Judgement, Verdict};
 
 /// Compares two targets, or two commands, and says whether a difference is proven.
 ///
@@ -58,6 +59,9 @@ pub struct Arguments {
     /// One JSON object on standard output
     #[arg(long)]
     json: bool,
+    /// Write the report as one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     conduct: Conduct,
 }
@@ -127,12 +131,18 @@ fn conclude(arguments: &Arguments, a: &str, b: &str, runs: &[Vec<(Side, Run)>]) 
     } else {
         print(&screen(a, b, &comparisons))?;
     }
+    let reason = format!(
+        "{invalid} of {} runs could not be trusted; see what `tidegate bench hit` says of one",
+        runs.len() * 4
+    );
+    let judgement = Judgement {
+        verdict: if invalid > 0 { Verdict::Invalid } else { Verdict::Pass },
+        reasons: if invalid > 0 { vec![reason] } else { Vec::new() },
+        notes: Vec::new(),
+    };
+    write(arguments.html.as_deref(), || Ok(compare_page(a, b, &comparisons, &judgement).into_bytes()))?;
     if invalid > 0 {
-        complain(&format!(
-            "tidegate bench: INVALID: {invalid} of {} runs could not be trusted; see what `tidegate bench hit` says \
-             of one\n",
-            runs.len() * 4
-        ));
+        complain(&format!("tidegate bench: INVALID: {}\n", judgement.reasons.join("; ")));
         return Ok(ExitCode::from(Verdict::Invalid.exit_code()));
     }
     Ok(ExitCode::SUCCESS)

@@ -133,18 +133,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn conclude(arguments: &Arguments, name: &str, steps: &[Step]) -> Result<()> {
+    let judgement = judgement(steps);
     if arguments.json {
         print(&format!("{}\n", sweep::json(steps)))?;
     } else {
         print(&format!(
-            "{}\n{}\nVerdict: {}\n",
+            "{}\n{}\n{}",
             sweep::screen(steps),
             sweep::graph(steps),
-            sweep::verdict(steps)
+            report::show_judgement(&judgement)
         ))?;
     }
-    let load = steps.first().map_or("", |step| step.report.load.as_str());
-    let judgement = judgement(steps);
+    let load = &sweep::load(steps);
     write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes()))?;
     write(arguments.svg.as_deref(), || Ok(report::rate_chart(steps).svg().unwrap_or_default().into_bytes()))?;
     write(arguments.html.as_deref(), || Ok(report::sweep_page(name, load, steps, &judgement).into_bytes()))
