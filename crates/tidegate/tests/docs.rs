@@ -74,6 +74,17 @@ impl Ground {
                 fs::create_dir_all(self.0.join(folder)).unwrap();
             }
         }
+        // Scripts that a process gets first have to be there.
+        for line in text.lines().filter(|line| line.contains("warm-up ")) {
+            for (_, root) in blocks(line, "root=\"", "\"") {
+                fs::create_dir_all(root).unwrap();
+                let quoted = line.split('"').skip(1).step_by(2);
+                for target in quoted.filter(|text| text.split('?').next().unwrap().ends_with(".php")) {
+                    let name = target.split('?').next().unwrap().trim_start_matches('/');
+                    fs::write(Path::new(root).join(name), "").unwrap();
+                }
+            }
+        }
         let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
         let (has_listen, has_site) = (has("listen "), has("site "));
         if !has_listen {
