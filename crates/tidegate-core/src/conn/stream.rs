@@ -19,6 +19,16 @@ const CHUNK_PREFIX: usize = 18;
 impl Connection {
     /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
     pub(super) fn pull(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
+        let progress = self.move_on(key, output)?;
+        if progress == Progress::Blocked
+            && let Source::Stream(source) = &mut output.source
+        {
+            source.poll_ahead(&mut Context::from_waker(&runtime::waker(key)));
+        }
+        Ok(progress)
+    }
+
+    fn move_on(&mut self, key: Key, output: &mut Output) -> io::Result<Progress> {
         let waker = runtime::waker(key);
         for _ in 0..CHUNKS {
             if let Some(progress) = self.splice(&mut Context::from_waker(&waker), output)? {
@@ -61,18 +71,16 @@ impl Connection {
                 let framed = output.frame(buffer, count)?;
                 output.sent += framed.len() as u64;
                 if !framed.is_empty() || !self.held.is_empty() {
-                    let cx = &mut Context::from_waker(&waker);
-                    let more = count > 0 && self.fill_pipe(cx, output)? == Some(Progress::Done);
-                    self.send_behind_held(framed, more)?;
+                    let filled = match count {
+                        0 => Ok(None),
+                        _ => self.fill_pipe(&mut Context::from_waker(&waker), output),
+                    };
+                    self.send_behind_held(framed, matches!(filled, Ok(Some(Progress::Done))))?;
+                    filled?;
                 }
                 Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
             })?;
             if let Some(progress) = step {
-                if progress == Progress::Blocked
-                    && let Source::Stream(source) = &mut output.source
-                {
-                    source.poll_ahead(&mut Context::from_waker(&waker));
-                }
                 return Ok(progress);
             }
         }
@@ -93,9 +101,6 @@ impl Connection {
                     let sent = pipe.drain(stream.as_fd(), false)?;
                     self.window = self.window.saturating_add(sent as u32);
                     if sent == 0 {
-                        if let Source::Stream(source) = &mut output.source {
-                            source.poll_ahead(cx);
-                        }
                         return Ok(Some(Progress::Blocked));
                     }
                 }
