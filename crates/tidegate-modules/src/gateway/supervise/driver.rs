@@ -134,23 +134,24 @@ impl Drop for Supervisor {
 
 /// Answers how pools stand. Where PHP has to be asked a thread of its own does: the pools go on.
 fn tell(mut status: Vec<PoolStatus>, opcaches: Vec<Option<Opcache>>, answer: Sender<Vec<PoolStatus>>) {
-    if opcaches.iter().all(Option::is_none) {
+    let due: Vec<Opcache> = opcaches.iter().flatten().filter(|opcache| opcache.is_due()).cloned().collect();
+    let finish = move || {
+        for (pool, opcache) in status.iter_mut().zip(opcaches) {
+            pool.opcache = opcache.map(|opcache| opcache.status());
+        }
         let _ = answer.send(status);
-        return;
+    };
+    if due.is_empty() {
+        return finish();
     }
     // Without a thread nobody is answered, and whoever waits gives up.
     let _ = std::thread::Builder::new().name("tidegate-opcache".into()).spawn(move || {
-        let asked: Vec<_> = std::thread::scope(|scope| {
-            let asked = opcaches.iter().map(|opcache| {
-                let opcache = opcache.as_ref()?;
-                std::thread::Builder::new().spawn_scoped(scope, || opcache.status()).ok()
-            });
-            asked.collect::<Vec<_>>().into_iter().map(|told| told?.join().ok()).collect()
+        std::thread::scope(|scope| {
+            for opcache in &due {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || opcache.refresh());
+            }
         });
-        for (pool, told) in status.iter_mut().zip(asked) {
-            pool.opcache = told;
-        }
-        let _ = answer.send(status);
+        finish();
     });
 }
 

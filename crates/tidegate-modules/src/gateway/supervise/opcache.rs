@@ -18,7 +18,7 @@ use tidegate_config::settings::pool::WarmUpProtocol;
 pub(super) const SCRIPT: &str = include_str!("opcache.php");
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What was told so short a time ago is not asked again.
+/// So soon nobody asks again. No less than [`PATIENCE`]: one asks at a time.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Whom to ask, and what was told.
@@ -26,12 +26,15 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(super) struct Opcache {
     pub(super) address: PoolAddress,
     pub(super) script: PathBuf,
-    known: Arc<Mutex<Option<Known>>>,
+    known: Arc<Mutex<Known>>,
 }
 
+#[derive(Default)]
 struct Known {
-    told: Told,
-    at: Instant,
+    /// What was told last, and when.
+    told: Option<(Told, Instant)>,
+    /// When somebody has asked last, or is asking: however many look at the status, one asks.
+    asked: Option<Instant>,
 }
 
 /// What the script answers.
@@ -49,13 +52,20 @@ impl Opcache {
         Opcache { address, script, known: Arc::default() }
     }
 
-    /// What is known now, having asked unless somebody has just done so. Blocks for up to [`PATIENCE`].
-    pub(super) fn status(&self) -> OpcacheStatus {
-        if self.known().as_ref().is_none_or(|known| known.at.elapsed() >= FRESH) {
-            self.refresh();
+    /// Whether it is the caller's turn to ask, by [`Opcache::refresh`]: nobody has just done so, or is at it.
+    pub(super) fn is_due(&self) -> bool {
+        let mut known = self.known();
+        let is_due = known.asked.is_none_or(|asked| asked.elapsed() >= FRESH);
+        if is_due {
+            known.asked = Some(Instant::now());
         }
-        match &*self.known() {
-            Some(Known { told, at }) => OpcacheStatus {
+        is_due
+    }
+
+    /// What is known now.
+    pub(super) fn status(&self) -> OpcacheStatus {
+        match &self.known().told {
+            Some((told, at)) => OpcacheStatus {
                 state: told.state,
                 why: told.why.clone(),
                 figures: told.figures,
@@ -70,7 +80,8 @@ impl Opcache {
         }
     }
 
-    fn refresh(&self) {
+    /// Asks. Blocks for up to [`PATIENCE`].
+    pub(super) fn refresh(&self) {
         let question = Question {
             protocol: WarmUpProtocol::FastCgi,
             target: "/tidegate-opcache.php",
@@ -84,10 +95,10 @@ impl Opcache {
             // All are busy, or none runs any more: what is known stays.
             Err(_) => return,
         };
-        *self.known() = Some(Known { told, at: Instant::now() });
+        self.known().told = Some((told, Instant::now()));
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,6 +114,15 @@ fn unknown(why: String) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_asks_for_all_who_look() {
+        let opcache = Opcache::new(PoolAddress::Unix("/nowhere.sock".into()), "/nowhere.php".into());
+        assert!(opcache.is_due());
+        assert!(!opcache.is_due() && !opcache.clone().is_due());
+        opcache.refresh();
+        assert_eq!(opcache.status().state, OpcacheState::Unknown);
+    }
 
     #[test]
     fn what_the_script_may_answer() {

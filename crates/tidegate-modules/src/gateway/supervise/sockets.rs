@@ -135,10 +135,11 @@ impl Folder {
         Ok(path)
     }
 
-    /// Gives a socket to those who connect.
+    /// Gives a socket to those who connect, and to nobody else who may reach the folder, whatever the umask was.
     pub(super) fn give(&self, socket: &Path) {
+        // Where this fails nobody gets in, which the workers say.
+        let _ = rustix::fs::chmod(socket, Mode::RUSR | Mode::WUSR);
         if let Some((user, group)) = self.1 {
-            // Where this fails nobody gets in, which the workers say.
             let _ = std::os::unix::fs::chown(socket, Some(user), Some(group));
         }
     }
@@ -198,6 +199,19 @@ mod tests {
         let base = folder.0.clone();
         drop(folder);
         assert!(!base.exists());
+    }
+
+    #[test]
+    fn a_socket_is_for_those_who_connect_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::make(None).expect("a folder can be made");
+        let path = folder.path("app", 0, ".sock");
+        let _listening = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("can be bound");
+        rustix::fs::chmod(&path, Mode::RWXU | Mode::RWXG | Mode::RWXO).expect("it is ours");
+        folder.give(&path);
+        let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(UnixStream::connect(&path).is_ok());
     }
 
     #[test]
