@@ -22,6 +22,8 @@ mod step;
 mod tls;
 mod token;
 mod transcript;
+mod wait;
 
 pub use process::{Binary, Launch, Log, Outcome, Place, Running, Signal};
 pub use transcript::{ParseError, Transcript};
+pub use wait::{WAIT, wait_for};

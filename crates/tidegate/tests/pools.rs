@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use tidegate_testkit::{WAIT, wait_for};
 
-const WAIT: Duration = Duration::from_secs(20);
 const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
 /// A server in a folder of its own.
@@ -108,17 +107,6 @@ fn get(address: &str, path: &str) -> (u16, String) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     (answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0), answer)
-}
-
-fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        if let Some(found) = find() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// Ends the load of a test also when the test fails.

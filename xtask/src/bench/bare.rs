@@ -9,8 +9,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use super::events;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -44,11 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut events = Vec::with_capacity(512);
     let mut buffer = vec![0; 64 << 10];
     while Instant::now() < end {
-        events.clear();
-        match epoll::wait(&poller, spare_capacity(&mut events), None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            waited => waited?,
-        };
+        events::wait(&poller, &mut events)?;
         for event in &events {
             let place = usize::try_from(event.data.u64()).expect("invariant: a place in the list");
             let (stream, left) = &mut streams[place];

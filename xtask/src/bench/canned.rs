@@ -9,8 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::Result;
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use super::events;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -46,11 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut events = Vec::with_capacity(512);
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        events.clear();
-        match epoll::wait(&poller, spare_capacity(&mut events), None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            waited => waited?,
-        };
+        events::wait(&poller, &mut events)?;
         for event in &events {
             let key = event.data.u64();
             if key == LISTENER {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::peers::Kind;
-use super::rounds::{self, Sample};
+use super::rounds::{self, Course, Sample};
 use super::server::{Server, Setup};
 use super::static_files::{Generated, build};
 use super::{cpu, host};
@@ -24,12 +24,8 @@ use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rounds; the median of them is shown
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds under load, for each server and round
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    course: Course,
     /// Servers to compare with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "lighttpd,apache")]
     peers: Vec<Kind>,
@@ -39,9 +35,6 @@ pub struct Arguments {
     /// How the script is compiled
     #[arg(long, value_enum, value_delimiter = ',', default_value = "shared,musl")]
     scripts: Vec<Script>,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
 }
 
 /// The script, by what it is linked with.
@@ -103,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(peer) = arguments.peers.iter().find(|peer| !matches!(peer, Kind::Lighttpd | Kind::Apache)) {
         bail!("{} is no server with CGI; name lighttpd or apache", peer.name());
     }
-    if !arguments.no_build {
+    if !arguments.course.no_build {
         build()?;
     }
     let mut setup = Setup::new(Duration::from_secs(60), arguments.connections + 100)?;
@@ -116,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!(
         "{} rounds of {} s, wrk with {} connections\n\
          requests/s, CPU time and ratios: median [least–most]; a ratio over 1 is for Tidegate\n",
-        arguments.rounds, arguments.seconds, arguments.connections
+        arguments.course.rounds, arguments.course.seconds, arguments.connections
     );
     let kinds = std::iter::once(Kind::Tidegate).chain(arguments.peers.iter().copied());
     let servers: Vec<Server> = kinds.map(|kind| Server::start(kind, false, &setup)).collect::<Result<_>>()?;
@@ -124,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments, script: Script, servers: &[Server]) -> Result<()> {
-    let samples = rounds::measure(servers, arguments.rounds, arguments.seconds, |server, seconds| {
+    let samples = rounds::measure(servers, &arguments.course, |server, seconds| {
         load(server, script, arguments.connections, seconds)
     })?;
     let budget = |server: &Server| (server.kind != Kind::Tidegate).then_some(LEAST);

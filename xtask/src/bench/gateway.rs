@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::gateway_peers::{self, Application, Peer, Process, Queue, Running, connects};
-use super::rounds::{self, Sample};
+use super::rounds::{self, Course, Sample};
 use super::server::{free_port, wait_until_listening};
 use super::static_files::{Generated, build};
 use super::{cpu, host};
@@ -23,12 +23,8 @@ use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rounds; the median of them is shown
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds under load, for each server and round
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    course: Course,
     /// What is measured
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fastcgi-1k,proxy-1k,proxy-100k,php")]
     workloads: Vec<Workload>,
@@ -41,9 +37,6 @@ pub struct Arguments {
     /// Congestion control for all servers
     #[arg(long, default_value = "cubic")]
     congestion: String,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
 }
 
 /// What is asked for.
@@ -111,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             bail!("{program} is missing: cargo xtask tools --for bench");
         }
     }
-    if !arguments.no_build {
+    if !arguments.course.no_build {
         build()?;
     }
     let congestion = host::CongestionControl::set(&arguments.congestion)?;
@@ -119,8 +112,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!(
         "{} rounds of {} s, wrk with {} connections, congestion control {}\n\
          CPU time and ratios: median [least–most]; a ratio under 1 is for Tidegate\n",
-        arguments.rounds,
-        arguments.seconds,
+        arguments.course.rounds,
+        arguments.course.seconds,
         arguments.connections,
         congestion.name()
     );
@@ -157,7 +150,7 @@ fn measure(arguments: &Arguments, workload: Workload, folder: &Path) -> Result<(
     let peers = [Peer::Tidegate].into_iter().chain(arguments.peers.iter().copied());
     let servers: Vec<Running> =
         peers.map(|peer| gateway_peers::start(peer, folder, application)).collect::<Result<_>>()?;
-    let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |server, seconds| {
+    let samples = rounds::measure(&servers, &arguments.course, |server, seconds| {
         load(server, workload, arguments.connections, seconds)
     })?;
     let rows = servers.iter().zip(samples);
@@ -194,7 +187,7 @@ fn measure_php(arguments: &Arguments, folder: &Path) -> Result<()> {
         };
         servers.push((gateway_peers::start(peer, folder, application)?, php));
     }
-    let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |(server, _), seconds| {
+    let samples = rounds::measure(&servers, &arguments.course, |(server, _), seconds| {
         let (start, idle) = (Instant::now(), cpu::idle_time(host::SERVER_PROCESSOR)?);
         let result = generate(server, Workload::Php, arguments.connections, seconds)?;
         let idle = cpu::idle_time(host::SERVER_PROCESSOR)?.saturating_sub(idle);

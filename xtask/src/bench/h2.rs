@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::rounds::{self, Sample};
+use super::rounds::{self, Course, Sample};
 use super::static_files::build;
 use super::tls_peers::{Peer, Running, Site};
 use super::{cpu, host};
@@ -13,12 +13,8 @@ use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rounds; the median of them is shown
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds under load, for each server and round
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    course: Course,
     /// What is measured
     #[arg(long, value_enum, value_delimiter = ',', default_value = "1k,100k")]
     workloads: Vec<Workload>,
@@ -34,9 +30,6 @@ pub struct Arguments {
     /// Congestion control for all servers
     #[arg(long, default_value = "cubic")]
     congestion: String,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
 }
 
 /// What is asked for.
@@ -85,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         bail!("h2load is missing: cargo xtask tools --for bench");
     }
     let site = Site::new("h2", &arguments.peers, arguments.connections + 200, true)?;
-    if !arguments.no_build {
+    if !arguments.course.no_build {
         build()?;
     }
     let congestion = host::CongestionControl::set(&arguments.congestion)?;
@@ -93,8 +86,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!(
         "{} rounds of {} s, h2load with {} connections of {} streams, congestion control {}\n\
          CPU time and ratios: median [least–most]; a ratio under 1 is for Tidegate\n",
-        arguments.rounds,
-        arguments.seconds,
+        arguments.course.rounds,
+        arguments.course.seconds,
         arguments.connections,
         arguments.streams,
         congestion.name()
@@ -104,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let servers = site.start_all(&arguments.peers)?;
     for &workload in &arguments.workloads {
-        let samples = rounds::measure(&servers, arguments.rounds, arguments.seconds, |server, seconds| {
+        let samples = rounds::measure(&servers, &arguments.course, |server, seconds| {
             load(arguments, server, workload, seconds)
         })?;
         let rows = servers.iter().zip(samples);

@@ -10,6 +10,7 @@ mod cgi;
 mod cold;
 mod cpu;
 mod downloads;
+mod events;
 mod gateway;
 mod gateway_peers;
 mod generator;

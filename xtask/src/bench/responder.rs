@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use super::events;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -166,11 +167,7 @@ fn serve_all(listener: &UnixListener, answer: &[u8], time: Duration) -> Result<(
     let (mut sessions, mut next) = (HashMap::new(), 0);
     let mut events = Vec::with_capacity(512);
     loop {
-        events.clear();
-        match epoll::wait(&poller, spare_capacity(&mut events), None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            waited => waited?,
-        };
+        events::wait(&poller, &mut events)?;
         for event in &events {
             let key = event.data.u64();
             if key == LISTENER {

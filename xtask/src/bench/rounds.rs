@@ -7,6 +7,20 @@ use anyhow::{Context, Result};
 
 use super::report::{Spread, Table, grouped, verdict};
 
+/// How a bench goes about it: the arguments that all have that load servers in turn.
+#[derive(Debug, clap::Args)]
+pub struct Course {
+    /// Rounds; the median of them is shown
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Seconds under load, for each server and round
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+    /// Use the release binary that is there
+    #[arg(long)]
+    pub no_build: bool,
+}
+
 /// One server under load for a while.
 #[derive(Debug)]
 pub struct Sample {
@@ -20,21 +34,20 @@ pub struct Sample {
     pub doubt: Option<String>,
 }
 
-/// Loads each server in turn, `rounds` times for `seconds`, after a second that does not count; one list of
-/// samples for each server.
+/// Loads each server in turn, round after round, after a second that does not count; one list of samples for each
+/// server.
 pub fn measure<S>(
     servers: &[S],
-    rounds: u32,
-    seconds: u32,
+    course: &Course,
     load: impl Fn(&S, u32) -> Result<Sample>,
 ) -> Result<Vec<Vec<Sample>>> {
     for server in servers {
         load(server, 1)?;
     }
     let mut samples: Vec<Vec<Sample>> = servers.iter().map(|_| Vec::new()).collect();
-    for _ in 0..rounds {
+    for _ in 0..course.rounds {
         for (server, samples) in servers.iter().zip(&mut samples) {
-            samples.push(load(server, seconds)?);
+            samples.push(load(server, course.seconds)?);
         }
     }
     Ok(samples)
@@ -108,10 +121,11 @@ mod tests {
     #[test]
     fn a_second_that_does_not_count_and_then_rounds() {
         let calls = std::cell::RefCell::new(Vec::new());
-        let samples = measure(&["a", "b"], 2, 5, |server, seconds| {
-            calls.borrow_mut().push((*server, seconds));
-            Ok(sample(1.0))
-        });
+        let samples =
+            measure(&["a", "b"], &Course { rounds: 2, seconds: 5, no_build: true }, |server, seconds| {
+                calls.borrow_mut().push((*server, seconds));
+                Ok(sample(1.0))
+            });
         assert_eq!(samples.unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         assert_eq!(calls.into_inner(), [("a", 1), ("b", 1), ("a", 5), ("b", 5), ("a", 5), ("b", 5)]);
     }

@@ -11,12 +11,13 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
+
+use super::events;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -141,11 +142,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let once = Itimerspec { it_interval: zero, it_value: value };
             timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &once)?;
         }
-        events.clear();
-        match epoll::wait(&poller, spare_capacity(&mut events), None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            waited => waited?,
-        };
+        events::wait(&poller, &mut events)?;
         for event in &events {
             let key = event.data.u64();
             if key == TIMER {

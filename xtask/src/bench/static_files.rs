@@ -11,18 +11,15 @@ use anyhow::{Context, Result, bail};
 
 use super::peers::Kind;
 use super::report::{Spread, Table, grouped, significant, verdict};
+use super::rounds::Course;
 use super::server::{Server, Setup};
 use super::{cpu, host};
 use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rounds; the median of them is shown
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds under load, for each server and round
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    course: Course,
     /// Workloads: a size, or `1k-close` for a connection per request
     #[arg(long, value_delimiter = ',', default_value = "1k,10k,100k,1M,1k-close")]
     sizes: Vec<String>,
@@ -38,9 +35,6 @@ pub struct Arguments {
     /// Compare each server with itself writing an access log, at 1k
     #[arg(long)]
     log: bool,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
     /// Leave Tidegate out, to look at the peers alone
     #[arg(long)]
     without_tidegate: bool,
@@ -131,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if workspace::find_program("wrk").is_none() {
         bail!("wrk is missing: cargo xtask tools --for bench");
     }
-    if !arguments.no_build && !arguments.without_tidegate {
+    if !arguments.course.no_build && !arguments.without_tidegate {
         build()?;
     }
     let congestion = host::CongestionControl::set(&arguments.congestion)?;
@@ -179,7 +173,7 @@ fn print_circumstances(arguments: &Arguments, kinds: &[Kind], congestion: &str) 
     let clock = if cpu::is_precise() { "nanoseconds" } else { "clock ticks" };
     println!(
         "{} rounds of {} s, wrk with {} connections, congestion control {congestion}, CPU time in {clock}",
-        arguments.rounds, arguments.seconds, arguments.connections
+        arguments.course.rounds, arguments.course.seconds, arguments.connections
     );
     println!("CPU time and ratios: median [least–most]; a ratio under 1 is for Tidegate\n");
 }
@@ -206,9 +200,9 @@ fn measure(arguments: &Arguments, workload: &Workload, servers: &[Server]) -> Re
     for server in servers {
         load(server, workload, arguments.connections, 1)?;
     }
-    for _ in 0..arguments.rounds {
+    for _ in 0..arguments.course.rounds {
         for (server, samples) in servers.iter().zip(&mut samples) {
-            samples.push(load(server, workload, arguments.connections, arguments.seconds)?);
+            samples.push(load(server, workload, arguments.connections, arguments.course.seconds)?);
         }
     }
     Ok(samples)

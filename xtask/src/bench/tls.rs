@@ -12,19 +12,15 @@ use anyhow::{Context, Result, bail};
 
 use super::generator::{self, Load, words};
 use super::report::{Table, grouped, verdict};
-use super::rounds::{self, Sample};
+use super::rounds::{self, Course, Sample};
 use super::static_files::build;
 use super::tls_peers::{Peer, Running, Site};
 use super::{cpu, host};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rounds; the median of them is shown
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Seconds under load, for each server and round
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    seconds: u32,
+    #[command(flatten)]
+    course: Course,
     /// What is measured
     #[arg(long, value_enum, value_delimiter = ',', default_value = "full,resumed,hybrid,1k,100k,1m,idle")]
     workloads: Vec<Workload>,
@@ -40,9 +36,6 @@ pub struct Arguments {
     /// Congestion control for all servers
     #[arg(long, default_value = "cubic")]
     congestion: String,
-    /// Use the release binary that is there
-    #[arg(long)]
-    no_build: bool,
 }
 
 /// What is asked for.
@@ -138,7 +131,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     host::prepare()?;
     let most = arguments.connections.max(arguments.idle) + 200;
     let site = Site::new("tls", &arguments.peers, most, false)?;
-    if !arguments.no_build {
+    if !arguments.course.no_build {
         build()?;
     }
     let congestion = host::CongestionControl::set(&arguments.congestion)?;
@@ -146,8 +139,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!(
         "{} rounds of {} s, tidegate bench with {} connections, congestion control {}\n\
          CPU time and ratios: median [least–most]; a ratio under 1 is for Tidegate\n",
-        arguments.rounds,
-        arguments.seconds,
+        arguments.course.rounds,
+        arguments.course.seconds,
         arguments.connections,
         congestion.name()
     );
@@ -162,7 +155,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(arguments: &Arguments, workload: Workload, servers: &[Running]) -> Result<()> {
-    let samples = rounds::measure(servers, arguments.rounds, arguments.seconds, |server, seconds| {
+    let samples = rounds::measure(servers, &arguments.course, |server, seconds| {
         load(server, workload, arguments.connections, seconds)
     })?;
     let unit = if workload.is_handshake() { "CPU µs/handshake" } else { "CPU µs/request" };

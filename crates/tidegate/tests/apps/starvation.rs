@@ -10,10 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use tidegate_testkit::{WAIT, wait_for};
 
-/// Far less than an idle connection is kept, and far more than 64 requests of 2 ms take.
-const WAIT: Duration = Duration::from_secs(20);
 const CHILDREN: usize = 4;
 const CLIENTS: usize = 64;
 
@@ -109,17 +107,6 @@ fn connections(site: &Site) -> usize {
 fn accepted(site: &Site) -> u64 {
     let told: serde_json::Value = serde_json::from_str(&Client::connect(site).get("/told?json")).unwrap();
     told["accepted conn"].as_u64().unwrap()
-}
-
-fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        if let Some(found) = find() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
 }
 
 /// All clients at once, each with so many requests; the most connections that were seen meanwhile.

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+pub use tidegate_testkit::{WAIT, wait_for};
 
-pub const WAIT: Duration = Duration::from_secs(20);
 pub const BINARY: &str = env!("CARGO_BIN_EXE_tidegate");
 
 /// A folder of one test's own.
@@ -173,17 +173,6 @@ impl Drop for Server<'_> {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-pub fn wait_for<T>(mut find: impl FnMut() -> Option<T>, what: &str) -> T {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        if let Some(found) = find() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
