@@ -4,7 +4,7 @@ use crate::descriptors;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tidegate_config::settings::{AccessFormat, AccessLog, LogTarget, Site};
+use tidegate_config::settings::{AccessFormat, AccessLog, LogTarget, Origin, Site, User};
 use tidegate_config::{
     Diagnostic, Loaded, ProcessEnvironment, RejectedSite, Settings, from_folder, load_file,
 };
@@ -20,6 +20,8 @@ pub struct ServeOptions {
     pub access_log: Option<Option<LogTarget>>,
     /// Takes the place of `control`.
     pub control: Option<PathBuf>,
+    /// Stands where the settings name no `user`.
+    pub user: Option<String>,
     /// The program as it was started, for upgrades.
     pub executable: PathBuf,
     /// The arguments behind the program's name, for upgrades.
@@ -54,6 +56,10 @@ impl ServeOptions {
         };
         if let Some(settings) = &mut loaded.settings {
             settings.workers = self.workers.or(settings.workers);
+            if let (None, Some(name)) = (&settings.user, &self.user) {
+                let origin = Origin { file: "<command line>".into(), ..Origin::default() };
+                settings.user = Some(User { name: name.clone(), group: None, origin });
+            }
             if let Some(target) = &self.access_log {
                 let (format, only_errors) = match settings.access_log.take() {
                     Some(present) => (present.format, present.only_errors),

@@ -144,7 +144,7 @@ impl Pebble {
                 authority "https://127.0.0.1:1/dir"
                 authority "{directory}" roots="api.pem" eab-id="kid-1" eab-key="{EAB_KEY}" profile="default"
                 challenge {challenge}
-                dns-hook "hook" settle="0s"
+                dns-hook "hook" settle="0s" user="root"
             }}
             listen "127.0.0.1:{http}"
             listen "127.0.0.1:{https}" {{ tls }}

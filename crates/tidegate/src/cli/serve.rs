@@ -47,6 +47,9 @@ pub struct Arguments {
     /// $XDG_RUNTIME_DIR, /run (for root) or the folder for temporary files.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// User of server processes and applications where the settings name none; for a server that is started as root
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Worker threads [default: what the settings say, else one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -138,6 +141,7 @@ fn options(arguments: Arguments) -> Result<ServeOptions> {
         workers: arguments.workers,
         access_log: arguments.access_log.map(|log| log.0),
         control: arguments.control,
+        user: arguments.user,
         executable,
         arguments: words.collect(),
     })

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::getuid;
+use rustix::process::{geteuid, getuid};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -258,7 +258,24 @@ fn accept(listener: &UnixListener, roster: &Arc<Roster>, events: &Sender<Event>)
     }
 }
 
+/// Whether it is root or this process's own user: the mode of the file says the same, but a folder may have been opened
+/// to others, or the file given to them.
+fn may_command(stream: &UnixStream) -> Result<(), Reply> {
+    match socket_peercred(stream) {
+        Ok(peer) if peer.uid.is_root() || peer.uid == geteuid() => Ok(()),
+        Ok(peer) => Err(Reply::failed(format!(
+            "user {} may not command this server: only root and user {} may",
+            peer.uid.as_raw(),
+            geteuid().as_raw()
+        ))),
+        Err(error) => Err(Reply::failed(format!("who commands cannot be seen: {error}"))),
+    }
+}
+
 fn serve(stream: &UnixStream, roster: &Roster, events: &Sender<Event>) {
+    if let Err(refusal) = may_command(stream) {
+        return respond(stream, &refusal);
+    }
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
     let mut line = String::new();

@@ -19,7 +19,7 @@ mod sockets;
 mod tls;
 pub mod upgrade;
 mod upstreams;
-mod users;
+pub mod users;
 
 pub use acme::default_storage;
 
@@ -27,6 +27,7 @@ use crate::certificates::CertificateWatch;
 use crate::descriptors;
 use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
+use crate::server::privileges;
 use anyhow::{Context, Result, anyhow, bail};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
@@ -86,6 +87,8 @@ pub struct Master {
     acme: acme::Acme,
     roster: Arc<Roster>,
     writer: Arc<Writer>,
+    /// Which user pools have, as it was said.
+    assigned: Vec<users::Assigned>,
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
@@ -125,11 +128,17 @@ impl Ending {
 impl Master {
     /// Opens logs and sockets, starts the server processes, and takes the control socket and the pid file. When
     /// this returns the server serves; an error is a sentence that says what to do.
-    pub fn start(options: ServeOptions, settings: Settings, handover: Option<&Handover>) -> Result<Master> {
+    pub fn start(
+        options: ServeOptions,
+        mut settings: Settings,
+        handover: Option<&Handover>,
+    ) -> Result<Master> {
+        privileges::close_memory();
         let limit = descriptors::raise_limit();
         let notifier = Notifier::from_environment();
         let workers = revision::workers(&settings);
         let (identity, warning) = users::identity(settings.user.as_ref())?;
+        let assigned = users::assign(&mut settings, users::can_be_anybody())?;
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &Logs::default())?;
         let seen = CertificateWatch::begin(&settings);
@@ -145,6 +154,7 @@ impl Master {
         use_error_log(&writer, &logs, &settings)?;
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
+        assigned.iter().for_each(|assigned| log::info(assigned));
         let roster = Roster::new();
         let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
         let pools = Pools::start(clients)?;
@@ -159,6 +169,7 @@ impl Master {
         );
         let current =
             Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        warnings.extend(users::exposed(&current.settings));
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
         let mut master = Master {
@@ -169,6 +180,7 @@ impl Master {
             acme: acme::Acme::default(),
             roster,
             writer,
+            assigned,
             pid_file: None,
             pools,
             upstreams,

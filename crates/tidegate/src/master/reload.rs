@@ -30,12 +30,18 @@ impl Master {
         let kept = keep_rejected(&mut loaded, &self.current.settings);
         let has_errors = loaded.has_errors();
         let mut said = loaded.render(false);
-        let Some(settings) = loaded.settings else {
+        let Some(mut settings) = loaded.settings else {
             said.push_str(&format!("nothing has changed: revision {} stays in force\n", self.current.number));
             return Reply::failed(said);
         };
         let mut notes = self.what_takes_more(&settings);
-        match self.take_up(settings, &mut notes) {
+        let outcome = users::assign(&mut settings, users::can_be_anybody()).and_then(|assigned| {
+            self.take_up(settings, &mut notes)?;
+            notes.extend(assigned.iter().filter(|new| !self.assigned.contains(new)).map(ToString::to_string));
+            self.assigned = assigned;
+            Ok(())
+        });
+        match outcome {
             Err(error) => {
                 said.push_str(&format!("{error:#}\n"));
                 said.push_str(&format!(
