@@ -223,7 +223,7 @@ fn check_root(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Pa
             format!("the {name} {shown} may not be looked into"),
             "give the user that runs the server the right to enter it".to_owned(),
         ),
-        What::Missing => (
+        What::Missing | What::Dangling => (
             format!("the {name} {shown} does not exist"),
             format!("make it: `mkdir -p {shown}`; a relative path counts from the folder of this file"),
         ),

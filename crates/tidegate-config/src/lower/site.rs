@@ -1,24 +1,22 @@
 //! A site: its names, its routes, and what is wrong among them.
 
-use std::sync::Arc;
-
 use super::inherit::Inherited;
-use super::{access_log, host_text, route, tls};
+use super::{Claims, access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::disk::Disk;
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site};
 use crate::value::{Value, covers, pattern_text};
 
-/// Lowers a site. The caller leaves it out if errors were said meanwhile. `others` are the sites so far.
+/// Lowers a site. The caller leaves it out if errors were said meanwhile.
 pub(super) fn site(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     item: &Item,
     outer: &Inherited,
-    others: &[Arc<Site>],
+    claims: &mut Claims,
 ) -> Site {
-    let names = names(checker, item, others);
+    let names = names(checker, item, claims);
     let mut inherited = outer.clone();
     inherited.apply(checker, &item.children);
     let is_https_only = tls::hsts(&mut inherited);
@@ -51,7 +49,8 @@ pub(super) fn site(
     Site { names, routes, access_log, tls, is_https_only, origin: item.origin() }
 }
 
-fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<HostPattern> {
+fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {
+    let origin = item.origin();
     let mut names: Vec<HostPattern> = Vec::new();
     for placed in &item.arguments {
         let Value::Host(host) = &placed.value else { continue };
@@ -61,23 +60,19 @@ fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<Ho
             checker.diagnostics.push(error(message).help("take one of the two out"));
             continue;
         }
-        if let Some(other) = others.iter().find(|other| other.names.contains(host)) {
+        if let Some(other) = claims.claim(Some(host.clone()), &origin) {
             let message = format!("`{}` is the name of another site already", host_text(host));
-            let help = format!(
-                "it stands in {}:{}; give it to one of the two",
-                other.origin.file, other.origin.line
-            );
+            let help = format!("it stands in {other}; give it to one of the two");
             checker.diagnostics.push(error(message).help(help));
         }
         names.push(host.clone());
     }
     // A site whose names are all wrong is not one without a name.
     if item.header == item.name
-        && let Some(other) = others.iter().find(|other| other.names.is_empty())
+        && let Some(other) = claims.claim(None, &origin)
     {
         let message = "there is another site without a name already";
-        let help =
-            format!("it stands in {}:{}; give one of the two a name", other.origin.file, other.origin.line);
+        let help = format!("it stands in {other}; give one of the two a name");
         checker.diagnostics.push(item.error(message).help(help));
     }
     names

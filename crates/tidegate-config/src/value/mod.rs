@@ -67,6 +67,11 @@ impl ValueError {
     }
 }
 
+/// A host name, where the text is one.
+pub(crate) fn host(text: &str) -> Option<HostPattern> {
+    names::host(text).ok()
+}
+
 /// Reads a value of a type; `words` may stand in its place. Relative paths count from `folder`.
 pub(crate) fn read(
     kind: Kind,
