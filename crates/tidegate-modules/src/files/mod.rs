@@ -135,7 +135,9 @@ impl Handler for Files {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
-            _ if exchange.has_programs() => self.inner.serve_program(exchange),
+            _ if exchange.has_programs() || self.inner.lookup.hands_on() => {
+                self.inner.serve_program(exchange)
+            }
             Method::Options => {
                 Reply::Ready(Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS"))
             }
@@ -146,7 +148,8 @@ impl Handler for Files {
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
-        if !matches!(exchange.method, Method::Get | Method::Head) {
+        let hands_on = exchange.has_programs() || lookup.hands_on();
+        if !matches!(exchange.method, Method::Get | Method::Head) && !hands_on {
             return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
         }
         let located = match lookup.locate(exchange.path, Patience::Wait) {
@@ -160,6 +163,12 @@ impl Handler for Files {
             && exchange.runs(&path)
         {
             return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
+        }
+        if let Found::Route(name) = &located.found {
+            return exchange.explain_route(name, say);
+        }
+        if !matches!(exchange.method, Method::Get | Method::Head | Method::Options) {
+            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
         }
         match located.found {
             Found::File(file) => {
@@ -176,6 +185,7 @@ impl Handler for Files {
                 say(format!("listing of {root}/{}", String::from_utf8_lossy(&relative)));
             }
             Found::NeedsSlash => say("a folder: redirected with 301 to the same path with a slash".into()),
+            Found::Route(_) => {}
             Found::Status(status) => say(format!("answered with {} {}", status.0, status.reason())),
         }
     }
@@ -235,10 +245,16 @@ impl Inner {
     }
 
     fn program(&self, found: &Found, exchange: &Exchange<'_>, body: Option<RequestBody>) -> Reply {
+        if let Found::Route(name) = found {
+            return exchange.hand_on_to(name, body);
+        }
         if let Some(path) = self.program_path(found, exchange.path)
             && let Ok(reply) = exchange.hand_on(&path, body)
         {
             return reply;
+        }
+        if matches!(found, Found::NeedsSlash) && exchange.method != Method::Options {
+            return Reply::Ready(with_slash(exchange).with_status(Status(308))); // keeps method and content
         }
         Reply::Ready(match exchange.method {
             Method::Options => Response::empty(Status::NO_CONTENT),
@@ -301,6 +317,7 @@ impl Inner {
                 None => Reply::status(Status::NOT_FOUND),
             },
             Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
+            Found::Route(name) => exchange.hand_on_to(&name, None),
             Found::Status(status) => Reply::Ready(answer::error(status)),
         }
     }
