@@ -319,6 +319,12 @@ struct Worker {
     now: u64,
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.runtime.end();
+    }
+}
+
 struct OpenListener {
     listener: Listener,
     key: Key,

@@ -238,6 +238,7 @@ impl Stream {
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let room = buffer.len();
+        debug_assert!(room > 0, "invariant: nothing read into no room looks like the end");
         match recv(&self.fd, buffer, RecvFlags::empty()) {
             Ok((0, _)) => Ok(Received::End),
             Ok((count, _)) => Ok(Received::Bytes { count, drained: count < room }),

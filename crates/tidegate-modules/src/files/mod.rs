@@ -197,7 +197,9 @@ impl Inner {
         if self.lookup.settings.uses_cache {
             let root = &self.lookup.root;
             let is_followed = root.follow(exchange.started, Patience::Cached).is_ok();
-            match self.shared.cache.borrow().look_up(self.instance, exchange.path, exchange.started) {
+            let path = exchange.path;
+            let cached = self.shared.cache.borrow().look_up(self.instance, path, exchange.started);
+            match cached {
                 Cached::Fresh(entry) if is_followed && entry.generation == root.generation() => {
                     return self.answer(&entry, exchange);
                 }
@@ -362,13 +364,12 @@ impl Inner {
     ) -> Reply {
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
         if self.lookup.settings.uses_cache {
-            let mut cache = self.shared.cache.borrow_mut();
-            let root = &self.lookup.root;
-            let is_new_watch = cache.insert(self.instance, exchange.path, &entry, root, depends);
+            let (cache, root) = (&self.shared.cache, &self.lookup.root);
+            let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
             // look once more.
             if (is_new_watch || has_waited) && !self.is_still(&entry, exchange.path) {
-                cache.remove(self.instance, exchange.path);
+                cache.borrow_mut().remove(self.instance, exchange.path);
             }
         }
         self.answer(&entry, exchange)
@@ -502,7 +503,8 @@ struct Making {
 
 impl Drop for Making {
     fn drop(&mut self) {
-        for (coding, form) in self.entry.encoded.borrow_mut().iter_mut() {
+        let mut encoded = self.entry.encoded.borrow_mut();
+        for (coding, form) in encoded.iter_mut() {
             if *coding == self.coding && matches!(form, Encoded::Making) {
                 *form = Encoded::Possible;
             }
@@ -511,7 +513,8 @@ impl Drop for Making {
 }
 
 fn set_form(entry: &Entry, coding: Coding, form: Encoded) {
-    if let Some((_, slot)) = entry.encoded.borrow_mut().iter_mut().find(|(present, _)| *present == coding) {
+    let mut encoded = entry.encoded.borrow_mut();
+    if let Some((_, slot)) = encoded.iter_mut().find(|(present, _)| *present == coding) {
         *slot = form;
     }
 }
