@@ -351,6 +351,8 @@ pub struct Limits {
     pub exempt_addresses: Vec<Network>,
     /// Requests that wait for something at the same time, all workers together.
     pub in_flight: u32,
+    /// Requests whose content is still to come before they can run.
+    pub incoming_bodies: u32,
     /// Requests that wait for a place in `in_flight`.
     pub queue_length: u32,
     /// How long they wait at most.

@@ -88,6 +88,17 @@ pub(crate) struct Wishes {
     interim: OnceCell<InterimQueue>,
     /// Of the client: it does not understand them.
     refuses_interim: bool,
+    /// The application that is waited for.
+    upstream: Cell<u64>,
+    /// There once the request has been kept.
+    late: OnceCell<Rc<LateWishes>>,
+}
+
+/// What is asked while an answer is made, of a request that was kept until then.
+#[derive(Default)]
+pub(crate) struct LateWishes {
+    pub(crate) abandons: Cell<bool>,
+    pub(crate) upstream: Cell<u64>,
 }
 
 impl Wishes {
@@ -100,6 +111,29 @@ impl Wishes {
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
         self.abandons.get()
+    }
+
+    /// The application that the request waits for; 0 for none.
+    #[inline]
+    pub(crate) fn upstream(&self) -> u64 {
+        self.upstream.get()
+    }
+
+    /// What is still asked later, if the request has been kept.
+    #[inline]
+    pub(crate) fn late(&self) -> Option<Rc<LateWishes>> {
+        self.late.get().cloned()
+    }
+
+    /// The same wishes for a request that is kept: both ends see what the other asks.
+    fn keep(&self) -> Wishes {
+        let late = self.late.get_or_init(Rc::default);
+        let kept = Wishes { refuses_interim: self.refuses_interim, ..Wishes::default() };
+        let _ = kept.late.set(late.clone());
+        if !self.refuses_interim {
+            let _ = kept.interim.set(self.interim.get_or_init(InterimQueue::default).clone());
+        }
+        kept
     }
 
     /// Where interim responses will be found, if anyone has asked.
@@ -146,6 +180,20 @@ impl<'a> ExchangeContext<'a> {
     pub fn ends_with_client(&self) {
         if let Some(wishes) = self.wishes {
             wishes.abandons.set(true);
+            if let Some(late) = wishes.late.get() {
+                late.abandons.set(true);
+            }
+        }
+    }
+
+    /// Says which application the answer waits for: a number that is the same on all workers, and not 0. It takes its
+    /// place among those in flight on that account (`limits in-flight`).
+    pub fn waits_for(&self, upstream: u64) {
+        if let Some(wishes) = self.wishes {
+            wishes.upstream.set(upstream);
+            if let Some(late) = wishes.late.get() {
+                late.upstream.set(upstream);
+            }
         }
     }
 
@@ -251,10 +299,7 @@ impl Elsewhere {
     /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
     /// where it leads on and on.
     pub async fn answer(&self, target: &str) -> Response {
-        match self.site.answer_elsewhere(self, target) {
-            Reply::Ready(response) => response,
-            Reply::Later(future) => future.await,
-        }
+        self.site.answer_elsewhere(self, target).settled().await
     }
 }
 
@@ -281,6 +326,7 @@ impl Exchange<'_> {
             local: self.context.local(),
             site: self.context.site.cloned(),
             hops: self.context.hops,
+            wishes: self.context.wishes.map(Wishes::keep),
         }
     }
 }
@@ -305,6 +351,7 @@ pub struct Kept {
     local: Option<SocketAddr>,
     site: Option<Rc<Site>>,
     hops: u8,
+    wishes: Option<Wishes>,
 }
 
 impl Kept {
@@ -331,7 +378,7 @@ impl Kept {
             context: ExchangeContext {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
-                wishes: None,
+                wishes: self.wishes.as_ref(),
                 hops: self.hops,
             },
         })
@@ -355,6 +402,10 @@ pub enum Reply {
     /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
     /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
     Later(LocalFuture<Response>),
+    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
+    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
+    /// state is bounded by `limits incoming-bodies`.
+    Preparing(LocalFuture<Reply>),
 }
 
 impl Reply {
@@ -368,6 +419,18 @@ impl Reply {
         match self {
             Reply::Ready(response) => Reply::Ready(change(response)),
             Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
+            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
+        }
+    }
+
+    /// The answer, for who has a place in flight and waits for it there.
+    pub async fn settled(mut self) -> Response {
+        loop {
+            self = match self {
+                Reply::Ready(response) => return response,
+                Reply::Later(future) => return future.await,
+                Reply::Preparing(future) => future.await,
+            };
         }
     }
 }

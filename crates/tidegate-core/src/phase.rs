@@ -14,6 +14,7 @@ use crate::log::Sink;
 use crate::response::{Head, Response};
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub struct Site {
     config: Arc<settings::Site>,
     routes: Vec<Route>,
     has_programs: bool,
+    /// On whose account its requests wait: the same on all workers, and after a reload.
+    account: u64,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -134,7 +137,15 @@ impl Site {
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
-        Site { config, routes, access_log, has_programs }
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        Site { config, routes, access_log, has_programs, account }
+    }
+
+    /// See [`Account`](crate::admission::Account).
+    #[inline]
+    pub(crate) fn account(&self) -> u64 {
+        self.account
     }
 
     /// Whether any route has a program answer.
@@ -443,7 +454,7 @@ impl Engine {
             // Complete as it is: the hot path ends here.
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
             reply => {
-                if !config.early_hints.is_empty() && matches!(reply, Reply::Later(_)) {
+                if !config.early_hints.is_empty() && !matches!(reply, Reply::Ready(_)) {
                     hint(&config.early_hints, exchange);
                 }
                 finish(site, index, exchange, reply)
@@ -606,18 +617,7 @@ fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) 
                 now: exchange.now,
                 started: exchange.started,
             };
-            match reply {
-                Reply::Ready(response) => error_page(site, index, &asked, response),
-                Reply::Later(future) => {
-                    let site = site.clone();
-                    Reply::Later(Box::pin(async move {
-                        match error_page(&site, index, &asked, future.await) {
-                            Reply::Ready(response) => response,
-                            Reply::Later(page) => page.await,
-                        }
-                    }))
-                }
-            }
+            with_error_page(site, index, asked, reply)
         }
     };
     if filters.is_empty() && decoration.is_empty() {
@@ -630,6 +630,21 @@ fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) 
         }
         filters.into_iter().fold(response, |response, filter| filter(response))
     })
+}
+
+fn with_error_page(site: &Rc<Site>, index: usize, asked: PageRequest, reply: Reply) -> Reply {
+    let site = site.clone();
+    match reply {
+        Reply::Ready(response) => error_page(&site, index, &asked, response),
+        Reply::Later(future) => {
+            Reply::Later(Box::pin(
+                async move { error_page(&site, index, &asked, future.await).settled().await },
+            ))
+        }
+        Reply::Preparing(future) => {
+            Reply::Preparing(Box::pin(async move { with_error_page(&site, index, asked, future.await) }))
+        }
+    }
 }
 
 /// What an error page needs to know of the request it stands for.

@@ -1,8 +1,9 @@
 //! One connection driven by hand, without listener and without a thread of its own: for tests and benches
 //! that count what a request costs. Nothing of a server in use may need it.
 
-use crate::admission::{Admission, Shared};
+use crate::admission::{Account, Admission, Later, Shared};
 use crate::conn::{Connection, Next};
+use crate::exchange::Reply;
 use crate::log::{AccessBuffers, Writer};
 use crate::worker::{Ctx, LogSet, MakeRegistry, Registry};
 use std::io;
@@ -83,6 +84,13 @@ impl Solo {
     /// Who is let in, who waits, who is turned away.
     pub fn admission(&mut self) -> &mut Admission {
         &mut self.cx.admission
+    }
+
+    /// Takes a place among those in flight, as another request for the first site would.
+    pub fn hold_place(&mut self) -> Option<Later> {
+        let site = self.cx.engine.site_for(0, "")?.account();
+        let account = Account { site, upstream: 0, peer: Peer::Unix };
+        self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false).err()
     }
 
     /// The client has sent something, or taken something: one turn of the worker. `Close` has closed it.

@@ -371,7 +371,9 @@ impl Connection {
     /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
     fn is_abandoned(&self) -> bool {
         let is_given_up = |work: &Work| {
-            work.request.ends_with_client && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+            let is_asked =
+                work.request.ends_with_client || work.output.as_ref().is_some_and(Output::ends_with_client);
+            is_asked && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
         };
         (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
     }

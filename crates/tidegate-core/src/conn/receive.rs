@@ -4,7 +4,7 @@ use super::batch::Batch;
 use super::send::{Output, count};
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
-use crate::admission::Entry;
+use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
@@ -290,6 +290,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
+        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -345,8 +346,9 @@ impl Connection {
                         context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    if matches!(reply, Reply::Later(_)) {
+                    if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
+                        account.site = site.account();
                     }
                     reply
                 }
@@ -358,10 +360,11 @@ impl Connection {
         let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
+        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(future) => {
-                let mut later = cx.admission.later(future, is_exempt);
+            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
+                let mut later = later.hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
@@ -370,7 +373,7 @@ impl Connection {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }
+            }),
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         let ready = match ready {

@@ -111,6 +111,11 @@ impl Output {
         Output { source: Source::Later(later), ..Output::unbegun() }
     }
 
+    /// Whether an answer that is still being made is given up with its client.
+    pub(super) fn ends_with_client(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.ends_with_client())
+    }
+
     /// Whether any of it may have been sent.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun
@@ -387,6 +392,10 @@ impl Connection {
                 && (self.held.is_empty() || polled.is_ready())
             {
                 push_interim(cx, interim, &mut self.batch);
+            }
+            let ends_with_client = later.ends_with_client();
+            if let Some(work) = &mut self.work {
+                work.request.ends_with_client |= ends_with_client;
             }
             match polled {
                 Poll::Pending => {

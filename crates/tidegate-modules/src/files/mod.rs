@@ -233,13 +233,12 @@ impl Inner {
                 let (inner, lookup, kept) = (self.clone(), self.lookup.clone(), exchange.keep());
                 let path = exchange.path.to_vec();
                 let job = blocking::run_in(lookup.root.lane(), move || lookup.locate(&path, Patience::Wait));
-                Reply::Later(Box::pin(async move {
-                    let Ok(job) = job else { return overloaded() };
-                    let reply = match job.await {
+                Reply::Preparing(Box::pin(async move {
+                    let Ok(job) = job else { return Reply::Ready(overloaded()) };
+                    match job.await {
                         Ok(located) => kept.lend(|exchange| inner.program(&located.found, exchange, body)),
-                        Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
-                    };
-                    settle(reply).await
+                        Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
+                    }
                 }))
             }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
@@ -277,7 +276,7 @@ impl Inner {
                 Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange, true)),
                 Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
             };
-            settle(reply).await
+            reply.settled().await
         }))
     }
 
@@ -347,7 +346,7 @@ impl Inner {
                         }
                         Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
-                    settle(reply).await
+                    reply.settled().await
                 }))
             }
             Err((_, error)) => Reply::Ready(self.failed(exchange.path, &error)),
@@ -474,7 +473,7 @@ impl Inner {
                 inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
                 inner.answer(&entry, exchange)
             });
-            settle(reply).await
+            reply.settled().await
         }))
     }
 
@@ -551,11 +550,4 @@ fn with_slash(exchange: &Exchange<'_>) -> Response {
 
 fn overloaded() -> Response {
     answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
-}
-
-async fn settle(reply: Reply) -> Response {
-    match reply {
-        Reply::Ready(response) => response,
-        Reply::Later(future) => future.await,
-    }
 }

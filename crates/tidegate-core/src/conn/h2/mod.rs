@@ -306,7 +306,7 @@ impl Connection {
                 }
                 incoming.sink.fail(RequestBodyError::Interrupted);
             }
-            if work.request.ends_with_client {
+            if work.request.ends_with_client || work.output.ends_with_client() {
                 let key = work.key;
                 h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);
                 self.abandon_stream(h2, key, cx);

@@ -4,7 +4,7 @@ use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::Entry;
+use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
@@ -166,6 +166,7 @@ impl Connection {
         }
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
+        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
         let mut wishes = Wishes::of_client(HTTP_2);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
@@ -223,8 +224,9 @@ impl Connection {
                         context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    if matches!(reply, Reply::Later(_)) {
+                    if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
+                        account.site = site.account();
                     }
                     reply
                 }
@@ -233,10 +235,11 @@ impl Connection {
         cx.path_buffer = path_buffer;
         let request = Request { ends_with_client: wishes.abandons(), ..request };
         let interim = wishes.take_interim();
+        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(future) => {
-                let mut later = cx.admission.later(future, is_exempt);
+            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
+                let mut later = later.hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
                     push_interim(h2, cx, stream, interim);
@@ -245,7 +248,7 @@ impl Connection {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }
+            }),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,

@@ -95,6 +95,11 @@ impl Output {
         }
     }
 
+    /// Whether an answer that is still being made is given up with its client.
+    pub(super) fn ends_with_client(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.ends_with_client())
+    }
+
     /// Bytes that it holds for itself. What a stream or a future holds is not seen.
     pub(super) fn held(&self) -> usize {
         match &self.source {
@@ -319,6 +324,7 @@ impl Connection {
                 {
                     push_interim(h2, cx, stream, interim);
                 }
+                work.request.ends_with_client |= later.ends_with_client();
                 if let Poll::Ready(response) = polled {
                     work.invite(h2, cx);
                     work.output = self.start_stream(h2, cx, stream, response, &work.request);
