@@ -404,9 +404,20 @@ impl Engine {
         if then_tls { Opening::Tls } else { Opening::Plain }
     }
 
-    /// The terms for a TLS connection on a listener.
-    pub(crate) fn terms(&self, listener: usize, hello: &Hello) -> Option<Arc<SiteConfig>> {
+    /// The terms for a TLS connection on a listener. `local` is the address that the client has connected to: asked for
+    /// where the client names no site, as clients do that were given an address.
+    pub(crate) fn terms(
+        &self,
+        listener: usize,
+        hello: &Hello,
+        local: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<Arc<SiteConfig>> {
         let Secure { store, sites } = self.tls.as_ref()?;
+        if hello.server_name.is_none()
+            && let Some(terms) = sites.at_address(listener, local)
+        {
+            return Some(terms.clone());
+        }
         let name = hello.server_name.as_deref().unwrap_or("");
         if hello.is_challenge
             && let Some(config) = store.challenges().find(name)

@@ -7,7 +7,7 @@ use rustix::net::{
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -232,6 +232,14 @@ impl Stream {
     /// Takes a non-blocking socket.
     pub fn new(fd: OwnedFd) -> Self {
         Stream { fd }
+    }
+
+    /// The address that the peer has connected to; `None` for a unix socket.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        match local_address(self.fd.as_fd()) {
+            Ok(Peer::Tcp(address)) => Some(address.ip()),
+            Ok(Peer::Unix) | Err(_) => None,
+        }
     }
 
     /// `recv(2)`.

@@ -113,7 +113,9 @@ impl Transport {
         match &mut self.layer {
             Layer::Bare => Ok(self.stream.recv(buffer)?),
             Layer::Tls(session) => {
-                let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello);
+                let stream = &self.stream;
+                let mut choose =
+                    |hello: &Hello| engine.terms(usize::from(listener), hello, || stream.local_ip());
                 Ok(session.receive(&self.stream, buffer, &mut choose)?)
             }
             Layer::Proxy(_) => self.recv_header(buffer, engine, listener, client),
@@ -138,8 +140,10 @@ impl Transport {
         let Some((header, length)) = proxy_protocol::parse(&prelude.received)? else {
             return Ok(Received::Bytes { count: 0, drained });
         };
-        if let Header::Proxied { source, .. } = header {
+        let mut local = self.stream.local_ip();
+        if let Header::Proxied { source, destination } = header {
             *client = Peer::Tcp(source);
+            local = Some(destination.ip());
         }
         let rest = prelude.received.split_off(length);
         if prelude.then_tls {
@@ -147,7 +151,7 @@ impl Transport {
             session.give_received(&rest);
             self.layer = Layer::Tls(Box::new(session));
             let Layer::Tls(session) = &mut self.layer else { return Ok(Received::WouldBlock) };
-            let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello);
+            let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello, || local);
             return Ok(session.receive_given(&self.stream, buffer, drained, &mut choose)?);
         }
         self.layer = Layer::Bare;
