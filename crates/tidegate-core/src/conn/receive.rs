@@ -212,7 +212,7 @@ impl Connection {
                 // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
                 Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
                     self.begin_h2(cx);
-                    self.take_first_frames(key, cx, data)?;
+                    self.take_first_frames(cx, data)?;
                     return Ok(data.len());
                 }
                 Err(error) => {
