@@ -144,13 +144,15 @@ impl Http2Pool {
     }
 
     fn remove(&self, session: &Rc<Session>) {
-        self.sessions.borrow_mut().retain(|known| !Rc::ptr_eq(known, session));
+        let gone: Vec<_> =
+            self.sessions.borrow_mut().extract_if(.., |known| Rc::ptr_eq(known, session)).collect();
+        drop(gone); // not while the cell is borrowed
     }
 }
 
 impl Drop for Http2Pool {
     fn drop(&mut self) {
-        self.sessions.borrow().iter().for_each(|session| session.wake()); // they end with their streams
+        self.sessions.take().iter().for_each(|session| session.wake()); // they end with their streams
     }
 }
 
@@ -167,7 +169,7 @@ impl<'p> Connecting<'p> {
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
         self.0.is_connecting.set(false);
-        self.0.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+        self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -260,8 +262,9 @@ impl Session {
     }
 
     fn wake(&self) {
-        if let Some(driver) = &*self.driver.borrow() {
-            driver.wake_by_ref();
+        let driver = self.driver.borrow().clone();
+        if let Some(driver) = driver {
+            driver.wake();
         }
     }
 }

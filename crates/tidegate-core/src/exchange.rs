@@ -1,5 +1,6 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
+use crate::answer;
 use crate::body::RequestBody;
 use crate::interim::InterimQueue;
 use crate::phase::Site;
@@ -221,6 +222,23 @@ impl Exchange<'_> {
         match self.context.site {
             Some(site) => site.hand_on(self, path, body),
             None => Err(body),
+        }
+    }
+
+    /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
+    /// file was found. 404 where there is none.
+    pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {
+        match self.context.site {
+            Some(site) => site.hand_on_to(self, name, body),
+            None => Reply::Ready(answer::error(Status::NOT_FOUND)),
+        }
+    }
+
+    /// Says what [`Exchange::hand_on_to`] would do.
+    pub fn explain_route(&self, name: &str, say: &mut dyn FnMut(String)) {
+        match self.context.site {
+            Some(site) => site.explain_route(self, name, say),
+            None => say(format!("no route {name} (404)")),
         }
     }
 

@@ -204,7 +204,7 @@ impl Site {
 
     /// See [`Exchange::hand_on`].
     pub(crate) fn hand_on(
-        &self,
+        self: &Rc<Self>,
         exchange: &Exchange<'_>,
         path: &[u8],
         body: Option<RequestBody>,
@@ -213,19 +213,68 @@ impl Site {
             return Err(body);
         }
         let Some(index) = self.route_for(path) else { return Err(body) };
-        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
+        if !self.config.routes.get(index).is_some_and(|config| config.action.is_program()) {
             return Err(body);
-        };
-        if !config.action.is_program() {
-            return Err(body);
-        }
-        let is_unknown = config.requires_client_certificate && !is_known(exchange.tls);
-        if is_unknown || (!config.access.is_empty() && !admits(&config.access, exchange.peer)) {
-            return Ok(Reply::Ready(answer::error(Status::FORBIDDEN)));
         }
         let mut inner = Exchange { path, body, ..*exchange };
+        Ok(self.enter(index, &mut inner))
+    }
+
+    /// See [`Exchange::hand_on_to`].
+    pub(crate) fn hand_on_to(
+        self: &Rc<Self>,
+        exchange: &Exchange<'_>,
+        name: &str,
+        body: Option<RequestBody>,
+    ) -> Reply {
+        let Some(index) = self.named(name) else {
+            return Reply::Ready(answer::error(Status::NOT_FOUND));
+        };
+        if exchange.context.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        self.enter(index, &mut Exchange { body, ..*exchange })
+    }
+
+    /// Answers a request that another route has handed on: by the same access rules as one that came from
+    /// outside, and with what this route puts on its answers in place of what the other does.
+    fn enter(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
+        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
+            return Reply::Ready(answer::error(Status::NOT_FOUND));
+        };
+        let is_unknown = config.requires_client_certificate && !is_known(exchange.tls);
+        let reply = if is_unknown || (!config.access.is_empty() && !admits(&config.access, exchange.peer)) {
+            Reply::Ready(answer::error(Status::FORBIDDEN))
+        } else {
+            exchange.context.hops += 1;
+            route.handler.handle(exchange)
+        };
+        finish(self, index, exchange, reply).map(Response::finished)
+    }
+
+    /// See [`Exchange::explain_route`].
+    pub(crate) fn explain_route(&self, exchange: &Exchange<'_>, name: &str, say: &mut dyn FnMut(String)) {
+        let index = self.named(name);
+        let Some((config, route)) =
+            index.and_then(|index| self.config.routes.get(index).zip(self.routes.get(index)))
+        else {
+            return say(format!("no route {name} (404)"));
+        };
+        say(format!("no file: handed on to route {} ({})", config.pattern, config.origin));
+        if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
+            return say("access: refused with 403; the first matching allow or deny decides".into());
+        }
+        let mut inner = Exchange { body: None, ..*exchange };
         inner.context.hops += 1;
-        Ok(route.handler.handle(&mut inner))
+        if inner.context.hops < MOST_HOPS {
+            route.handler.explain(&inner, say);
+        }
+    }
+
+    /// The route that has this name and no path.
+    fn named(&self, name: &str) -> Option<usize> {
+        let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
+        self.config.routes.iter().position(is_it)
     }
 
     fn route_for(&self, path: &[u8]) -> Option<usize> {
@@ -356,9 +405,20 @@ impl Engine {
         if then_tls { Opening::Tls } else { Opening::Plain }
     }
 
-    /// The terms for a TLS connection on a listener.
-    pub(crate) fn terms(&self, listener: usize, hello: &Hello) -> Option<Arc<SiteConfig>> {
+    /// The terms for a TLS connection on a listener. `local` is the address that the client has connected to: asked for
+    /// where the client names no site, as clients do that were given an address.
+    pub(crate) fn terms(
+        &self,
+        listener: usize,
+        hello: &Hello,
+        local: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<Arc<SiteConfig>> {
         let Secure { store, sites } = self.tls.as_ref()?;
+        if hello.server_name.is_none()
+            && let Some(terms) = sites.at_address(listener, local)
+        {
+            return Some(terms.clone());
+        }
         let name = hello.server_name.as_deref().unwrap_or("");
         if hello.is_challenge
             && let Some(config) = store.challenges().find(name)
@@ -620,6 +680,10 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
     let Some((_, path)) = pages.iter().find(|(of, _)| *of == status.0) else {
         return Reply::Ready(response);
     };
+    // Complete as it is: the route that it was handed on to has had its word.
+    if !matches!(response.head, Head::Fields(_)) {
+        return Reply::Ready(response);
+    }
     let Some(route) = site.route_for(path.as_bytes()).and_then(|index| site.routes.get(index)) else {
         return Reply::Ready(response);
     };

@@ -50,11 +50,30 @@ impl Solo {
 
     /// Serves another one in its place.
     pub fn connect(&mut self, stream: Stream) {
-        if let Some(mut old) = self.connections.remove(self.key) {
-            old.on_close(self.key, &mut self.cx);
-        }
+        self.close();
+        self.connect_beside(stream);
+    }
+
+    /// Serves another one, and leaves what there is as it stands. Returns the one before, for [`Solo::change_to`].
+    pub fn connect_beside(&mut self, stream: Stream) -> Key {
         let opening = self.cx.engine.opening(0, Peer::Unix);
-        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
+        let key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
+        self.change_to(key)
+    }
+
+    /// Ends the connection, as a worker does that has had enough of it.
+    pub fn close(&mut self) {
+        self.follow(Next::Close);
+    }
+
+    /// Turns to a connection that was left. Returns the one before.
+    pub fn change_to(&mut self, key: Key) -> Key {
+        std::mem::replace(&mut self.key, key)
+    }
+
+    /// Reads no more than so many bytes in one call, which otherwise takes a client that sends very much at once.
+    pub fn read_at_most(&mut self, bytes: usize) {
+        self.cx.read_buffer = vec![0; bytes];
     }
 
     /// Counters.
@@ -132,6 +151,7 @@ impl Solo {
     }
 
     fn follow(&mut self, next: Next) -> Next {
+        debug_assert!(self.cx.batch_memory.is_home(), "invariant: output belongs to one connection alone");
         if next == Next::Close
             && let Some(mut connection) = self.connections.remove(self.key)
         {

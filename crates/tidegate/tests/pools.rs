@@ -127,7 +127,9 @@ fn kill(pid: u64) {
     let _ = kill_process(pid, Signal::KILL);
 }
 
-const POOL: &str = "pool \"scripts\" { cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
+/// Scripts of these tests write into a folder of whoever runs the tests.
+const POOL: &str =
+    "pool \"scripts\" { user \"root\"; cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
 const ROUTE: &str = "cgi \"scripts\"; alias \"cgi-bin\"";
 
 #[test]
@@ -232,7 +234,7 @@ fn a_reload_touches_only_what_it_changes() {
 
 #[test]
 fn scripts_that_take_too_long_are_killed_with_all_they_have_started() {
-    let pool = "pool \"scripts\" { cgi-stubs expiration=\"1s\" }";
+    let pool = "pool \"scripts\" { user \"root\"; cgi-stubs expiration=\"1s\" }";
     let server = Server::start("expire", pool, ROUTE);
     server.script("stuck", "sleep 1234 & echo $! > child; echo $$ > self; wait");
     let (status, _) = server.get("/cgi-bin/stuck");

@@ -1,5 +1,6 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
+use super::batch::Batch;
 use super::send::{Output, count};
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
@@ -222,7 +223,7 @@ impl Connection {
                 }
             }
         }
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         Ok(at)
     }
 
@@ -366,7 +367,7 @@ impl Connection {
                 let mut later = later.hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
-                    push_interim(cx, interim);
+                    push_interim(cx, interim, &mut self.batch);
                 }
                 match polled {
                     Poll::Ready(response) => Ok(response),
@@ -381,7 +382,7 @@ impl Connection {
             }
             ready => ready,
         };
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
@@ -476,7 +477,7 @@ impl Connection {
             incoming => {
                 if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
                     cx.stats.responses.add(Status::CONTINUE.0);
-                    cx.batch.extend_from_slice(h1::CONTINUE);
+                    self.batch.extend_from_slice(h1::CONTINUE);
                 }
                 work.incoming = incoming;
             }
@@ -599,7 +600,7 @@ impl Connection {
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
         self.respond_inline(cx, response, request, true, sink, &entry)?;
-        self.flush_shared(cx)
+        self.flush_batch()
     }
 
     #[inline]
@@ -675,10 +676,10 @@ impl Incoming {
 }
 
 /// Appends what is to be told before the answer.
-pub(super) fn push_interim(cx: &mut Ctx, queue: &InterimQueue) {
+pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
-        h1::encode_interim(&mut cx.batch, status.0, status.reason(), lines.as_bytes());
+        h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
 }
 
