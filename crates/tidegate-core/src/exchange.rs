@@ -439,4 +439,10 @@ impl Reply {
 pub trait Filter {
     /// Looks at the request while it is there. `None`: nothing to do whatever the response is.
     fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>>;
+
+    /// How many bytes of content of unknown length decide what it does: a body that ends before comes with its length,
+    /// where that can be known within a few milliseconds.
+    fn looks_ahead(&self) -> usize {
+        0
+    }
 }

@@ -5,6 +5,7 @@
 //! The order in the file counts among routes and inside a phase, nowhere else, and [`Engine::explain`]
 //! tells what was tried.
 
+use crate::ahead;
 use crate::answer;
 use crate::body::RequestBody;
 use crate::conn::Opening;
@@ -635,6 +636,11 @@ fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) 
         return reply;
     }
     let decoration = decoration.clone();
+    let least = match exchange.method {
+        Method::Head => 0,
+        _ => route.filters.iter().map(|filter| filter.looks_ahead()).max().unwrap_or(0),
+    };
+    let reply = if filters.is_empty() { reply } else { ahead::look_ahead(reply, least) };
     reply.map(move |mut response| {
         if let Head::Fields(lines) = &mut response.head {
             decoration.apply(response.status, lines);

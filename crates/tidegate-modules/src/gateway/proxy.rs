@@ -146,7 +146,7 @@ impl Proxy {
             }
             let is_ours = is_forwarded(field.name) || client.is_some() && fields::is_certificate(field.name);
             let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
-                || field.name.contains('_')
+                || !fields::is_unambiguous(field.name)
                 || has_connection && named_by_connection(exchange, field.name);
             if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
                 append_field(lines, field.name, field.value).ok()?;
