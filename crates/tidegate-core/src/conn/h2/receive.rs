@@ -13,7 +13,6 @@ use crate::log::{self, EntryFields};
 use crate::worker::Ctx;
 use std::io;
 use tidegate_http::FieldLines;
-use tidegate_http::path::normalise;
 use tidegate_http::{Method, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
@@ -188,11 +187,13 @@ impl Connection {
             {
                 Reply::Ready(response)
             }
-            (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+            (_, Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 // The connection stays: what it has under way is not lost for what it may not have more.
-                Ok(path) if self.is_turned_away(cx, &engine, site, path) => Reply::Ready(cx.admission.busy()),
-                Ok(path) => {
+                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
+                    Reply::Ready(cx.admission.busy())
+                }
+                Ok((path, has_encoded_slash)) => {
                     let content = (!is_end && protocol.is_none()).then(|| {
                         let (sink, content) = body::pipe(head.content_length);
                         content_sink = Some(sink);
@@ -215,7 +216,8 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
+                            .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if !matches!(reply, Reply::Ready(_)) {
