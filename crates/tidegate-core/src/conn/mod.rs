@@ -254,6 +254,12 @@ impl Connection {
         self.transport.stream().is_quiet()
     }
 
+    /// Whether the client has all that was sent. Closing before would lose what it has not read yet as soon as it sends
+    /// anything: the kernel answers that with a reset.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.transport.stream().send_queue().waiting <= FIN
+    }
+
     /// Bytes accounted to it, and seconds since it has owned any.
     pub(crate) fn owned(&self, now: u32) -> (u32, u32) {
         (self.owned, now.wrapping_sub(self.stuck_since))
@@ -324,7 +330,7 @@ impl Connection {
             Timer::Off => Next::Wait,
             Timer::Streams => self.check_streams(key, cx),
             // The last answer is with the kernel, and perhaps with the kernel alone.
-            Timer::Idle | Timer::Linger if self.transport.stream().send_queue().waiting > FIN => {
+            Timer::Idle | Timer::Linger if !self.is_delivered() => {
                 self.await_reader(key, cx);
                 Next::Wait
             }
