@@ -1,8 +1,10 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
+use crate::access::Pass;
 use crate::body::RequestBody;
 use crate::interim::InterimQueue;
 use crate::phase::Site;
+use crate::remote::Remote;
 use crate::response::Response;
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
@@ -50,8 +52,8 @@ pub struct Exchange<'a> {
     pub protocol: Option<&'a str>,
     /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
     pub minor_version: u8,
-    /// The other end.
-    pub peer: Peer,
+    /// Who asks.
+    pub remote: Remote,
     /// What the TLS handshake has agreed upon; `None` on a plain connection.
     pub tls: Option<&'a Arc<Handshake>>,
     /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
@@ -73,6 +75,8 @@ pub struct Exchange<'a> {
 pub struct ExchangeContext<'a> {
     pub(crate) local: Local<'a>,
     pub(crate) site: Option<&'a Rc<Site>>,
+    /// Which of the site's routes has the request.
+    pub(crate) route: usize,
     pub(crate) wishes: Option<&'a Wishes>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
@@ -129,7 +133,12 @@ impl<'a> ExchangeContext<'a> {
         wishes: &'a Wishes,
     ) -> Self {
         let local = Local::Stream(stream, local);
-        ExchangeContext { local, site: Some(site), wishes: Some(wishes), hops: 0 }
+        ExchangeContext { local, site: Some(site), route: 0, wishes: Some(wishes), hops: 0 }
+    }
+
+    /// For a request of the server's own.
+    pub(crate) fn of_server(site: &'a Rc<Site>, route: usize, hops: u8) -> Self {
+        ExchangeContext { site: Some(site), route, hops, ..ExchangeContext::default() }
     }
 
     /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
@@ -164,40 +173,6 @@ impl<'a> ExchangeContext<'a> {
 }
 
 impl Exchange<'_> {
-    /// Hands the request on to the route of the same site that answers `path`, where a program does: for
-    /// `index` and `try`, which may lead to a script. The path as sent stays what it is.
-    ///
-    /// # Errors
-    /// Gives the content back where no program answers there.
-    pub fn hand_on(&self, path: &[u8], body: Option<RequestBody>) -> Result<Reply, Option<RequestBody>> {
-        match self.context.site {
-            Some(site) => site.hand_on(self, path, body),
-            None => Err(body),
-        }
-    }
-
-    /// What it takes to answer with another path of the same site later on.
-    pub fn elsewhere(&self) -> Option<Elsewhere> {
-        let site = self.context.site?.clone();
-        let (peer, now, started, hops) = (self.peer, self.now, self.started, self.context.hops);
-        Some(Elsewhere {
-            site,
-            head_only: self.method == Method::Head,
-            scheme: self.scheme,
-            peer,
-            tls: self.tls.cloned(),
-            is_early: self.is_early,
-            now,
-            started,
-            hops,
-        })
-    }
-
-    /// Whether a program of the same site answers `path`.
-    pub fn runs(&self, path: &[u8]) -> bool {
-        self.context.site.is_some_and(|site| site.runs(path))
-    }
-
     /// Whether [`Exchange::hand_on`] could ever succeed.
     pub fn has_programs(&self) -> bool {
         self.context.site.is_some_and(|site| site.has_programs())
@@ -212,31 +187,6 @@ impl Exchange<'_> {
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
         self.tls.and_then(|handshake| handshake.client.as_deref())
-    }
-}
-
-/// The way to another path of the same site, for an answer that says where the answer is (RFC 3875 section
-/// 6.2.2).
-pub struct Elsewhere {
-    pub(crate) site: Rc<Site>,
-    pub(crate) head_only: bool,
-    pub(crate) scheme: &'static str,
-    pub(crate) peer: Peer,
-    pub(crate) tls: Option<Arc<Handshake>>,
-    pub(crate) is_early: bool,
-    pub(crate) now: i64,
-    pub(crate) started: u64,
-    pub(crate) hops: u8,
-}
-
-impl Elsewhere {
-    /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
-    /// where it leads on and on.
-    pub async fn answer(&self, target: &str) -> Response {
-        match self.site.answer_elsewhere(self, target) {
-            Reply::Ready(response) => response,
-            Reply::Later(future) => future.await,
-        }
     }
 }
 
@@ -255,13 +205,14 @@ impl Exchange<'_> {
             fields: self.fields.iter().map(own).collect(),
             protocol: self.protocol.map(str::to_owned),
             minor_version: self.minor_version,
-            peer: self.peer,
+            remote: self.remote,
             tls: self.tls.cloned(),
             is_early: self.is_early,
             now: self.now,
             started: self.started,
             local: self.context.local(),
             site: self.context.site.cloned(),
+            route: self.context.route,
             hops: self.context.hops,
         }
     }
@@ -279,13 +230,14 @@ pub struct Kept {
     fields: Vec<(String, Vec<u8>)>,
     protocol: Option<String>,
     minor_version: u8,
-    peer: Peer,
+    remote: Remote,
     tls: Option<Arc<Handshake>>,
     is_early: bool,
     now: i64,
     started: u64,
     local: Option<SocketAddr>,
     site: Option<Rc<Site>>,
+    route: usize,
     hops: u8,
 }
 
@@ -304,7 +256,7 @@ impl Kept {
             fields: Fields::new(&fields),
             protocol: self.protocol.as_deref(),
             minor_version: self.minor_version,
-            peer: self.peer,
+            remote: self.remote,
             tls: self.tls.as_ref(),
             is_early: self.is_early,
             now: self.now,
@@ -313,6 +265,7 @@ impl Kept {
             context: ExchangeContext {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
+                route: self.route,
                 wishes: None,
                 hops: self.hops,
             },
@@ -322,8 +275,8 @@ impl Kept {
 
 /// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
 pub trait Handler {
-    /// Answers at once, or says that it has to wait for something.
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply;
+    /// Answers at once, or says that it has to wait for something. The pass says that the request has been let in.
+    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply;
 
     /// Says in one sentence each what this handler would do and why, for `tidegate explain`. Touches
     /// files, never the network.
@@ -343,6 +296,14 @@ impl Reply {
     /// An answer without fields or content.
     pub fn status(status: Status) -> Reply {
         Reply::Ready(Response::empty(status))
+    }
+
+    /// The response, waited for.
+    pub async fn settle(self) -> Response {
+        match self {
+            Reply::Ready(response) => response,
+            Reply::Later(future) => future.await,
+        }
     }
 
     /// Changes the response, now or when it comes.

@@ -8,8 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_core::decoration::Decoration;
 use tidegate_core::log::{self, Sink};
-use tidegate_core::phase::{self, Decoration, Engine};
+use tidegate_core::phase::{self, Engine};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
@@ -95,7 +96,11 @@ impl Registry {
             Ok(handler) => Ok(Rc::new(handler)),
             Err(error) if self.is_recovery => {
                 log::error(format_args!("{error}; the route answers 503 until the next reload"));
-                Ok(Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n")))
+                Ok(Rc::new(Respond::new(
+                    503,
+                    "This part of the site is not to be had at the moment.\n",
+                    None,
+                )))
             }
             Err(error) => Err(error),
         }
@@ -121,7 +126,9 @@ impl Registry {
                 )?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
-            Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
+            Action::Respond { status, body, media_type } => {
+                Rc::new(Respond::new(*status, body, media_type.as_deref()))
+            }
             Action::Fastcgi(application) => {
                 self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?
             }

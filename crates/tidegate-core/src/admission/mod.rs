@@ -24,8 +24,8 @@ pub use in_flight::Later;
 pub use overload::{Change, Overload, Queue};
 
 use crate::log;
-use crate::phase::covers;
-use crate::response::Response;
+use crate::remote::covers;
+use crate::response::{Author, Response};
 use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
@@ -277,6 +277,15 @@ impl Admission {
     /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
     pub fn later(&self, future: LocalFuture<Response>, is_exempt: bool) -> Later {
         Later::new(self.ledger.clone(), future, is_exempt)
+    }
+
+    /// The response, or the busy answer in its place.
+    #[inline]
+    pub fn unless_busy(&self, response: Response) -> Response {
+        match response.author {
+            Author::Busy => self.ledger.busy.borrow().instead_of(response),
+            Author::Server | Author::Application => response,
+        }
     }
 
     /// The busy answer to a request.

@@ -10,6 +10,7 @@ use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::phase::{Arrival, Engine, Site};
+use crate::remote::Remote;
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -266,11 +267,14 @@ impl Connection {
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
+        let authority = head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+        let site = engine.site_for(usize::from(self.listener), authority);
+        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
-            peer: self.peer,
+            client: remote.client,
             method: head.method,
             target: head.target,
-            authority: head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(""),
+            authority,
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
@@ -279,7 +283,6 @@ impl Connection {
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
-        let site = engine.site_for(usize::from(self.listener), entry.authority);
         let sink = site.and_then(|site| site.access_log);
         if sink.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
@@ -331,11 +334,11 @@ impl Connection {
                         path,
                         query: located.query,
                         scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority: entry.authority,
+                        authority,
                         fields,
                         protocol: None,
                         minor_version: request.minor_version,
-                        peer: self.peer,
+                        remote,
                         tls: self.transport.handshake(),
                         is_early,
                         now: cx.now,
@@ -344,6 +347,7 @@ impl Connection {
                         context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
                     };
                     let reply = engine.handle(site, &mut exchange);
+                    entry.client = exchange.remote.client;
                     if matches!(reply, Reply::Later(_)) {
                         is_exempt = engine.always_answers(site, path);
                     }
@@ -583,7 +587,7 @@ impl Connection {
             received: 0,
         };
         let entry = log::Entry {
-            peer: self.peer,
+            client: self.peer,
             method: "-",
             target: "-",
             authority: "",

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::response::FilePiece;
-use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
+use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Pass, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
 use tidegate_io::clock::monotonic_ns;
@@ -72,7 +72,7 @@ async fn read_all(body: &mut Option<RequestBody>) -> Result<Vec<u8>, RequestBody
 }
 
 impl Handler for Table {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let size = exchange.query.and_then(|query| query.parse().ok()).unwrap_or(0_usize);
         let mut body = exchange.body.take();
         let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());

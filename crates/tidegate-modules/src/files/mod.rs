@@ -22,9 +22,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
 use tidegate_core::body::RequestBody;
+use tidegate_core::decoration::Decoration;
 use tidegate_core::exchange::Kept;
-use tidegate_core::phase::Decoration;
-use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Filter, Handed, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
 use tidegate_io::Runtime;
@@ -98,6 +98,8 @@ struct Inner {
     maker: Maker,
     ranges: u16,
     stream_filter: Option<compress::CompressFilter>,
+    /// The fields of the route depend on the request.
+    is_dressed_later: bool,
 }
 
 impl Files {
@@ -124,6 +126,7 @@ impl Files {
             lookup: Arc::new(Lookup { root, settings: files.clone() }),
             listing: files.listing.clone().map(Arc::new),
             ranges: server.limits.ranges,
+            is_dressed_later: decoration.has_placeholders(),
             stream_filter: maker.compress.as_ref().map(compress::CompressFilter::new),
             maker,
         };
@@ -132,7 +135,7 @@ impl Files {
 }
 
 impl Handler for Files {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
             _ if exchange.has_programs() => self.inner.serve_program(exchange),
@@ -156,7 +159,7 @@ impl Handler for Files {
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
         }
-        if let Some(path) = self.inner.program_path(&located.found, exchange.path)
+        if let Some(path) = self.inner.other_path(&located.found, exchange.path)
             && exchange.runs(&path)
         {
             return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
@@ -204,8 +207,9 @@ impl Inner {
         }
     }
 
-    /// The path of the site that leads to a file which `index` or `try` have found.
-    fn program_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
+    /// The path of the site that leads to a file which `index` or `try` have found; `None` where it is that of the
+    /// request.
+    fn other_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
         let Found::File(file) = found else { return None };
         let prefix = self.lookup.settings.strip_prefix.as_deref().unwrap_or("/");
         let real = [prefix.trim_end_matches('/').as_bytes(), b"/", &file.relative].concat();
@@ -227,7 +231,7 @@ impl Inner {
                         Ok(located) => kept.lend(|exchange| inner.program(&located.found, exchange, body)),
                         Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
-                    settle(reply).await
+                    reply.settle().await
                 }))
             }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
@@ -235,8 +239,8 @@ impl Inner {
     }
 
     fn program(&self, found: &Found, exchange: &Exchange<'_>, body: Option<RequestBody>) -> Reply {
-        if let Some(path) = self.program_path(found, exchange.path)
-            && let Ok(reply) = exchange.hand_on(&path, body)
+        if let Some(path) = self.other_path(found, exchange.path)
+            && let Handed::Answered(reply) | Handed::Refused(reply) = exchange.hand_on(&path, body)
         {
             return reply;
         }
@@ -259,7 +263,7 @@ impl Inner {
                 Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange, true)),
                 Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
             };
-            settle(reply).await
+            reply.settle().await
         }))
     }
 
@@ -286,13 +290,18 @@ impl Inner {
         if old.is_some() {
             self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
         }
-        if let Some(path) = self.program_path(&found, exchange.path)
-            && let Ok(reply) = exchange.hand_on(&path, None)
-        {
-            return reply;
+        let mut may_store = self.lookup.settings.uses_cache;
+        if let Some(path) = self.other_path(&found, exchange.path) {
+            match exchange.hand_on(&path, None) {
+                Handed::Answered(reply) | Handed::Refused(reply) => return reply,
+                Handed::NoProgram(left) => may_store &= left.may_store,
+            }
         }
         match found {
-            Found::File(file) => self.read(file, depends, exchange, has_waited),
+            Found::File(file) => {
+                let reading = Reading { relative: file.relative.clone(), depends, has_waited, may_store };
+                self.read(file, reading, exchange)
+            }
             Found::Folder { relative, folder } => match &self.listing {
                 Some(listing) => {
                     let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
@@ -305,52 +314,38 @@ impl Inner {
         }
     }
 
-    fn read(
-        self: &Rc<Self>,
-        file: FoundFile,
-        depends: Vec<Box<[u8]>>,
-        exchange: &Exchange<'_>,
-        has_waited: bool,
-    ) -> Reply {
+    fn read(self: &Rc<Self>, file: FoundFile, reading: Reading, exchange: &Exchange<'_>) -> Reply {
         let limit = self.maker.memory_file_size;
-        let relative = file.relative.clone();
         match Contents::read(file, limit, Patience::Cached) {
-            Ok(contents) => self.store(&relative, contents, &depends, exchange, has_waited),
+            Ok(contents) => self.store(contents, &reading, exchange),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
                 let lane = Lane::of_file(file.file.meta.identity);
                 let job = blocking::run_in(lane, move || Contents::read(file, limit, Patience::Wait));
+                let reading = Reading { has_waited: true, ..reading };
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
-                        Ok(contents) => {
-                            kept.lend(|exchange| inner.store(&relative, contents, &depends, exchange, true))
-                        }
+                        Ok(contents) => kept.lend(|exchange| inner.store(contents, &reading, exchange)),
                         Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
-                    settle(reply).await
+                    reply.settle().await
                 }))
             }
             Err((_, error)) => Reply::Ready(self.failed(exchange.path, &error)),
         }
     }
 
-    fn store(
-        self: &Rc<Self>,
-        relative: &[u8],
-        contents: Contents,
-        depends: &[Box<[u8]>],
-        exchange: &Exchange<'_>,
-        has_waited: bool,
-    ) -> Reply {
+    fn store(self: &Rc<Self>, contents: Contents, reading: &Reading, exchange: &Exchange<'_>) -> Reply {
+        let Reading { relative, depends, has_waited, may_store } = reading;
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
-        if self.lookup.settings.uses_cache {
+        if *may_store {
             let mut cache = self.shared.cache.borrow_mut();
             let root = &self.lookup.root;
             let is_new_watch = cache.insert(self.instance, exchange.path, &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
             // look once more.
-            if (is_new_watch || has_waited) && !self.is_still(&entry, exchange.path) {
+            if (is_new_watch || *has_waited) && !self.is_still(&entry, exchange.path) {
                 cache.remove(self.instance, exchange.path);
             }
         }
@@ -386,7 +381,8 @@ impl Inner {
         exchange: &Exchange<'_>,
         wishes: Wishes,
     ) -> Response {
-        respond(exchange, wishes, &self.maker, form, entry.modified, self.ranges)
+        let response = respond(exchange, wishes, &self.maker, form, entry.modified, self.ranges);
+        if self.is_dressed_later { response.reopened() } else { response }
     }
 
     /// Which form the client prefers of those there can be.
@@ -426,7 +422,10 @@ impl Inner {
         let filter = self.stream_filter.as_ref().and_then(|filter| filter.prepare(exchange));
         if let (Some(filter), Status::OK) = (filter, response.status) {
             response.fields_mut();
-            response = filter(response).finished();
+            response = filter(response);
+            if !self.is_dressed_later {
+                response = response.finished();
+            }
         }
         Reply::Ready(response)
     }
@@ -456,7 +455,7 @@ impl Inner {
                 inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
                 inner.answer(&entry, exchange)
             });
-            settle(reply).await
+            reply.settle().await
         }))
     }
 
@@ -469,6 +468,18 @@ impl Inner {
             _ => answer::error(Status::INTERNAL_SERVER_ERROR),
         }
     }
+}
+
+/// A file that is being read.
+struct Reading {
+    /// Below the root.
+    relative: Vec<u8>,
+    /// The names that it follows from.
+    depends: Vec<Box<[u8]>>,
+    /// Other things may have happened on this worker since the request came.
+    has_waited: bool,
+    /// The cache may hold it under the path of the request.
+    may_store: bool,
 }
 
 enum Form {
@@ -530,12 +541,5 @@ fn with_slash(exchange: &Exchange<'_>) -> Response {
 }
 
 fn overloaded() -> Response {
-    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
-}
-
-async fn settle(reply: Reply) -> Response {
-    match reply {
-        Reply::Ready(response) => response,
-        Reply::Later(future) => future.await,
-    }
+    answer::busy(None)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
-use tidegate_core::{Elsewhere, Exchange, Handler, Reply, Response, answer, log};
+use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, Root};
@@ -101,7 +101,7 @@ struct What {
 }
 
 impl Handler for Scripted {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         exchange.context.ends_with_client();
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
@@ -157,7 +157,7 @@ impl Inner {
         let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
         Reply::Later(Box::pin(async move {
             let Ok(job) = job else {
-                return answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
+                return answer::busy(None);
             };
             let reply = match job.await {
                 Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
@@ -218,7 +218,10 @@ impl Inner {
                         }
                         Err(error) => {
                             log::error(format_args!("{about}: {error}"));
-                            return answer::error(error.status());
+                            return match error.status() {
+                                Status::SERVICE_UNAVAILABLE => answer::busy(None),
+                                status => answer::error(status),
+                            };
                         }
                     },
                 }

@@ -29,7 +29,7 @@ use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use tidegate_core::{Exchange, Handler, Reply, Response, answer};
+use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_stats::Snapshot;
@@ -138,7 +138,7 @@ impl StatusPage {
 }
 
 impl Handler for StatusPage {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let question = match Question::read(exchange) {
             Ok(question) => question,
             Err(sentence) => return Reply::Ready(answer::explained(Status::BAD_REQUEST, sentence)),

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
-use tidegate_core::Exchange;
 use tidegate_core::tls::{TlsFiles, TlsStore};
+use tidegate_core::{Exchange, Remote};
 use tidegate_http::field::is_token;
 use tidegate_http::path::normalise;
 use tidegate_http::{Authority, Field, Fields, Method, Target};
@@ -141,7 +141,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         fields: Fields::new(&fields),
         protocol: None,
         minor_version: 1,
-        peer: arguments.from,
+        remote: Remote::direct(arguments.from),
         tls: None,
         is_early: false,
         now: tidegate_io::clock::wall_seconds(),
