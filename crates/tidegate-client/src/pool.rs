@@ -113,21 +113,20 @@ impl Pool {
     #[inline]
     pub fn put(self: &Rc<Self>, mut connection: Connection) {
         let limits = self.limits.get();
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() >= limits.idle || connection.is_stale() || self.peer.is_starving() {
+        if self.idle() >= limits.idle || connection.is_stale() || self.peer.is_starving() {
             return;
         }
         connection.count_exchange();
-        match &*self.sweeper.borrow() {
+        match self.sweeper() {
             Some(waker) => {
-                connection.wake_reader(waker);
+                connection.wake_reader(&waker);
                 if !self.is_deadline_armed.get() {
-                    waker.wake_by_ref();
+                    waker.wake();
                 }
             }
             None => self.start_sweeper(),
         }
-        idle.push(Idle { connection, since: monotonic_ns() });
+        self.idle.borrow_mut().push(Idle { connection, since: monotonic_ns() });
         self.peer.add_idle(&self.keeper);
     }
 
@@ -136,9 +135,13 @@ impl Pool {
         self.idle.borrow().len()
     }
 
+    fn sweeper(&self) -> Option<Waker> {
+        self.sweeper.borrow().clone()
+    }
+
     fn wake_sweeper(&self) {
-        if let Some(waker) = &*self.sweeper.borrow() {
-            waker.wake_by_ref();
+        if let Some(waker) = self.sweeper() {
+            waker.wake();
         }
     }
 
@@ -156,25 +159,26 @@ impl Pool {
         let lifetime = u64::try_from(limits.idle_timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut wanted = self.keeper.wanted.swap(0, Relaxed);
         let is_starving = self.peer.is_starving();
-        let mut idle = self.idle.borrow_mut();
-        let mut excess = idle.len().saturating_sub(limits.idle);
-        idle.retain(|kept| {
+        let mut excess = self.idle().saturating_sub(limits.idle);
+        let goes = |kept: &mut Idle| {
             let is_old = now.saturating_sub(kept.since) >= lifetime;
             let goes = is_starving || is_old || wanted > 0 || excess > 0 || kept.connection.is_stale();
             if goes {
                 wanted = wanted.saturating_sub(1);
                 excess = excess.saturating_sub(1);
-                self.peer.remove_idle(&self.keeper);
             }
-            !goes
-        });
-        idle.first().map(|oldest| oldest.since.saturating_add(lifetime))
+            goes
+        };
+        let gone: Vec<Idle> = self.idle.borrow_mut().extract_if(.., goes).collect();
+        gone.iter().for_each(|_| self.peer.remove_idle(&self.keeper));
+        drop(gone); // not while the cell is borrowed
+        self.idle.borrow().first().map(|oldest| oldest.since.saturating_add(lifetime))
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for _ in self.idle.borrow_mut().drain(..) {
+        for _ in self.idle.take() {
             self.peer.remove_idle(&self.keeper);
         }
         self.peer.remove_keeper(&self.keeper);
@@ -198,9 +202,7 @@ impl Future for Sweeper {
             pool.keeper.wake_with(cx.waker());
         }
         let next = pool.sweep();
-        for kept in pool.idle.borrow().iter() {
-            kept.connection.wake_reader(cx.waker());
-        }
+        pool.idle.borrow().iter().for_each(|kept| kept.connection.wake_reader(cx.waker()));
         pool.is_deadline_armed.set(next.is_some());
         let deadline = next.map(timer::at);
         self.deadline = deadline;

@@ -3,15 +3,16 @@
 //! Called by `load`. Bounds: depth, number of files, bytes of all together; a file that includes itself is
 //! refused. A file that cannot be read as KDL but plainly holds only sites costs those sites and no others.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kdl::KdlNode;
 
 use crate::check::{Checker, File};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
-use crate::disk::{Disk, expand, is_glob};
+use crate::disk::{Disk, What, expand, is_glob};
 use crate::load::RejectedSite;
 use crate::settings::Origin;
 use crate::source::Source;
@@ -37,7 +38,7 @@ pub(crate) struct Reader<'a, 'b> {
     pub disk: &'b dyn Disk,
     pub nodes: Vec<TopNode>,
     /// Sites lost with files that could not be read, and the diagnostics that tell of each.
-    pub lost: Vec<(RejectedSite, std::ops::Range<usize>)>,
+    pub lost: Vec<(RejectedSite, Range<usize>)>,
     /// The files being read, outermost first.
     open: Vec<PathBuf>,
     files: usize,
@@ -84,13 +85,29 @@ impl<'a, 'b> Reader<'a, 'b> {
         let names = broken.outline.iter().flat_map(|node| &node.arguments);
         let names = names.map(|range| file.source.slice(range).trim_matches('"').to_owned()).collect();
         let origin = Origin { file: file.source.name.clone(), line: 1, column: 1 };
-        self.lost.push((RejectedSite { names, origin, is_whole_file: true }, start..end));
+        self.lost
+            .push((RejectedSite { names, has_unread_names: true, origin, is_whole_file: true }, start..end));
     }
 
     fn include(&mut self, file: &File, node: &KdlNode) {
         let Some(item) = self.checker.item(file, node, Context::Top) else { return };
         let Some(Value::Path(path)) = item.first().cloned() else { return };
-        let paths = if is_glob(&path) { expand(self.disk, &path) } else { vec![path] };
+        let is_pattern = is_glob(&path);
+        let paths = if is_pattern {
+            match expand(self.disk, &path) {
+                Ok(paths) => paths,
+                Err((folder, error)) => {
+                    let message = format!("the folder {} cannot be read: {error}", folder.display());
+                    let help = "give the user that runs the server the right to read it";
+                    return self.checker.diagnostics.push(item.error_at(0, message).help(help));
+                }
+            }
+        } else {
+            vec![path]
+        };
+        let (nodes, lost) = (self.nodes.len(), self.lost.len());
+        // Files that the pattern finds and that cannot be read.
+        let mut unread: Vec<(RejectedSite, Range<usize>)> = Vec::new();
         for path in paths {
             let problem = if self.open.len() >= DEPTH {
                 Some((
@@ -110,6 +127,14 @@ impl<'a, 'b> Reader<'a, 'b> {
             if let Some((message, help)) = problem {
                 return self.checker.diagnostics.push(item.error_at(0, message).help(help));
             }
+            if is_pattern && self.disk.what(&path) == What::Folder {
+                let message = format!("{} is a folder: what is in it is not read", path.display());
+                let help =
+                    format!("read it with `include \"{}/*.kdl\"`, or take it out of there", path.display());
+                let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(0, message) };
+                self.checker.diagnostics.push(warning.help(help));
+                continue;
+            }
             match self.disk.read(&path) {
                 Ok(text) => {
                     self.open.push(self.disk.identity(&path));
@@ -119,10 +144,26 @@ impl<'a, 'b> Reader<'a, 'b> {
                 }
                 Err(error) => {
                     let message = format!("{} cannot be read: {error}", path.display());
-                    let help = "name a file that is there, or use a pattern with `*`, which may find nothing";
+                    let help = if is_pattern {
+                        "put the file right, or take it out of there"
+                    } else {
+                        "name a file that is there, or use a pattern with `*`, which may find nothing"
+                    };
+                    let at = self.checker.diagnostics.len();
                     self.checker.diagnostics.push(item.error_at(0, message).help(help));
+                    let origin = Origin { file: shown(&path, file).into(), line: 1, column: 1 };
+                    let names = Vec::new();
+                    let site = RejectedSite { names, has_unread_names: true, origin, is_whole_file: true };
+                    unread.push((site, at..at + 1));
                 }
             }
+        }
+        // What such a file held can only be told from its neighbours. Where those are sites, it costs its
+        // sites; else it may have held rules for everybody, and nothing is served without them.
+        let neighbours = &self.nodes[nodes..];
+        let has_neighbours = !neighbours.is_empty() || self.lost.len() > lost;
+        if is_pattern && has_neighbours && neighbours.iter().all(|top| top.node.name().value() == "site") {
+            self.lost.extend(unread);
         }
     }
 }

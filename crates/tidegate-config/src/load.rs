@@ -13,11 +13,11 @@ use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
 use crate::include::{Reader, unreadable};
 use crate::lower;
-use crate::settings::{Origin, Settings};
+use crate::settings::{HostPattern, Origin, Settings};
 use crate::source::Source;
 
 /// The outcome of loading.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loaded {
     /// What can be served; `None` when nothing can.
     pub settings: Option<Settings>,
@@ -25,6 +25,9 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// The sites that were left out of `settings`; on reload they keep their last good revision.
     pub rejected: Vec<RejectedSite>,
+    /// Names that more than one site claims, `None` for being without a name. Whose they are cannot be told
+    /// from these files, so on reload they stay with the site that has them.
+    pub contested: Vec<Option<HostPattern>>,
 }
 
 impl Loaded {
@@ -43,8 +46,10 @@ impl Loaded {
 /// A site that is not served because of a mistake in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedSite {
-    /// Its names as written; empty for the site without a name.
+    /// Its names, as far as they could be read, else as written; empty for the site without a name.
     pub names: Vec<String>,
+    /// There may be names that could not be made out: an unset variable, bytes that are no text.
+    pub has_unread_names: bool,
     /// Where it begins.
     pub origin: Origin,
     /// The file could not be read as KDL: all sites of `origin.file` are lost, and `names` are those that
@@ -61,11 +66,9 @@ pub fn load_file(path: &Path, environment: &dyn Environment) -> Loaded {
             let source = Source::new(&path.display().to_string(), &text);
             load(source, &folder, Some(&absolute), environment, &RealDisk)
         }
-        Err(error) => Loaded {
-            settings: None,
-            diagnostics: vec![unreadable(path, &error).in_force(NOTHING)],
-            rejected: Vec::new(),
-        },
+        Err(error) => {
+            Loaded { diagnostics: vec![unreadable(path, &error).in_force(NOTHING)], ..Loaded::default() }
+        }
     }
 }
 
@@ -96,7 +99,8 @@ pub(crate) fn load(
     let is_fatal = checker.diagnostics.iter().enumerate().any(|(at, diagnostic)| {
         diagnostic.is_error() && !rejected.iter().any(|(_, range)| range.contains(&at))
     });
-    rejected.extend(lower::sites(&mut checker, disk, &nodes, &mut server));
+    let (left_out, contested) = lower::sites(&mut checker, disk, &nodes, &mut server, &rejected);
+    rejected.extend(left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
     // A main file that could not be read says nothing about what it names or leaves out.
@@ -114,6 +118,7 @@ pub(crate) fn load(
         settings: (!is_fatal).then_some(server.settings),
         diagnostics,
         rejected: rejected.into_iter().map(|(site, _)| site).collect(),
+        contested,
     }
 }
 
@@ -122,19 +127,20 @@ fn say_what_is_in_force(
     rejected: &[(RejectedSite, Range<usize>)],
     is_fatal: bool,
 ) {
-    let mut sites: Vec<Option<&RejectedSite>> = vec![None; diagnostics.len()];
-    for (site, range) in rejected {
+    let mut sites: Vec<Option<usize>> = vec![None; diagnostics.len()];
+    for (at, (_, range)) in rejected.iter().enumerate() {
         if let Some(told) = sites.get_mut(range.clone()) {
-            told.fill(Some(site));
+            told.fill(Some(at));
         }
     }
     for (diagnostic, site) in diagnostics.iter_mut().zip(sites) {
         if !diagnostic.is_error() || diagnostic.in_force.is_some() {
             continue;
         }
-        diagnostic.in_force = Some(match site {
-            Some(site) if !is_fatal => format!("{} left out; the other sites are served", title(site)),
-            _ => NOTHING.to_owned(),
+        diagnostic.costs = site.filter(|_| !is_fatal);
+        diagnostic.in_force = Some(match diagnostic.costs.and_then(|at| rejected.get(at)) {
+            Some((site, _)) => format!("{} left out; the other sites are served", site.title()),
+            None => NOTHING.to_owned(),
         });
     }
 }
@@ -171,11 +177,13 @@ fn sort(diagnostics: &mut [Diagnostic]) {
     });
 }
 
-/// What a rejected site is called, with its verb.
-fn title(site: &RejectedSite) -> String {
-    match (site.is_whole_file, site.names.as_slice()) {
-        (true, _) => format!("the sites of {} are", site.origin.file),
-        (false, []) => "the site without a name is".to_owned(),
-        (false, [name, ..]) => format!("site {name} is"),
+impl RejectedSite {
+    /// What it is called, with its verb.
+    fn title(&self) -> String {
+        match (self.is_whole_file, self.names.as_slice()) {
+            (true, _) => format!("the sites of {} are", self.origin.file),
+            (false, []) => "the site without a name is".to_owned(),
+            (false, [name, ..]) => format!("site {name} is"),
+        }
     }
 }

@@ -91,6 +91,17 @@ pub(crate) struct Wishes {
     interim: OnceCell<InterimQueue>,
     /// Of the client: it does not understand them.
     refuses_interim: bool,
+    /// The application that is waited for.
+    upstream: Cell<u64>,
+    /// There once the request has been kept.
+    late: OnceCell<Rc<LateWishes>>,
+}
+
+/// What is asked while an answer is made, of a request that was kept until then.
+#[derive(Default)]
+pub(crate) struct LateWishes {
+    pub(crate) abandons: Cell<bool>,
+    pub(crate) upstream: Cell<u64>,
 }
 
 impl Wishes {
@@ -103,6 +114,29 @@ impl Wishes {
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
         self.abandons.get()
+    }
+
+    /// The application that the request waits for; 0 for none.
+    #[inline]
+    pub(crate) fn upstream(&self) -> u64 {
+        self.upstream.get()
+    }
+
+    /// What is still asked later, if the request has been kept.
+    #[inline]
+    pub(crate) fn late(&self) -> Option<Rc<LateWishes>> {
+        self.late.get().cloned()
+    }
+
+    /// The same wishes for a request that is kept: both ends see what the other asks.
+    fn keep(&self) -> Wishes {
+        let late = self.late.get_or_init(Rc::default);
+        let kept = Wishes { refuses_interim: self.refuses_interim, ..Wishes::default() };
+        let _ = kept.late.set(late.clone());
+        if !self.refuses_interim {
+            let _ = kept.interim.set(self.interim.get_or_init(InterimQueue::default).clone());
+        }
+        kept
     }
 
     /// Where interim responses will be found, if anyone has asked.
@@ -154,6 +188,20 @@ impl<'a> ExchangeContext<'a> {
     pub fn ends_with_client(&self) {
         if let Some(wishes) = self.wishes {
             wishes.abandons.set(true);
+            if let Some(late) = wishes.late.get() {
+                late.abandons.set(true);
+            }
+        }
+    }
+
+    /// Says which application the answer waits for: a number that is the same on all workers, and not 0. It takes its
+    /// place among those in flight on that account (`limits in-flight`).
+    pub fn waits_for(&self, upstream: u64) {
+        if let Some(wishes) = self.wishes {
+            wishes.upstream.set(upstream);
+            if let Some(late) = wishes.late.get() {
+                late.upstream.set(upstream);
+            }
         }
     }
 
@@ -214,6 +262,7 @@ impl Exchange<'_> {
             site: self.context.site.cloned(),
             route: self.context.route,
             hops: self.context.hops,
+            wishes: self.context.wishes.map(Wishes::keep),
         }
     }
 }
@@ -239,6 +288,7 @@ pub struct Kept {
     site: Option<Rc<Site>>,
     route: usize,
     hops: u8,
+    wishes: Option<Wishes>,
 }
 
 impl Kept {
@@ -266,7 +316,7 @@ impl Kept {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
                 route: self.route,
-                wishes: None,
+                wishes: self.wishes.as_ref(),
                 hops: self.hops,
             },
         })
@@ -290,6 +340,10 @@ pub enum Reply {
     /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
     /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
     Later(LocalFuture<Response>),
+    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
+    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
+    /// state is bounded by `limits incoming-bodies`.
+    Preparing(LocalFuture<Reply>),
 }
 
 impl Reply {
@@ -298,19 +352,23 @@ impl Reply {
         Reply::Ready(Response::empty(status))
     }
 
-    /// The response, waited for.
-    pub async fn settle(self) -> Response {
-        match self {
-            Reply::Ready(response) => response,
-            Reply::Later(future) => future.await,
-        }
-    }
-
     /// Changes the response, now or when it comes.
     pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Reply {
         match self {
             Reply::Ready(response) => Reply::Ready(change(response)),
             Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
+            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
+        }
+    }
+
+    /// The answer, for who has a place in flight and waits for it there.
+    pub async fn settled(mut self) -> Response {
+        loop {
+            self = match self {
+                Reply::Ready(response) => return response,
+                Reply::Later(future) => return future.await,
+                Reply::Preparing(future) => future.await,
+            };
         }
     }
 }

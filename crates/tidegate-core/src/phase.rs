@@ -14,9 +14,11 @@ use crate::interim::Interim;
 use crate::log::Sink;
 use crate::remote::{Remote, covers};
 use crate::response::{Author, Head, Response};
-use crate::subrequest::Elsewhere;
+use crate::subrequest::{Elsewhere, MOST_HOPS};
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, HostPattern, ListenAddress, PathPattern, Settings};
@@ -69,6 +71,8 @@ pub struct Site {
     config: Arc<settings::Site>,
     routes: Vec<Route>,
     has_programs: bool,
+    /// On whose account its requests wait: the same on all workers, and after a reload.
+    account: u64,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -92,7 +96,15 @@ impl Site {
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
-        Site { config, routes, access_log, has_programs }
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        Site { config, routes, access_log, has_programs, account }
+    }
+
+    /// See [`Account`](crate::admission::Account).
+    #[inline]
+    pub(crate) fn account(&self) -> u64 {
+        self.account
     }
 
     /// Who asks, as this site sees it.
@@ -119,7 +131,7 @@ impl Site {
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
             reply => {
                 let links = &self.config.routes[index].early_hints;
-                if !links.is_empty() && matches!(reply, Reply::Later(_)) {
+                if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
                     hint(links, exchange);
                 }
                 self.finish(index, exchange, reply)
@@ -155,15 +167,50 @@ impl Site {
             filters.into_iter().fold(response, |response, filter| filter(response))
         };
         let Some(pages) = pages else { return reply.map(dress) };
+        self.clone().with_pages(index, pages, reply, dress)
+    }
+
+    fn with_pages(
+        self: Rc<Self>,
+        index: usize,
+        pages: Elsewhere,
+        reply: Reply,
+        dress: impl FnOnce(Response) -> Response + 'static,
+    ) -> Reply {
         match reply {
             Reply::Ready(response) => self.with_page(index, &pages, response).map(dress),
-            Reply::Later(future) => {
-                let site = self.clone();
-                Reply::Later(Box::pin(async move {
-                    dress(site.with_page(index, &pages, future.await).settle().await)
-                }))
+            Reply::Later(future) => Reply::Later(Box::pin(async move {
+                dress(self.with_page(index, &pages, future.await).settled().await)
+            })),
+            Reply::Preparing(future) => {
+                Reply::Preparing(Box::pin(async move { self.with_pages(index, pages, future.await, dress) }))
             }
         }
+    }
+
+    /// See [`Exchange::explain_route`].
+    pub(crate) fn explain_route(&self, exchange: &Exchange<'_>, name: &str, say: &mut dyn FnMut(String)) {
+        let index = self.named(name);
+        let Some((config, route)) =
+            index.and_then(|index| self.config.routes.get(index).zip(self.routes.get(index)))
+        else {
+            return say(format!("no route {name} (404)"));
+        };
+        say(format!("no file: handed on to route {} ({})", config.pattern, config.origin));
+        let mut inner = Exchange { body: None, ..*exchange };
+        inner.context.hops += 1;
+        if let Err(refusal) = access::admit(&config.access, &inner) {
+            return say(format!("access: 403, {refusal}"));
+        }
+        if inner.context.hops < MOST_HOPS {
+            route.handler.explain(&inner, say);
+        }
+    }
+
+    /// The route that has this name and no path.
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
+        let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
+        self.config.routes.iter().position(is_it)
     }
 
     /// Puts the page that the settings name for an error in its place.
@@ -308,9 +355,20 @@ impl Engine {
         if then_tls { Opening::Tls } else { Opening::Plain }
     }
 
-    /// The terms for a TLS connection on a listener.
-    pub(crate) fn terms(&self, listener: usize, hello: &Hello) -> Option<Arc<SiteConfig>> {
+    /// The terms for a TLS connection on a listener. `local` is the address that the client has connected to: asked for
+    /// where the client names no site, as clients do that were given an address.
+    pub(crate) fn terms(
+        &self,
+        listener: usize,
+        hello: &Hello,
+        local: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<Arc<SiteConfig>> {
         let Secure { store, sites } = self.tls.as_ref()?;
+        if hello.server_name.is_none()
+            && let Some(terms) = sites.at_address(listener, local)
+        {
+            return Some(terms.clone());
+        }
         let name = hello.server_name.as_deref().unwrap_or("");
         if hello.is_challenge
             && let Some(config) = store.challenges().find(name)

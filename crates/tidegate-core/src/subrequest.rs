@@ -18,7 +18,7 @@ use tidegate_http::{Fields, Method, Status};
 use tidegate_tls::Handshake;
 
 /// How often a request is handed on from route to route.
-const MOST_HOPS: u8 = 4;
+pub(crate) const MOST_HOPS: u8 = 4;
 
 /// What has become of a request that `index` or `try` lead to another path.
 pub enum Handed {
@@ -81,6 +81,33 @@ impl Exchange<'_> {
         Handed::Answered(finished(site.content(index, &mut inner, pass)))
     }
 
+    /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
+    /// file was found. 404 where there is none.
+    pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {
+        let found = self.context.site.and_then(|site| Some((site, site.named(name)?)));
+        let Some((site, index)) = found else {
+            return Reply::Ready(answer::refused(self, Status::NOT_FOUND, format_args!("no route is named {name}")));
+        };
+        if self.context.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        let mut inner = Exchange { body, ..*self };
+        inner.context.route = index;
+        inner.context.hops += 1;
+        finished(match access::admit(&site.route(index).access, &inner) {
+            Ok(pass) => site.content(index, &mut inner, pass),
+            Err(refusal) => site.finish(index, &inner, refuse(&inner, &refusal)),
+        })
+    }
+
+    /// Says what [`Exchange::hand_on_to`] would do.
+    pub fn explain_route(&self, name: &str, say: &mut dyn FnMut(String)) {
+        match self.context.site {
+            Some(site) => site.explain_route(self, name, say),
+            None => say(format!("no route {name} (404)")),
+        }
+    }
+
     /// Whether a program of the same site answers `path`.
     pub fn runs(&self, path: &[u8]) -> bool {
         let site = self.context.site;
@@ -121,7 +148,7 @@ impl Elsewhere {
                 Err(refused) => site.finish(index, exchange, refused),
             }),
         };
-        finished(reply).settle().await
+        finished(reply).settled().await
     }
 
     /// Sends a `GET` of `target` through the phases up to Content, which is `then`.

@@ -10,10 +10,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
 /// A way to `/hall/page.html` or `/hall/page.cgi`, and the status of a refusal there.
-const ENTRANCES: [(&str, &str, u16); 5] = [
+const ENTRANCES: [(&str, &str, u16); 6] = [
     ("by its path", "/hall/page.KIND", 403),
     ("index", "/hall/", 403),
     ("try", "/ways/nothing", 403),
+    ("try with a named route", "/named/nothing", 403),
     ("error page", "/errors/nothing", 404),
     ("redirect of a script", "/jump.cgi", 403),
 ];
@@ -57,6 +58,8 @@ fn every_entrance_asks_for_every_kind_of_rule() {
                    route \"/hall/page.{kind}\" {{ {inner}{program} }}\n\
                    route \"/hall/*\" {{ {entrance} }}\n\
                    route \"/ways/*\" {{ {entrance}; try \"{{path}}\" \"/hall/page.{kind}\" }}\n\
+                   route \"/named/*\" {{ {entrance}; try \"{{path}}\" \"@page\" }}\n\
+                   route \"@page\" {{ {inner}; respond 200 \"SECRET\" }}\n\
                    route \"/errors/*\" {{ {entrance}; error-page 404 \"/hall/page.{kind}\" }}\n\
                    route \"*.cgi\" {{ {entrance}; cgi }}\n\
                  }}\n"

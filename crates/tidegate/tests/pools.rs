@@ -127,7 +127,9 @@ fn kill(pid: u64) {
     let _ = kill_process(pid, Signal::KILL);
 }
 
-const POOL: &str = "pool \"scripts\" { cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
+/// Scripts of these tests write into a folder of whoever runs the tests.
+const POOL: &str =
+    "pool \"scripts\" { user \"root\"; cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
 const ROUTE: &str = "cgi \"scripts\"; alias \"cgi-bin\"";
 
 #[test]
@@ -232,7 +234,7 @@ fn a_reload_touches_only_what_it_changes() {
 
 #[test]
 fn scripts_that_take_too_long_are_killed_with_all_they_have_started() {
-    let pool = "pool \"scripts\" { cgi-stubs expiration=\"1s\" }";
+    let pool = "pool \"scripts\" { user \"root\"; cgi-stubs expiration=\"1s\" }";
     let server = Server::start("expire", pool, ROUTE);
     server.script("stuck", "sleep 1234 & echo $! > child; echo $$ > self; wait");
     let (status, _) = server.get("/cgi-bin/stuck");
@@ -273,4 +275,22 @@ fn a_process_that_hangs_is_ended_with_all_it_has_started_and_replaced() {
     let is_replaced = |now: BTreeSet<u64>| now.len() == 3 && now.intersection(&before).count() == 2;
     wait_for(|| is_replaced(server.processes()).then_some(()), "another process in its place");
     assert_eq!(server.get("/cgi-bin/hello").0, 200);
+}
+
+/// Neither what is not safe nor what has ended its process is begun again (FAULTS 62).
+#[test]
+fn a_script_that_crashes_is_run_once() {
+    let server = Server::start("crashing", POOL, ROUTE);
+    server.script("crash", "echo $REQUEST_METHOD >> runs; kill -9 $$");
+    for method in ["GET", "HEAD", "PUT", "DELETE", "POST"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        let head = format!("{method} /cgi-bin/crash HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    }
+    let runs = fs::read_to_string(server.folder.join("cgi-bin/runs")).unwrap();
+    assert_eq!(runs.lines().collect::<Vec<_>>(), ["GET", "HEAD", "PUT", "DELETE", "POST"]);
 }

@@ -114,10 +114,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "keep-timeout \"30s\"",
         "How long an idle connection is kept. Less than what the application itself keeps them for.",
         "keep-timeout \"4s\""),
-    bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["unlimited"])],
-        "connections unlimited",
+    bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["auto", "unlimited"])],
+        "connections auto",
         "Requests that the application gets at once, all workers together: the number of its processes where each \
-         takes one at a time. The others wait in a queue, in the order of their arrival. A pool knows its own.",
+         takes one at a time. The others wait in a queue, in the order of their arrival. `auto` lets 1024 wait for the \
+         beginning of their answers, so that an application that hangs fills its own queue and nothing else; an answer \
+         that has begun, such as a WebSocket, is not counted. A pool knows its own.",
         "connections 8"),
     Directive {
         properties: &[

@@ -184,7 +184,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one("name", Kind::Token)],
-        doc: "The user that processes run as, where the server runs as root; without it the server's own.",
+        doc: "The user that processes run as, where the server is started as root; without it the server's `user`, and \
+              without that www-data or what the system has in its place. Processes are root only where `user \"root\"` \
+              stands here. `tidegate check` and the error log say which user each pool has.",
         example: "user \"www-data\"",
         ..Directive::new("user", POOL)
     },
@@ -283,6 +285,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 kind: Kind::Duration { least: 0, most: DAY },
                 default: Some("10s"),
                 doc: "Does it at most once in so long.",
+            },
+            Property {
+                name: "user",
+                kind: Kind::Text { most: 64 },
+                default: None,
+                doc: "The user that the program of `run` is run as, where the server is started as root; without it \
+                      that of the pool's processes, or the server's for an `address`.",
             },
         ],
         repeats: true,

@@ -13,6 +13,8 @@ mod site;
 mod tls;
 mod upstream;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,35 +36,76 @@ use crate::value::Value;
 
 pub(crate) use server::{Server, server};
 
+/// Which name is whose, of all sites of the files, those with mistakes too: a mistake in one site must not
+/// hand its names to another.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// `None` for being without a name.
+    sites: HashMap<Option<HostPattern>, Origin>,
+    /// What more than one site claims.
+    contested: Vec<Option<HostPattern>>,
+}
+
+impl Claims {
+    /// Gives a name to the site at `origin`; the site that has it already, if there is one.
+    pub fn claim(&mut self, name: Option<HostPattern>, origin: &Origin) -> Option<&Origin> {
+        match self.sites.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(origin.clone());
+                None
+            }
+            Entry::Occupied(place) => {
+                self.contested.push(place.key().clone());
+                Some(place.into_mut())
+            }
+        }
+    }
+}
+
 /// Lowers every site by itself. Those with a mistake are left out and returned, each with the range of the
-/// diagnostics that say why.
+/// diagnostics that say why; then what more than one site claims. `lost` has been left out already.
 pub(crate) fn sites(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     nodes: &[TopNode],
     server: &mut Server,
-) -> Vec<(RejectedSite, Range<usize>)> {
+    lost: &[(RejectedSite, Range<usize>)],
+) -> (Vec<(RejectedSite, Range<usize>)>, Vec<Option<HostPattern>>) {
     let mut rejected = Vec::new();
+    let mut claims = Claims::default();
+    for (site, _) in lost {
+        for host in site.names.iter().filter_map(|name| crate::value::host(name)) {
+            claims.claim(Some(host), &site.origin);
+        }
+    }
     for TopNode { file, node } in nodes.iter().filter(|top| top.node.name().value() == "site") {
         let start = checker.diagnostics.len();
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
-        let site = site::site(checker, disk, &item, &server.inherited, &server.settings.sites);
+        let site = site::site(checker, disk, &item, &server.inherited, &mut claims);
         if !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
             server.settings.sites.push(Arc::new(site));
         } else {
-            let names = names_as_written(node);
-            let site = RejectedSite { names, origin: item.origin(), is_whole_file: false };
+            let names = item.arguments.iter().filter_map(|placed| match &placed.value {
+                Value::Host(host) => Some(host_text(host)),
+                _ => None,
+            });
+            let mut names: Vec<String> = names.collect();
+            // What is left out must still be called by something.
+            let written: Vec<&str> = arguments(node).filter_map(|entry| entry.value().as_string()).collect();
+            let has_unread_names = names.len() < arguments(node).count();
+            if names.is_empty() {
+                names.extend(written.first().map(|name| (*name).to_owned()));
+            }
+            let origin = item.origin();
+            let site = RejectedSite { names, has_unread_names, origin, is_whole_file: false };
             rejected.push((site, start..checker.diagnostics.len()));
         }
     }
-    rejected
+    (rejected, claims.contested)
 }
 
-/// The names of a site, wrong ones too: what is left out must still be recognised.
-fn names_as_written(node: &kdl::KdlNode) -> Vec<String> {
-    let arguments = node.entries().iter().filter(|entry| entry.name().is_none());
-    let names = arguments.filter_map(|entry| entry.value().as_string());
-    names.map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect()
+fn arguments(node: &kdl::KdlNode) -> impl Iterator<Item = &kdl::KdlEntry> {
+    node.entries().iter().filter(|entry| entry.name().is_none())
 }
 
 /// Adds the pool that starts CGI scripts where a route wants it and nobody has written it.
@@ -174,7 +217,7 @@ fn check_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, target: &L
             let message = format!("the log {} is a folder", path.display());
             checker.diagnostics.push(item.error_at(0, message).help("name a file in it"));
         }
-        What::Missing | What::Hidden => check_folder(checker, disk, item, path, "the log"),
+        What::Missing | What::Dangling | What::Hidden => check_folder(checker, disk, item, path, "the log"),
         What::File | What::Special if !disk.may_write(path) => {
             let message = format!("the log {} may not be written to", path.display());
             let help = "give the user that runs the server the right to write to it";
@@ -193,7 +236,9 @@ fn check_folder(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &
             "may not be written to",
             "give the user that runs the server the right to write there".to_owned(),
         ),
-        What::Missing => ("does not exist", format!("make it: `mkdir -p {}`", folder.display())),
+        What::Missing | What::Dangling => {
+            ("does not exist", format!("make it: `mkdir -p {}`", folder.display()))
+        }
         What::File | What::Special => ("is no folder", "name a file in a folder".to_owned()),
         What::Hidden => {
             ("may not be looked into", "give the user that runs the server the right to enter it".to_owned())

@@ -402,7 +402,13 @@ fn hook(checker: &mut Checker<'_>, item: &Item) -> Option<Hook> {
                 }
                 HookAction::Call(url)
             }
-            _ => HookAction::Run(what),
+            _ => {
+                let user = match item.property("user") {
+                    Some(Value::Text(user)) => Some(user),
+                    _ => None,
+                };
+                HookAction::Run { command: what, user, group: None }
+            }
         };
     Some(Hook { measure, threshold, action, every: time(item, "every") })
 }

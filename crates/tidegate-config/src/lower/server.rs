@@ -170,6 +170,7 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         connections_per_address: unless("connections-per-address", "unlimited").map(|item| small(&item)),
         exempt_addresses: find("exempt-addresses").map(|item| networks(&item)).unwrap_or_default(),
         in_flight: count("in-flight"),
+        incoming_bodies: count("incoming-bodies"),
         queue_length: match queue.as_ref().and_then(|item| item.property("length")) {
             Some(Value::Number(length)) => u32::try_from(length).unwrap_or(u32::MAX),
             _ => 0,

@@ -1,24 +1,24 @@
 //! A site: its names, its routes, and what is wrong among them.
 
-use std::sync::Arc;
+use std::path::Path;
 
 use super::inherit::Inherited;
-use super::{access_log, host_text, route, tls};
+use super::{Claims, access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::disk::Disk;
-use crate::settings::{Action, HostPattern, PathPattern, Route, Site};
-use crate::value::{Value, covers, pattern_text};
+use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
+use crate::value::{Value, covers, is_name, pattern_text};
 
-/// Lowers a site. The caller leaves it out if errors were said meanwhile. `others` are the sites so far.
+/// Lowers a site. The caller leaves it out if errors were said meanwhile.
 pub(super) fn site(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     item: &Item,
     outer: &Inherited,
-    others: &[Arc<Site>],
+    claims: &mut Claims,
 ) -> Site {
-    let names = names(checker, item, others);
+    let names = names(checker, item, claims);
     let mut inherited = outer.clone();
     inherited.apply(checker, &item.children);
     let is_https_only = tls::hsts(&mut inherited);
@@ -34,11 +34,13 @@ pub(super) fn site(
         written.push(child);
     }
     unreachable(checker, &routes, &written);
+    names_of_routes(checker, item, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
     let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
         .iter()
         .all(|name| item.child(name).is_none());
+    paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
         let action = Action::Respond { status: 404, body: String::new(), media_type: None };
@@ -46,13 +48,15 @@ pub(super) fn site(
     } else {
         route::route(checker, disk, item, everything, &inherited, true)
     });
+    unused_try(checker, item, &routes);
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     let trusted_proxies = inherited.trusted_proxies.clone();
     Site { names, routes, trusted_proxies, access_log, tls, is_https_only, origin: item.origin() }
 }
 
-fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<HostPattern> {
+fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {
+    let origin = item.origin();
     let mut names: Vec<HostPattern> = Vec::new();
     for placed in &item.arguments {
         let Value::Host(host) = &placed.value else { continue };
@@ -62,26 +66,73 @@ fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<Ho
             checker.diagnostics.push(error(message).help("take one of the two out"));
             continue;
         }
-        if let Some(other) = others.iter().find(|other| other.names.contains(host)) {
+        if let Some(other) = claims.claim(Some(host.clone()), &origin) {
             let message = format!("`{}` is the name of another site already", host_text(host));
-            let help = format!(
-                "it stands in {}:{}; give it to one of the two",
-                other.origin.file, other.origin.line
-            );
+            let help = format!("it stands in {other}; give it to one of the two");
             checker.diagnostics.push(error(message).help(help));
         }
         names.push(host.clone());
     }
     // A site whose names are all wrong is not one without a name.
     if item.header == item.name
-        && let Some(other) = others.iter().find(|other| other.names.is_empty())
+        && let Some(other) = claims.claim(None, &origin)
     {
         let message = "there is another site without a name already";
-        let help =
-            format!("it stands in {}:{}; give one of the two a name", other.origin.file, other.origin.line);
+        let help = format!("it stands in {other}; give one of the two a name");
         checker.diagnostics.push(item.error(message).help(help));
     }
     names
+}
+
+/// `try` leads to routes that there are, and each route with a name has a `try` that leads to it.
+fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], written: &[&Item]) {
+    let mut used: Vec<&str> = Vec::new();
+    for item in std::iter::once(site).chain(written.iter().copied()).filter_map(|item| item.child("try")) {
+        for (at, placed) in item.arguments.iter().enumerate() {
+            let Value::Try(Try::Route(name)) = &placed.value else { continue };
+            used.push(name);
+            if !routes.iter().any(|route| route.pattern == PathPattern::Exact(name.clone())) {
+                let message = format!("this site has no route `{name}`");
+                let help = format!("add it: `route \"{name}\" {{ proxy \"http://127.0.0.1:3000\" }}`");
+                checker.diagnostics.push(item.error_at(at, message).help(help));
+            }
+        }
+    }
+    for (route, item) in routes.iter().zip(written).filter(|(route, _)| is_name(&route.pattern)) {
+        let name = pattern_text(&route.pattern);
+        if !used.contains(&name.as_str()) {
+            let message = format!("nothing leads to the route `{name}`");
+            let help =
+                format!("no path matches a name; write `try \"{{path}}\" \"{name}\"` where it is meant");
+            checker
+                .diagnostics
+                .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
+        }
+    }
+}
+
+/// A folder's path without its slash leads to it, also where a route begins with the folder: the same route again
+/// for that path alone. Behind all that were written, so that one for that very path has the first word.
+fn paths_of_folders(routes: &mut Vec<Route>, of_site: Option<&Path>) {
+    let folders = routes.iter().filter_map(|route| {
+        let (PathPattern::Prefix(prefix), Action::Files(files)) = (&route.pattern, &route.action) else {
+            return None;
+        };
+        let path = prefix.strip_suffix('/').filter(|path| !path.is_empty())?;
+        // What lies below the root of the site is found there.
+        (files.strip_prefix.is_some() || Some(&*files.root) != of_site)
+            .then(|| Route { pattern: PathPattern::Exact(path.to_owned()), ..route.clone() })
+    });
+    let folders: Vec<Route> = folders.collect();
+    routes.extend(folders);
+}
+
+/// Says so when a `try` has no files to look for: beside an application, nothing looks at it.
+fn unused_try(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
+    let Some(item) = site.child("try") else { return };
+    if !routes.iter().any(|route| matches!(route.action, Action::Files(_))) {
+        route::ignored_try(checker, item);
+    }
 }
 
 /// Warns of routes that an earlier one leaves nothing for.

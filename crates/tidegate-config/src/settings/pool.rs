@@ -61,7 +61,7 @@ pub struct Processes {
     /// The folder it starts in; `None` is `/`.
     #[serde(with = "crate::travel::optional_path")]
     pub folder: Option<PathBuf>,
-    /// The user it runs as; `None` is the server's.
+    /// The user it runs as; `None` is the server's `user`.
     pub user: Option<String>,
     /// The group it runs as; `None` is that of `user`.
     pub group: Option<String>,
@@ -228,8 +228,15 @@ pub enum Threshold {
 /// What a hook does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookAction {
-    /// Runs a program with arguments.
-    Run(Vec<String>),
+    /// Runs a program.
+    Run {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The user it runs as; `None` is that of the pool's processes.
+        user: Option<String>,
+        /// The group it runs as; `None` is that of `user`.
+        group: Option<String>,
+    },
     /// Sends a `POST` to a URL of scheme `http`.
     Call(String),
 }

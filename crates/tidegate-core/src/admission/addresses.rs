@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Power of two.
 const SHARDS: usize = 64;
@@ -30,6 +30,12 @@ impl Subscriber {
             IpAddr::V6(address) => Subscriber::V6((address.to_bits() >> 64) as u64),
         }
     }
+}
+
+/// A hash of whom an address belongs to, for those who count other things by it.
+pub(super) fn subscriber(address: SocketAddr) -> u64 {
+    static STATE: OnceLock<RandomState> = OnceLock::new();
+    STATE.get_or_init(RandomState::new).hash_one(Subscriber::of(address))
 }
 
 /// Open connections by subscriber.

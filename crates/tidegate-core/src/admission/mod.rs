@@ -4,7 +4,8 @@
 //! | --- | --- | --- |
 //! | connections, and the reserve for the status page | this one | `limits connections` |
 //! | connections of one address | `addresses` | `limits connections-per-address`, `exempt-addresses` |
-//! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue` |
+//! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue`, `incoming-bodies` |
+//! | who may take how many of those places | `shares` | |
 //! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
 //! | memory that connections own | `memory` | `limits memory` |
 //! | the answer to who is turned away | `busy` | `busy-answer` |
@@ -18,11 +19,13 @@ mod busy;
 mod in_flight;
 mod memory;
 mod overload;
+mod shares;
 mod waits;
 
-pub use in_flight::Later;
+pub use in_flight::{Account, Later};
 pub use overload::{Change, Overload, Queue};
 
+use crate::exchange::Reply;
 use crate::log;
 use crate::remote::covers;
 use crate::response::{Author, Response};
@@ -36,7 +39,6 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate_config::settings::{Network, Settings};
-use tidegate_io::LocalFuture;
 use tidegate_io::clock;
 use tidegate_io::socket::Peer;
 use tidegate_stats::{ConnectionRefusal, Worker as Stats};
@@ -77,6 +79,7 @@ struct FlightLimits {
     in_flight: u32,
     queue_length: u32,
     queue_age: Duration,
+    incoming_bodies: u32,
 }
 
 impl Ledger {
@@ -87,11 +90,6 @@ impl Ledger {
     fn enter_flight(&self) {
         self.stats.in_flight.add(1);
         self.stats.sessions_created.add(1);
-    }
-
-    fn leave_flight(&self) {
-        self.stats.in_flight.sub(1);
-        self.shared.in_flight.leave(self.limits().in_flight);
     }
 
     fn busy(&self) -> Response {
@@ -135,7 +133,12 @@ impl Admission {
         let ledger = Rc::new(Ledger {
             shared,
             stats,
-            limits: Cell::new(FlightLimits { in_flight: 0, queue_length: 0, queue_age: Duration::ZERO }),
+            limits: Cell::new(FlightLimits {
+                in_flight: 0,
+                queue_length: 0,
+                queue_age: Duration::ZERO,
+                incoming_bodies: 0,
+            }),
             busy: RefCell::new(Busy::new(settings)),
         });
         let mut admission = Admission {
@@ -162,6 +165,7 @@ impl Admission {
             in_flight: limits.in_flight,
             queue_length: limits.queue_length,
             queue_age: limits.queue_age,
+            incoming_bodies: limits.incoming_bodies,
         });
         ledger.busy.replace(Busy::new(settings));
         self.overload.set_patience(limits.overload_delay);
@@ -274,9 +278,10 @@ impl Admission {
         self.may_shed_request() && self.overload.sheds_request(self.spent())
     }
 
-    /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
-    pub fn later(&self, future: LocalFuture<Response>, is_exempt: bool) -> Later {
-        Later::new(self.ledger.clone(), future, is_exempt)
+    /// A reply that may wait for something; `Ok` where it does not. `is_exempt`: it needs no place among those in
+    /// flight.
+    pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Result<Response, Later> {
+        Later::new(&self.ledger, reply, account, is_exempt)
     }
 
     /// The response, or the busy answer in its place.

@@ -1,9 +1,10 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
+use super::batch::Batch;
 use super::send::{Output, count};
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
-use crate::admission::Entry;
+use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
@@ -223,7 +224,7 @@ impl Connection {
                 }
             }
         }
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         Ok(at)
     }
 
@@ -292,6 +293,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
+        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -348,8 +350,9 @@ impl Connection {
                     };
                     let reply = engine.handle(site, &mut exchange);
                     entry.client = exchange.remote.client;
-                    if matches!(reply, Reply::Later(_)) {
+                    if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
+                        account.site = site.account();
                     }
                     reply
                 }
@@ -361,19 +364,20 @@ impl Connection {
         let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
+        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(future) => {
-                let mut later = cx.admission.later(future, is_exempt);
+            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
+                let mut later = later.hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
-                    push_interim(cx, interim);
+                    push_interim(cx, interim, &mut self.batch);
                 }
                 match polled {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }
+            }),
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         let ready = match ready {
@@ -382,7 +386,7 @@ impl Connection {
             }
             ready => ready,
         };
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
@@ -477,7 +481,7 @@ impl Connection {
             incoming => {
                 if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
                     cx.stats.responses.add(Status::CONTINUE.0);
-                    cx.batch.extend_from_slice(h1::CONTINUE);
+                    self.batch.extend_from_slice(h1::CONTINUE);
                 }
                 work.incoming = incoming;
             }
@@ -600,7 +604,7 @@ impl Connection {
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
         self.respond_inline(cx, response, request, true, sink, &entry)?;
-        self.flush_shared(cx)
+        self.flush_batch()
     }
 
     #[inline]
@@ -676,10 +680,10 @@ impl Incoming {
 }
 
 /// Appends what is to be told before the answer.
-pub(super) fn push_interim(cx: &mut Ctx, queue: &InterimQueue) {
+pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
-        h1::encode_interim(&mut cx.batch, status.0, status.reason(), lines.as_bytes());
+        h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
 }
 

@@ -229,6 +229,7 @@ impl Proxy {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
         };
+        let may_repeat = self.link.upstream.may_repeat(exchange.method);
         let call = Multiplexed {
             link: self.link.clone(),
             method: exchange.method_token.to_owned(),
@@ -238,12 +239,12 @@ impl Proxy {
             lines,
             body,
             content_length,
-            is_idempotent: exchange.method.is_idempotent(),
+            may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
-            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            errand: Errand::of(&self.link, exchange, may_repeat),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
@@ -262,6 +263,7 @@ impl Handler for Proxy {
             return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
         }
         exchange.context.ends_with_client();
+        exchange.context.waits_for(self.link.account);
         if self.speaks_http2 {
             return self.multiplex(exchange);
         }
@@ -282,12 +284,13 @@ impl Handler for Proxy {
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
+        let may_repeat = self.link.upstream.may_repeat(exchange.method);
         let call = Call {
-            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            errand: Errand::of(&self.link, exchange, may_repeat),
             link: self.link.clone(),
             upload,
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
-            is_idempotent: exchange.method.is_idempotent(),
+            may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
@@ -296,7 +299,7 @@ impl Handler for Proxy {
             elsewhere: None,
             about: About::new(&self.link, exchange.target),
         };
-        Reply::Later(call.run())
+        call.run()
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {

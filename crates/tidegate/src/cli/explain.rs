@@ -165,7 +165,7 @@ fn load(arguments: &Arguments) -> Result<Settings> {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
         SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
             Ok(settings) => return Ok(settings),
-            Err(diagnostics) => Loaded { settings: None, diagnostics, rejected: Vec::new() },
+            Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },
     };
     complain(&loaded.render(has_color()));

@@ -132,6 +132,7 @@ impl Revision {
                 &mut limits.connections,
                 &mut limits.keep_alive_connections,
                 &mut limits.in_flight,
+                &mut limits.incoming_bodies,
                 &mut limits.queue_length,
             ] {
                 *part = part.div_ceil(processes);

@@ -4,7 +4,7 @@ use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::Entry;
+use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
@@ -39,7 +39,7 @@ impl Connection {
         let second = cx.second();
         let mut at = 0;
         let result = loop {
-            match h2.wire.read(&data[at..], second, &mut section, &mut cx.batch) {
+            match h2.wire.read(&data[at..], second, &mut section, &mut h2.batch) {
                 Ok(read) => {
                     at += read.consumed;
                     let Some(event) = read.event else { break Ok(()) };
@@ -125,7 +125,7 @@ impl Connection {
         if is_last && !h2.is_closing {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
-            h2.wire.drain(&mut cx.batch);
+            h2.wire.drain(&mut h2.batch);
         }
         let mut space = FieldSpace::new();
         let head = section.request(&mut space);
@@ -168,6 +168,7 @@ impl Connection {
         }
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
+        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
         let mut wishes = Wishes::of_client(HTTP_2);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
@@ -226,8 +227,9 @@ impl Connection {
                     };
                     let reply = engine.handle(site, &mut exchange);
                     entry.client = exchange.remote.client;
-                    if matches!(reply, Reply::Later(_)) {
+                    if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
+                        account.site = site.account();
                     }
                     reply
                 }
@@ -236,10 +238,11 @@ impl Connection {
         cx.path_buffer = path_buffer;
         let request = Request { ends_with_client: wishes.abandons(), ..request };
         let interim = wishes.take_interim();
+        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(future) => {
-                let mut later = cx.admission.later(future, is_exempt);
+            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
+                let mut later = later.hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
                     push_interim(h2, cx, stream, interim);
@@ -248,7 +251,7 @@ impl Connection {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }
+            }),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
@@ -266,7 +269,7 @@ impl Connection {
                     }
                     output.count(cx, sink.map(|sink| (sink, entry)), &request);
                     end_stream(h2, cx, stream, &request);
-                    return self.flush_if_full(cx);
+                    return self.flush_if_full(h2);
                 }
                 incoming = incoming.or(output.take_tunnel());
                 output
@@ -286,11 +289,11 @@ impl Connection {
         });
         work.invite(h2, cx);
         h2.insert(work);
-        self.flush_if_full(cx)
+        self.flush_if_full(h2)
     }
 
-    fn flush_if_full(&mut self, cx: &mut Ctx) -> io::Result<()> {
-        if cx.batch.len() >= BATCH_MAX { self.flush_shared(cx) } else { Ok(()) }
+    fn flush_if_full(&mut self, h2: &mut Http2) -> io::Result<()> {
+        if h2.batch.len() >= BATCH_MAX { self.flush_frames(h2) } else { Ok(()) }
     }
 
     /// Content, or its end.
@@ -314,7 +317,7 @@ impl Connection {
             work.incoming = None;
             // Nobody reads it. What is too much is not taken: its window stays closed until the answer is out.
             if work.request.received <= discard {
-                h2.wire.release(stream, data.len(), &mut cx.batch);
+                h2.wire.release(stream, data.len(), &mut h2.batch);
             }
             return Ok(());
         };
@@ -323,7 +326,7 @@ impl Connection {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             incoming.sink.fail(RequestBodyError::TooLarge);
             work.incoming = None;
-            h2.wire.release(stream, data.len(), &mut cx.batch);
+            h2.wire.release(stream, data.len(), &mut h2.batch);
             return self.refuse_stream_content(h2, cx, stream);
         }
         incoming.sink.push(data);
@@ -357,7 +360,7 @@ impl Connection {
 pub(super) fn push_interim(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, queue: &InterimQueue) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
-        h2.wire.send_interim(stream, status.0, FieldSource::Lines(&lines), &mut cx.batch);
+        h2.wire.send_interim(stream, status.0, FieldSource::Lines(&lines), &mut h2.batch);
     }
 }
 
@@ -384,7 +387,7 @@ fn drop_content(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, count: usize) {
         unread.left = left.unwrap_or(0);
         left.is_none()
     });
-    h2.wire.release(stream, count, &mut cx.batch);
+    h2.wire.release(stream, count, &mut h2.batch);
 }
 
 impl StreamWork {
@@ -392,7 +395,7 @@ impl StreamWork {
     pub(super) fn invite(&mut self, h2: &mut Http2, cx: &mut Ctx) {
         let Some(incoming) = &mut self.incoming else { return };
         if !incoming.sink.has_reader() {
-            h2.wire.release(self.key, std::mem::take(&mut incoming.unreleased), &mut cx.batch);
+            h2.wire.release(self.key, std::mem::take(&mut incoming.unreleased), &mut h2.batch);
             self.incoming = None;
             return;
         }
@@ -402,16 +405,16 @@ impl StreamWork {
         if std::mem::take(&mut self.request.expects_continue) && !self.output.has_begun() {
             cx.stats.responses.add(Status::CONTINUE.0);
             let fields = FieldLines::new();
-            h2.wire.send_interim(self.key, Status::CONTINUE.0, FieldSource::Lines(&fields), &mut cx.batch);
+            h2.wire.send_interim(self.key, Status::CONTINUE.0, FieldSource::Lines(&fields), &mut h2.batch);
         }
         if !incoming.is_wide {
             incoming.is_wide = true;
-            h2.wire.widen(self.key, WIDE_WINDOW, &mut cx.batch);
+            h2.wire.widen(self.key, WIDE_WINDOW, &mut h2.batch);
         }
         let taken = incoming.unreleased.saturating_sub(incoming.sink.len());
         if taken > 0 {
             incoming.unreleased -= taken;
-            h2.wire.release(self.key, taken, &mut cx.batch);
+            h2.wire.release(self.key, taken, &mut h2.batch);
         }
     }
 }

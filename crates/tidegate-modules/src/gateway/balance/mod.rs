@@ -14,6 +14,7 @@ pub mod report;
 mod wish;
 
 use super::places::{Place, PlaceLimits, Places, Refused};
+use super::upstream::USUAL_PLACES;
 use budget::Budget;
 use groups::{Fact, Finding, Tell};
 use health::{Fitness, Outcome, Rules};
@@ -118,7 +119,7 @@ impl Group {
         };
         let (member, index, address) = self.choose(wish, tried, now)?;
         member.requests.fetch_add(1, Relaxed);
-        Ok(Lease { group: self.clone(), member, index, address, is_reported: false, _place: place })
+        Ok(Lease { group: self.clone(), member, index, address, is_reported: false, place: Some(place) })
     }
 
     /// Whether a request that has failed may be tried on another member. `is_sent`: the member may have it in
@@ -344,7 +345,7 @@ impl Group {
                     next_return = next_return.min(until.max(now + 1));
                 }
                 Fitness::Up | Fitness::Trial | Fitness::Ejected { .. } => {
-                    let places = member.settings.places.map_or(usize::MAX, |places| places as usize);
+                    let places = member.settings.places.map_or(USUAL_PLACES, |places| places as usize);
                     sum = sum.saturating_add(places);
                 }
                 Fitness::Down => {}
@@ -388,7 +389,7 @@ pub(super) struct Lease {
     address: Address,
     is_reported: bool,
     /// Dropped after `Drop::drop` has run, so that the count of the member is right when it is given on.
-    _place: Place,
+    place: Option<Place>,
 }
 
 impl Lease {
@@ -404,6 +405,9 @@ impl Lease {
 
     /// The member has answered.
     pub(super) fn answered(&mut self) {
+        if self.member.settings.places.is_none() {
+            self.place = None; // its places are for who waits for the beginning of an answer
+        }
         if !std::mem::replace(&mut self.is_reported, true) {
             self.group.on_outcome(self.index, &self.member, &self.address, Outcome::Answered);
         }

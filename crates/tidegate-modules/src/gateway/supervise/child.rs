@@ -3,7 +3,7 @@
 //! It leads a process group of its own, so that what it has started can be ended with it. It is reaped by
 //! whoever holds this, after the group has been killed: until then its number belongs to nobody else.
 
-use super::launch::{Launch, find_group, find_user};
+use super::launch::{Launch, OURSELVES, identity_of};
 use super::machine::KILLED;
 use super::opcache::{self, Opcache};
 use super::php::{self, Found};
@@ -19,13 +19,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
 
-/// What this program is run as, also once its file has been replaced by a newer one.
-const OURSELVES: &str = "/proc/self/exe";
 /// Bytes of a line of output that are kept.
 const LINE: usize = 4096;
 /// Where programs are looked for when the environment does not say.
@@ -86,11 +84,15 @@ pub(super) struct Start<'a> {
 pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
     let prepared = prepare(&mut start).map_err(|problem| format!("cannot be started: {problem}"))?;
     let Prepared { argv, launch, environment, way, stdin, opcache } = prepared;
+    let owner = owner_of(start.processes).unwrap_or_default();
     let attempt = || -> io::Result<Child> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
-        let mut command = Command::new(OURSELVES);
-        command.arg("launch").arg(launch.to_argument()).arg("--").args(&argv);
+        if let Some((user, group)) = owner {
+            // Whoever runs there may open it by name (`/dev/stderr`), as php-fpm does.
+            let _ = std::os::unix::fs::fchown(&write, Some(user), Some(group));
+        }
+        let mut command = launch.command(&argv);
         command.env_clear().envs(environment);
         command.stdin(stdin);
         command.stdout(Stdio::from(write.try_clone()?)).stderr(Stdio::from(write));
@@ -195,16 +197,11 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                 (vec![program.into()], way)
             }
             Found::Fpm(program) => {
-                let socket = folder.path(&pool.name, *slot, &format!("-{number}.sock"));
-                let aside = folder.path(&pool.name, *slot, &format!("-{number}-aside.sock"));
-                let settings = folder.path(&pool.name, *slot, ".conf");
-                let user = rustix::process::geteuid().is_root().then(|| {
-                    (launch.user, launch.group) = (None, None);
-                    let usual = ["www-data", "http", "nobody"];
-                    let usual = || usual.into_iter().find(|name| find_user(name).is_ok());
-                    processes.user.as_deref().or_else(usual).unwrap_or("nobody")
-                });
-                php::write_fpm_settings(&settings, &socket, &aside, processes, user).map_err(text)?;
+                // The parent is the pool's user as well: what it loads before it has children is the application's.
+                let (socket, aside) = (own_path(".sock")?, own_path("-aside.sock")?);
+                let settings = php::fpm_settings(&socket, &aside, processes);
+                let settings =
+                    folder.public_file(&format!("{}-{slot}.conf", pool.name), &settings).map_err(text)?;
                 opcache = script().map(|script| Opcache::new(PoolAddress::Unix(aside), script));
                 let argv = vec![
                     program.into(),
@@ -221,10 +218,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
 
 /// The user and group that a pool runs as, where it is not the server's own.
 fn owner_of(processes: &Processes) -> Result<Option<(u32, u32)>, String> {
-    let Some(name) = &processes.user else { return Ok(None) };
-    let user = find_user(name)?;
-    let group = processes.group.as_deref().map(find_group).transpose()?.unwrap_or(user.gid);
-    Ok(Some((user.uid.as_raw(), group.as_raw())))
+    identity_of(processes.user.as_deref(), processes.group.as_deref())
 }
 
 impl Child {

@@ -390,6 +390,9 @@ fn slot_socket(
             let open = Arc::new(Listening::open(address.clone(), BACKLOG).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             })?);
+            if let PoolAddress::Unix(path) = &address {
+                folder.give(path);
+            }
             Ok(shared.insert(open).clone())
         }
     }
