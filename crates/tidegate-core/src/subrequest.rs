@@ -86,7 +86,11 @@ impl Exchange<'_> {
     pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {
         let found = self.context.site.and_then(|site| Some((site, site.named(name)?)));
         let Some((site, index)) = found else {
-            return Reply::Ready(answer::refused(self, Status::NOT_FOUND, format_args!("no route is named {name}")));
+            return Reply::Ready(answer::refused(
+                self,
+                Status::NOT_FOUND,
+                format_args!("no route is named {name}"),
+            ));
         };
         if self.context.hops >= MOST_HOPS {
             return Reply::Ready(answer::error(Status::LOOP_DETECTED));

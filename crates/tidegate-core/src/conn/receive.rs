@@ -112,9 +112,29 @@ impl Connection {
     /// One read, with what there is to count and to say about the transport.
     #[inline]
     pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let was_opening = self.transport.is_opening();
+        if self.transport.is_opening() {
+            return self.receive_opening(cx, buffer);
+        }
         let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        if was_opening && let Some(handshake) = self.transport.handshake() {
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    /// What comes before the first request: who the client is, and how it is spoken with.
+    fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let balancer = self.peer;
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if self.peer != balancer {
+            // Until now it was the connection of a balancer, which speaks for many.
+            match cx.admission.named(self.entry, self.peer) {
+                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
+                Err(why) => {
+                    cx.stats.connections_refused.add(1);
+                    cx.stats.connection_refusals.add(why, 1);
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            }
+        }
+        if let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
             if handshake.protocol == Some(ALPN_H2) {
                 self.begin_h2(cx);
