@@ -290,9 +290,11 @@ impl State {
                 }
                 Err(error) => {
                     let is_http1 = data.get(at..).is_some_and(|rest| rest.starts_with(b"HTTP/1."));
-                    let what =
-                        if is_http1 { "HTTP/1, and speaks no HTTP/2".to_owned() } else { error.to_string() };
-                    self.end(&Http2Error::Broken(what));
+                    self.end(&match is_http1 {
+                        // It would say the same again.
+                        true => Http2Error::Misbehaved("HTTP/1, and speaks no HTTP/2".to_owned()),
+                        false => Http2Error::Broken(error.to_string()),
+                    });
                     at = data.len();
                     break;
                 }

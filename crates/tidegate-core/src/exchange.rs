@@ -80,6 +80,7 @@ pub struct ExchangeContext<'a> {
     pub(crate) wishes: Option<&'a Wishes>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
+    pub(crate) has_encoded_slash: bool,
 }
 
 /// What whoever answers a request asks of its connection.
@@ -167,12 +168,19 @@ impl<'a> ExchangeContext<'a> {
         wishes: &'a Wishes,
     ) -> Self {
         let local = Local::Stream(stream, local);
-        ExchangeContext { local, site: Some(site), route: 0, wishes: Some(wishes), hops: 0 }
+        let context = ExchangeContext::default();
+        ExchangeContext { local, site: Some(site), wishes: Some(wishes), ..context }
     }
 
     /// For a request of the server's own.
     pub(crate) fn of_server(site: &'a Rc<Site>, route: usize, hops: u8) -> Self {
         ExchangeContext { site: Some(site), route, hops, ..ExchangeContext::default() }
+    }
+
+    /// The same, and whether the path was sent with a `%2F`.
+    #[inline]
+    pub fn with_encoded_slash(self, has_encoded_slash: bool) -> Self {
+        ExchangeContext { has_encoded_slash, ..self }
     }
 
     /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
@@ -221,6 +229,12 @@ impl<'a> ExchangeContext<'a> {
 }
 
 impl Exchange<'_> {
+    /// Whether the path was sent with a `%2F`, and so names no file: [`Exchange::path`] has a slash there, and only
+    /// what passes the target on as it was sent gets such a request.
+    pub fn has_encoded_slash(&self) -> bool {
+        self.context.has_encoded_slash
+    }
+
     /// Whether [`Exchange::hand_on`] could ever succeed.
     pub fn has_programs(&self) -> bool {
         self.context.site.is_some_and(|site| site.has_programs())
@@ -263,6 +277,7 @@ impl Exchange<'_> {
             route: self.context.route,
             hops: self.context.hops,
             wishes: self.context.wishes.map(Wishes::keep),
+            has_encoded_slash: self.context.has_encoded_slash,
         }
     }
 }
@@ -289,6 +304,7 @@ pub struct Kept {
     route: usize,
     hops: u8,
     wishes: Option<Wishes>,
+    has_encoded_slash: bool,
 }
 
 impl Kept {
@@ -318,6 +334,7 @@ impl Kept {
                 route: self.route,
                 wishes: self.wishes.as_ref(),
                 hops: self.hops,
+                has_encoded_slash: self.has_encoded_slash,
             },
         })
     }
@@ -377,4 +394,10 @@ impl Reply {
 pub trait Filter {
     /// Looks at the request while it is there. `None`: nothing to do whatever the response is.
     fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>>;
+
+    /// How many bytes of content of unknown length decide what it does: a body that ends before comes with its length,
+    /// where that can be known within a few milliseconds.
+    fn looks_ahead(&self) -> usize {
+        0
+    }
 }

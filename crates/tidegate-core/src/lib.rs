@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod admission;
+mod ahead;
 pub mod answer;
 pub mod body;
 pub mod conn;

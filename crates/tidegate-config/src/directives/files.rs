@@ -114,7 +114,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "min",
                 kind: Kind::Size { least: 0, most: 1 << 30 },
                 default: Some("1KiB"),
-                doc: "Smaller bodies are sent as they are.",
+                doc: "Smaller bodies are sent as they are. One of unknown length is looked at for 5 ms: if it has not ended \
+                      by then, it counts as long.",
             },
             Property {
                 name: "zstd-level",

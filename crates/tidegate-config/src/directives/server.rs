@@ -256,8 +256,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["none"])],
         default: Some("exempt-addresses \"127.0.0.0/8\" \"::1\""),
-        doc: "Clients that `connections-per-address` does not count: load balancers and TLS terminators in front, \
-              mirrors that fetch a lot. `none` counts everyone.",
+        doc: "Clients that `connections-per-address` does not count, nor the requests that they cancel over HTTP/2: \
+              load balancers and TLS terminators in front, mirrors that fetch a lot. `none` counts everyone.",
         example: "exempt-addresses \"127.0.0.0/8\" \"::1\" \"10.0.0.0/8\"",
         ..Directive::new("exempt-addresses", LIMITS)
     },

@@ -8,7 +8,7 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::pool::{
-    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, Processes, Program, Queue,
+    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, PoolLog, Processes, Program, Queue,
     Resources, Socket, Threshold, WarmUp, WarmUpProtocol,
 };
 use crate::settings::{HostPattern, ListenAddress};
@@ -47,6 +47,10 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
         let hooks = item.children.iter().filter(|child| child.directive.name == "on");
         let hooks = hooks.filter_map(|child| hook(checker, child)).collect();
         let queue = within(item, "queue");
+        let log = within(item, "output");
+        if let (Some(Value::LogTarget(target)), Some(item)) = (log.as_ref().and_then(Item::first), &log) {
+            super::check_log(checker, disk, item, target);
+        }
         pools.push(Pool {
             name,
             application,
@@ -57,6 +61,16 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
             queue: Queue {
                 length: queue.as_ref().map_or(0, |item| amount(item, "length")),
                 age: queue.as_ref().map(|item| time(item, "age")).unwrap_or_default(),
+            },
+            log: PoolLog {
+                target: log.as_ref().and_then(|item| match item.first() {
+                    Some(Value::LogTarget(target)) => Some(target.clone()),
+                    _ => None,
+                }),
+                limit: match log.as_ref().and_then(|item| item.property("limit")) {
+                    Some(Value::Number(limit)) => limit,
+                    _ => 1 << 20,
+                },
             },
             hooks,
             origin: item.origin(),

@@ -422,7 +422,7 @@ impl Connection {
                     }
                     match count {
                         0 => Ok(()),
-                        _ if self.h2.is_some() => self.take_first_frames(key, cx, &buffer[..count]),
+                        _ if self.h2.is_some() => self.take_first_frames(cx, &buffer[..count]),
                         _ => self.accept_bytes(key, cx, &buffer[..count]),
                     }
                 }

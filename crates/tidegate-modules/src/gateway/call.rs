@@ -177,8 +177,8 @@ impl Call {
             // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
             // no explanation. A process of a pool may as well have ended, and is left for another.
             let is_coincidence = matches!(fault, Fault::Unanswered(_)) && is_reused;
-            let is_first = !std::mem::replace(&mut wants_new, true);
-            if is_coincidence && may_repeat && is_first && !self.link.upstream.is_pool() {
+            if is_coincidence && may_repeat && !wants_new && !self.link.upstream.is_pool() {
+                wants_new = true;
                 self.stats().gateway_retries.add(1);
                 self.upload.rewind();
                 continue;
@@ -193,6 +193,8 @@ impl Call {
                 return answer;
             }
             self.stats().gateway_retries.add(1);
+            // The idle connections to a pool's process may be as old as the one that has failed.
+            wants_new = self.link.upstream.is_pool();
             before = Some(Box::new(answer));
             self.upload.rewind();
         }
@@ -270,7 +272,7 @@ impl Call {
                 let path = String::from_utf8_lossy(path).into_owned();
                 return Ok(Reply::Later(Box::pin(async move { elsewhere.answer(&path).await })));
             }
-            if sendfile::is_asked(&head) {
+            if self.link.sendfile.is_asked(&head) {
                 return Ok(self.sendfile(head));
             }
             let body = match content.take_trailers().filter(|_| has_body && self.wants_trailers) {
@@ -282,7 +284,7 @@ impl Call {
             };
             return Ok(respond(head, body));
         }
-        if sendfile::is_asked(&head) {
+        if self.link.sendfile.is_asked(&head) {
             drop(line);
             return Ok(self.sendfile(head));
         }

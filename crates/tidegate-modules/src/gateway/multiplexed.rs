@@ -183,7 +183,7 @@ impl Multiplexed {
         if let Some(back) = self.back.as_ref().filter(|_| head.leads) {
             back.apply(&mut head.lines);
         }
-        if sendfile::is_asked(&head) {
+        if self.link.sendfile.is_asked(&head) {
             return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
         }
         let has_body = head.status.has_body() && !self.head_only;

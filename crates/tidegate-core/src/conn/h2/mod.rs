@@ -188,9 +188,9 @@ impl Connection {
     }
 
     /// The bytes that the client has begun with.
-    pub(super) fn take_first_frames(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<()> {
+    pub(super) fn take_first_frames(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<()> {
         let Some(mut h2) = self.take_h2() else { return Ok(()) };
-        let result = self.take_frames(&mut h2, key, cx, data);
+        let result = self.take_frames(&mut h2, cx, data);
         self.put_h2(h2);
         result?;
         self.flush_batch()
@@ -273,7 +273,7 @@ impl Connection {
                     if drained && !self.peer_closed {
                         self.readable = false;
                     }
-                    self.take_frames(h2, key, cx, &buffer[..count])
+                    self.take_frames(h2, cx, &buffer[..count])
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
@@ -315,15 +315,9 @@ impl Connection {
     }
 
     /// Gives bytes to the protocol; what belongs to a frame that is not complete is kept.
-    pub(super) fn take_frames(
-        &mut self,
-        h2: &mut Http2,
-        key: Key,
-        cx: &mut Ctx,
-        new: &[u8],
-    ) -> io::Result<()> {
+    pub(super) fn take_frames(&mut self, h2: &mut Http2, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
         if self.input.is_empty() {
-            let used = self.read_frames(h2, key, cx, new)?;
+            let used = self.read_frames(h2, cx, new)?;
             h2.goes_on(used);
             if used < new.len() {
                 self.input.extend_from_slice(&new[used..]);
@@ -332,7 +326,7 @@ impl Connection {
         }
         let mut held = std::mem::take(&mut self.input);
         held.extend_from_slice(new);
-        let used = self.read_frames(h2, key, cx, &held)?;
+        let used = self.read_frames(h2, cx, &held)?;
         h2.goes_on(used);
         if used < held.len() {
             held.drain(..used);

@@ -23,7 +23,7 @@ use policy::{Candidate, Turns};
 use report::{GroupReport, MemberReport, MemberState};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidegate_config::settings::upstream::{Balance, Eject, Upstream};
@@ -39,7 +39,6 @@ pub struct Group {
     members: Vec<Arc<Member>>,
     places: Arc<Places>,
     turns: Mutex<Turns>,
-    turn: AtomicUsize,
     budget: Mutex<Budget>,
     random: RandomState,
     drawn: AtomicU64,
@@ -76,7 +75,6 @@ impl Group {
             members,
             places: Places::new(limits),
             turns: Mutex::default(),
-            turn: AtomicUsize::new(0),
             budget: Mutex::new(Budget::new(settings.retry.budget)),
             random: RandomState::new(),
             drawn: AtomicU64::new(0),
@@ -279,10 +277,8 @@ impl Group {
             return Ok(known.member);
         }
         let chosen = match self.settings.balance {
-            Balance::RoundRobin => {
-                self.turns.lock().unwrap_or_else(PoisonError::into_inner).next(&candidates)
-            }
-            Balance::LeastConnections => policy::least_loaded(&candidates, self.turn.fetch_add(1, Relaxed)),
+            Balance::RoundRobin => self.turns().next(&candidates),
+            Balance::LeastConnections => policy::least_loaded(&mut candidates, &mut self.turns()),
             Balance::TwoChoices => policy::of_two(&candidates, self.draw()),
             Balance::Hash(_) => policy::by_hash(&candidates, wish.key),
         };
@@ -355,6 +351,10 @@ impl Group {
         self.places.set_places(sum);
         let is_anybody_there = sum > 0 || is_anybody_awaited;
         self.places.set_down((!is_anybody_there).then(|| until(next_return, now)));
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn draw(&self) -> u64 {
