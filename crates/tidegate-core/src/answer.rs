@@ -1,6 +1,7 @@
 //! Answers that the server makes itself: errors, and what has no handler.
 
 use crate::exchange::Exchange;
+use crate::explain;
 use crate::log;
 use crate::response::{Author, Body, Response};
 use std::fmt::Display;
@@ -15,6 +16,9 @@ pub fn error(status: Status) -> Response {
 /// level `info`.
 #[track_caller]
 pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Response {
+    if explain::takes_reason(&|| format!("{}: {why}", status.0)) {
+        return error(status);
+    }
     let (method, target, client) = (exchange.method_token, exchange.target, exchange.remote.client);
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),

@@ -2,6 +2,7 @@
 
 use crate::access::Pass;
 use crate::body::RequestBody;
+use crate::explain::Foreseen;
 use crate::interim::InterimQueue;
 use crate::phase::Site;
 use crate::remote::Remote;
@@ -345,9 +346,9 @@ pub trait Handler {
     /// Answers at once, or says that it has to wait for something. The pass says that the request has been let in.
     fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply;
 
-    /// Says in one sentence each what this handler would do and why, for `tidegate explain`. Touches
-    /// files, never the network.
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String));
+    /// Says in one sentence each what this handler would do and why, for `tidegate explain`, and who would answer in
+    /// the end. Touches files, never the network.
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen;
 }
 
 /// What a handler returns. Only what waits pays for a future.

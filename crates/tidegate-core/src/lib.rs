@@ -11,6 +11,7 @@ pub mod body;
 pub mod conn;
 pub mod decoration;
 pub mod exchange;
+pub mod explain;
 pub mod interim;
 pub mod listen;
 pub mod log;

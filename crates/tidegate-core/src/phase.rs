@@ -2,20 +2,19 @@
 //! Content, Filter. One [`Engine`] for each worker and settings revision; a request keeps the one it began
 //! with.
 //!
-//! The order in the file counts among routes and inside a phase, nowhere else, and [`Engine::explain`]
-//! tells what was tried.
+//! The order in the file counts among routes and inside a phase, nowhere else, and `explain` tells what was tried.
 
 use crate::access::{self, Pass, Refusal};
 use crate::ahead;
 use crate::answer;
 use crate::conn::Opening;
 use crate::decoration::Decoration;
-use crate::exchange::{Exchange, ExchangeContext, Filter, HTTP_2, Handler, Reply};
+use crate::exchange::{Exchange, Filter, HTTP_2, Handler, Reply};
 use crate::interim::Interim;
 use crate::log::Sink;
 use crate::remote::{Remote, covers};
 use crate::response::{Author, Head, Response};
-use crate::subrequest::{Elsewhere, MOST_HOPS};
+use crate::subrequest::Elsewhere;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -137,6 +136,11 @@ impl Site {
         }
     }
 
+    /// Its settings.
+    pub(crate) fn config(&self) -> &settings::Site {
+        &self.config
+    }
+
     /// See [`Account`](crate::admission::Account).
     #[inline]
     pub(crate) fn account(&self) -> u64 {
@@ -229,25 +233,6 @@ impl Site {
         }
     }
 
-    /// See [`Exchange::explain_route`].
-    pub(crate) fn explain_route(&self, exchange: &Exchange<'_>, name: &str, say: &mut dyn FnMut(String)) {
-        let index = self.named(name);
-        let Some((config, route)) =
-            index.and_then(|index| self.config.routes.get(index).zip(self.routes.get(index)))
-        else {
-            return say(format!("no route {name} (404)"));
-        };
-        say(format!("no file: handed on to route {} ({})", config.pattern, config.origin));
-        let mut inner = Exchange { body: None, ..*exchange };
-        inner.context.hops += 1;
-        if let Err(refusal) = access::admit(&config.access, &inner) {
-            return say(format!("access: 403, {refusal}"));
-        }
-        if inner.context.hops < MOST_HOPS {
-            route.handler.explain(&inner, say);
-        }
-    }
-
     /// The route that has this name and no path.
     pub(crate) fn named(&self, name: &str) -> Option<usize> {
         let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
@@ -290,20 +275,6 @@ fn takes_encoded_slash(site: &settings::Site, index: usize) -> bool {
 }
 
 impl Engine {
-    /// See [`Site::path_of`], for whoever has no site yet.
-    pub fn path_of<'a>(
-        &self,
-        listener: usize,
-        authority: &str,
-        raw_path: &'a str,
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<(&'a [u8], bool), PathError> {
-        match self.site_for(listener, authority) {
-            Some(site) => site.path_of(raw_path, scratch),
-            None => normalise(raw_path, scratch).map(|path| (path, false)),
-        }
-    }
-
     /// Puts the sites, in the order of the settings, behind their names.
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let mut exact = HashMap::new();
@@ -483,32 +454,14 @@ impl Engine {
         }
     }
 
-    /// Says in one sentence each what decides about a request.
-    pub fn explain(&self, listener: usize, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
-        let (index, why) = self.site_index(listener, exchange.authority);
-        let Some(site) = self.sites.get(index) else {
-            return say("no site: the settings define none".into());
-        };
-        let names = site.config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let names = if names.is_empty() { "without a name" } else { &names };
-        say(format!("site {names} ({}): {why}", site.config.origin));
-        for (index, route) in site.config.routes.iter().enumerate() {
-            if !matches(&route.pattern, exchange.path) {
-                say(format!("route {} ({}): does not match", route.pattern, route.origin));
-                continue;
-            }
-            say(format!("route {} ({}): taken", route.pattern, route.origin));
-            let inner = Exchange {
-                context: ExchangeContext { site: Some(site), route: index, ..exchange.context },
-                body: None,
-                ..*exchange
-            };
-            if let Err(refusal) = access::admit(&route.access, &inner) {
-                return say(format!("access: 403, {refusal}"));
-            }
-            let exchange = &inner;
-            return site.routes[index].handler.explain(exchange, say);
-        }
+    /// The site that answers, and why it is that one.
+    pub(crate) fn site_and_reason(
+        &self,
+        listener: usize,
+        authority: &str,
+    ) -> (Option<&Rc<Site>>, &'static str) {
+        let (index, why) = self.site_index(listener, authority);
+        (self.sites.get(index), why)
     }
 
     fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {

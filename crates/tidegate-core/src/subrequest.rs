@@ -8,6 +8,7 @@ use crate::access::{self, Pass};
 use crate::answer;
 use crate::body::RequestBody;
 use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::log;
 use crate::phase::{Site, refuse};
 use crate::remote::Remote;
 use crate::response::Response;
@@ -18,7 +19,7 @@ use tidegate_http::{Fields, Method, Status};
 use tidegate_tls::Handshake;
 
 /// How often a request is handed on from route to route.
-pub(crate) const MOST_HOPS: u8 = 4;
+const MOST_HOPS: u8 = 4;
 
 /// What has become of a request that `index` or `try` lead to another path.
 pub enum Handed {
@@ -104,22 +105,6 @@ impl Exchange<'_> {
         })
     }
 
-    /// Says what [`Exchange::hand_on_to`] would do.
-    pub fn explain_route(&self, name: &str, say: &mut dyn FnMut(String)) {
-        match self.context.site {
-            Some(site) => site.explain_route(self, name, say),
-            None => say(format!("no route {name} (404)")),
-        }
-    }
-
-    /// Whether a program of the same site answers `path`.
-    pub fn runs(&self, path: &[u8]) -> bool {
-        let site = self.context.site;
-        site.is_some_and(|site| {
-            site.route_for(path).is_some_and(|index| site.route(index).action.is_program())
-        })
-    }
-
     /// What it takes to answer with another path of the same site later on.
     pub fn elsewhere(&self) -> Option<Elsewhere> {
         self.context.site.map(|site| Elsewhere::of(site, self))
@@ -169,6 +154,7 @@ impl Elsewhere {
             Err(error) => return Reply::Ready(answer::error(error.status())),
         };
         let Some(index) = self.site.route_for(path) else {
+            log::info(format_args!("404 for {}: the site has no route for {target}", self.remote.client));
             return Reply::Ready(answer::error(Status::NOT_FOUND));
         };
         let mut inner = Exchange {

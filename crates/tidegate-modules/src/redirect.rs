@@ -5,6 +5,7 @@
 
 use crate::status::Escaped;
 use std::fmt::Write;
+use tidegate_core::explain::Foreseen;
 use tidegate_core::template::{Piece, Template, host_of, uri_of};
 use tidegate_core::{Author, Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::Status;
@@ -73,13 +74,14 @@ impl Handler for Redirect {
         Reply::Ready(answer::explained(self.status, &note).with("Location", location))
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         match self.location(exchange) {
             Some(location) => {
                 say(format!("redirect {:?}: {} to {location}", self.template, self.status.0));
             }
             None => say(format!("redirect {:?}: 400, the request names no host", self.template)),
         }
+        Foreseen::Handler
     }
 }
 
@@ -111,13 +113,14 @@ impl Handler for Respond {
         Reply::Ready(response.by(Author::Application))
     }
 
-    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let mut sentence = format!("respond: {} ", self.status.0);
         let _ = match self.body.is_empty() || !self.status.has_body() {
             true => write!(sentence, "without content"),
             false => write!(sentence, "with {} bytes of {}", self.body.len(), self.media_type),
         };
         say(sentence);
+        Foreseen::Handler
     }
 }
 

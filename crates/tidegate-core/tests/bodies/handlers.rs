@@ -9,6 +9,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::explain::Foreseen;
 use tidegate_core::response::FilePiece;
 use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Pass, Reply, Response};
 use tidegate_http::Status;
@@ -181,7 +182,9 @@ impl Handler for Table {
         }
     }
 
-    fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) {}
+    fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) -> Foreseen {
+        Foreseen::Handler
+    }
 }
 
 /// A file without a name that holds a pattern, from its 7th byte to its end.

@@ -14,7 +14,7 @@ pub use cache::FileCache;
 use crate::{compress, index};
 use cache::{Cached, Instance};
 use entry::{Contents, Encoded, Entry, Maker, Representation};
-use locate::{Found, FoundFile, Located, Lookup};
+use locate::{Found, FoundFile, Located, Lookup, Why};
 use serve::{Wishes, respond};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -24,6 +24,7 @@ use tidegate_config::settings::{self, Coding};
 use tidegate_core::body::RequestBody;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::exchange::Kept;
+use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Filter, Handed, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
@@ -155,54 +156,44 @@ impl Handler for Files {
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
-        if exchange.has_encoded_slash()
-            && let Some(name) = lookup.route_name()
-        {
-            return exchange.explain_route(name, say);
+        if exchange.has_encoded_slash() && lookup.route_name().is_some() {
+            say("a path with an encoded slash names no file".into());
+            return Foreseen::Handler;
         }
         let hands_on = exchange.has_programs() || lookup.hands_on();
         if !matches!(exchange.method, Method::Get | Method::Head) && !hands_on {
-            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
+            say(format!("files below {root}: answers GET, HEAD and OPTIONS only"));
+            return Foreseen::Handler;
         }
         let located = match lookup.locate(exchange.path, Patience::Wait) {
             Ok(located) => located,
-            Err(error) => return say(format!("files below {root}: {error} (500)")),
+            Err(error) => {
+                say(format!("files below {root}: {error}"));
+                return Foreseen::Handler;
+            }
         };
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
         }
-        if let Some(path) = self.inner.other_path(&located.found, exchange.path)
-            && exchange.runs(&path)
-        {
-            return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
-        }
-        if let Found::Route(name) = &located.found {
-            return exchange.explain_route(name, say);
-        }
-        if !matches!(exchange.method, Method::Get | Method::Head | Method::Options) {
-            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
-        }
-        match located.found {
+        match &located.found {
             Found::File(file) => {
-                say(format!(
-                    "file {root}/{}, {} bytes",
-                    String::from_utf8_lossy(&file.relative),
-                    file.file.meta.len
-                ));
+                let relative = String::from_utf8_lossy(&file.relative);
+                say(format!("file {root}/{relative}, {} bytes", file.file.meta.len));
                 for (coding, _) in &file.siblings {
                     say(format!("precompressed sibling for {}", compress::token(*coding)));
                 }
             }
             Found::Folder { relative, .. } => {
-                say(format!("listing of {root}/{}", String::from_utf8_lossy(&relative)));
+                say(format!("listing of {root}/{}", String::from_utf8_lossy(relative)));
             }
-            Found::NeedsSlash => say("a folder: redirected with 301 to the same path with a slash".into()),
-            Found::Route(_) => {}
-            Found::Status(status) => say(format!("answered with {} {}", status.0, status.reason())),
+            Found::NeedsSlash => say("a folder: redirected to the same path with a slash".into()),
+            Found::Route(name) => say(format!("no file: handed on to route {name}")),
+            Found::Status(_) => {} // the refusal says why
         }
+        Foreseen::Handler
     }
 }
 
@@ -304,7 +295,7 @@ impl Inner {
         exchange: &Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
-        let Located { found, depends } = located;
+        let Located { found, depends, why } = located;
         if let (Some(old), Found::File(file)) = (&old, &found)
             && old.metas == entry::metas_of(file)
             && old.generation == self.lookup.root.generation()
@@ -336,11 +327,11 @@ impl Inner {
                     let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
                     index::list(self.lookup.root.clone(), relative, folder.fd, listing, request)
                 }
-                None => Reply::status(Status::NOT_FOUND),
+                None => Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &why, &depends)),
             },
             Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
             Found::Route(name) => exchange.hand_on_to(&name, None),
-            Found::Status(status) => Reply::Ready(answer::error(status)),
+            Found::Status(status) => Reply::Ready(self.refused(exchange, status, &why, &depends)),
         }
     }
 
@@ -488,6 +479,54 @@ impl Inner {
         }))
     }
 
+    /// The answer where nothing is found that may be sent; the reason goes to the error log.
+    #[cold]
+    fn refused(
+        &self,
+        exchange: &Exchange<'_>,
+        status: Status,
+        why: &Why,
+        looked_at: &[Box<[u8]>],
+    ) -> Response {
+        if !matches!(status, Status::NOT_FOUND | Status::FORBIDDEN) {
+            return answer::error(status);
+        }
+        let root = self.lookup.root.path().display();
+        // What was looked at last decided.
+        let last = looked_at.last().map(|path| String::from_utf8_lossy(path)).unwrap_or_default();
+        match why {
+            Why::Missing => answer::refused(exchange, status, format_args!("{root}/{last} does not exist")),
+            Why::Try => {
+                answer::refused(exchange, status, format_args!("nothing that `try` names is below {root}"))
+            }
+            Why::Hidden => {
+                answer::refused(exchange, status, "a name in it begins with a dot, and `hidden` is off")
+            }
+            Why::Outside => answer::refused(exchange, status, "the path lies outside of the alias"),
+            Why::LeadsOut => answer::refused(
+                exchange,
+                status,
+                format_args!("the symbolic link {root}/{last} leads out of the root"),
+            ),
+            Why::NoPermission => answer::refused(
+                exchange,
+                status,
+                format_args!("{root}/{last} may not be read by the server's user"),
+            ),
+            Why::NoFile => {
+                answer::refused(exchange, status, format_args!("{root}/{last} is no file that is served"))
+            }
+            Why::NoIndex => answer::refused(
+                exchange,
+                status,
+                format_args!(
+                    "the folder {root}/{} has no index file, and `listing` is off",
+                    folder_of(&last)
+                ),
+            ),
+        }
+    }
+
     fn failed(&self, path: &[u8], error: &io::Error) -> Response {
         let root = self.lookup.root.path().display();
         log::error(format_args!("{root}: cannot read {}: {error}", String::from_utf8_lossy(path)));
@@ -558,6 +597,11 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
         }
     };
     job.ok()?.await.ok()
+}
+
+/// The folder that an index file was looked for in.
+fn folder_of(index: &str) -> &str {
+    index.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// A folder without its slash: the same address with one, query kept (relative links need it).

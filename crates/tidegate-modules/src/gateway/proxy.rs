@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tidegate_client::PeerTls;
 use tidegate_config::settings;
 use tidegate_config::settings::gateway;
+use tidegate_core::explain::Foreseen;
 use tidegate_core::template::Template;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
@@ -319,12 +320,18 @@ impl Handler for Proxy {
         call.run()
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        if exchange.method == Method::Trace {
+            say(format!("proxy {}: TRACE is not passed on", self.link.name));
+            return Foreseen::Handler;
+        }
         if let Ok(Some(0)) = forwards(exchange) {
-            return say("OPTIONS with Max-Forwards 0: answered here with 204".into());
+            say("OPTIONS with Max-Forwards 0: answered here".into());
+            return Foreseen::Handler;
         }
         let target = self.target(exchange);
         say(format!("proxy {}: {} {target}", self.link.name, exchange.method_token));
+        Foreseen::Application
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
+use tidegate_core::explain::Foreseen;
 use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
@@ -106,13 +107,13 @@ impl Handler for Scripted {
         exchange.context.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
-            Ok(Err(status)) => Reply::Ready(answer::error(status)),
+            Ok(Err(status)) => Reply::Ready(no_script(exchange, status)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
             Err(error) => Reply::Ready(self.inner.failed(exchange.path, &error)),
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let name = match self.inner.protocol {
             Protocol::FastCgi => "fastcgi",
             Protocol::Scgi => "scgi",
@@ -128,6 +129,7 @@ impl Handler for Scripted {
                     text(&script.name),
                     text(&script.path_info)
                 ));
+                Foreseen::Application
             }
             Ok(Ok(script)) => {
                 say(format!(
@@ -135,12 +137,26 @@ impl Handler for Scripted {
                     text(&script.file),
                     text(&script.path_info)
                 ));
+                Foreseen::Application
             }
             Ok(Err(status)) => {
-                say(format!("{name} {to}: no script for this path ({} {})", status.0, status.reason()));
+                say(format!("{name} {to}: no script for this path"));
+                Foreseen::Status(status)
             }
-            Err(error) => say(format!("{name} {to}: the script cannot be looked up: {error} (500)")),
+            Err(error) => {
+                say(format!("{name} {to}: the script cannot be looked up: {error}"));
+                Foreseen::Status(Status::INTERNAL_SERVER_ERROR)
+            }
         }
+    }
+}
+
+/// The answer where a path leads to no script that may be run.
+fn no_script(exchange: &Exchange<'_>, status: Status) -> Response {
+    match status {
+        Status::FORBIDDEN => answer::refused(exchange, status, "the script may not be read"),
+        Status::NOT_FOUND => answer::refused(exchange, status, "no script lies at this path"),
+        status => answer::error(status),
     }
 }
 
@@ -162,7 +178,7 @@ impl Inner {
             };
             match job.await {
                 Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
-                Ok(Err(status)) => Reply::Ready(answer::error(status)),
+                Ok(Err(status)) => Reply::Ready(kept.lend(|exchange| no_script(exchange, status))),
                 Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
             }
         }))
