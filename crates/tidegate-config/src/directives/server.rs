@@ -331,7 +331,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "body-rate \"1KiB\""),
     bound("send-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
         "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
-         passed. `\"0B\"` waits for ever.",
+         passed. What counts is what the client has acknowledged. `\"0B\"` waits for ever.",
         "send-rate \"1KiB\""),
     bound("streams", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "streams 128",
         "Requests that a client may have under way at once on one HTTP/2 connection. More are refused, and may be \

@@ -1,5 +1,6 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
+use super::super::progress::StreamPace;
 use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
@@ -13,6 +14,7 @@ use crate::log::{self, EntryFields};
 use crate::remote::Remote;
 use crate::worker::Ctx;
 use std::io;
+use std::time::Duration;
 use tidegate_http::FieldLines;
 use tidegate_http::{Method, Status};
 use tidegate_io::clock::monotonic_ns;
@@ -273,8 +275,8 @@ impl Connection {
             incoming,
             interim,
             record,
-            moved: 0,
-            slow: 0,
+            pace: StreamPace::new(limits.rate_grace),
+            is_under_way: false,
         });
         work.invite(h2, cx);
         h2.insert(work);
@@ -300,7 +302,7 @@ impl Connection {
             drop_content(h2, cx, stream, data.len());
             return Ok(());
         };
-        work.moved = work.moved.saturating_add(data.len() as u32);
+        work.pace.moves(data.len());
         work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
             work.incoming = None;
@@ -359,7 +361,7 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
         return;
     }
     let left = cx.engine.settings.limits.discard_size;
-    h2.unread.push(Unread { key: stream, left, checks: 0 });
+    h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.
     if request.expects_continue {
         h2.stop_reading(cx, |unread| unread.key == stream);
