@@ -19,6 +19,20 @@ pub struct Response {
     pub head: Head,
     /// Content.
     pub body: Body,
+    /// Whose words these are.
+    pub author: Author,
+}
+
+/// Who has made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Author {
+    /// The server. An `error-page` may take its place.
+    #[default]
+    Server,
+    /// An application, or who has written the settings. An `error-page` takes its place only where it is to intercept.
+    Application,
+    /// The server, which is too busy: `busy-answer` takes its place.
+    Busy,
 }
 
 /// A field section.
@@ -179,14 +193,19 @@ impl Part {
 impl Response {
     /// A response without fields or content.
     pub fn empty(status: Status) -> Response {
-        Response { status, head: Head::Fields(FieldLines::default()), body: Body::Empty }
+        Response {
+            status,
+            head: Head::Fields(FieldLines::default()),
+            body: Body::Empty,
+            author: Author::Server,
+        }
     }
 
     /// A response with content of one media type.
     pub fn content(status: Status, media_type: &str, body: impl Into<Vec<u8>>) -> Response {
         let mut lines = FieldLines::default();
         lines.push("Content-Type", media_type);
-        Response { status, head: Head::Fields(lines), body: Body::Bytes(body.into()) }
+        Response { status, head: Head::Fields(lines), body: Body::Bytes(body.into()), author: Author::Server }
     }
 
     /// The fields, made open to change where the head was a shared one.
@@ -212,6 +231,20 @@ impl Response {
             self.head = Head::Final(lines);
         }
         self
+    }
+
+    /// The same response with a head that the Filter phase works on.
+    pub fn reopened(mut self) -> Response {
+        self.head = match self.head {
+            Head::Fields(lines) | Head::Final(lines) => Head::Fields(lines),
+            Head::Prebuilt(message) => Head::Fields(message.lines().clone()),
+        };
+        self
+    }
+
+    /// The same response as one of `author`.
+    pub fn by(self, author: Author) -> Response {
+        Response { author, ..self }
     }
 
     /// The same response under another status: an error page.

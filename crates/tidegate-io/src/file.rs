@@ -93,6 +93,14 @@ const RACES: usize = 100;
 
 static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
 
+/// What is said of a symbolic link that is not followed.
+const LEADS_OUT: &str = "a symbolic link leads out of the root";
+
+/// Whether what looks like a missing file is a symbolic link that leads out of its root, or round in a circle.
+pub fn leads_out(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound && error.get_ref().is_some()
+}
+
 /// Whether this kernel (or a filter of system calls) refuses `openat2(2)`. Symbolic links are not followed
 /// then. Known once a root is open.
 pub fn is_openat2_missing() -> bool {
@@ -220,7 +228,9 @@ impl Root {
                     // A rename on the way raced with the look-up: the kernel asks to try again.
                     Err(Errno::AGAIN) if patience == Patience::Wait => {}
                     Err(Errno::XDEV) if may_ask => return Err(io::ErrorKind::WouldBlock.into()),
-                    Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+                    Err(Errno::XDEV | Errno::LOOP) => {
+                        return Err(io::Error::new(io::ErrorKind::NotFound, LEADS_OUT));
+                    }
                     result => return result.map_err(Into::into),
                 }
             }
@@ -243,7 +253,7 @@ impl Root {
             }
             let how = if parts.peek().is_some() { step } else { flags | OFlags::NOFOLLOW };
             at = match openat(&at, part, how, Mode::empty()) {
-                Err(Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),
+                Err(Errno::LOOP) => return Err(io::Error::new(io::ErrorKind::NotFound, LEADS_OUT)),
                 result => result?,
             };
             if parts.peek().is_none() {

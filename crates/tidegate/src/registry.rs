@@ -8,8 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_core::decoration::Decoration;
+use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::log::{self, Sink};
-use tidegate_core::phase::{self, Decoration, Engine};
+use tidegate_core::phase::{self, Engine};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
@@ -36,6 +38,8 @@ pub struct Registry {
     files: Option<Rc<files::Shared>>,
     board: Arc<Board>,
     applications: Option<Rc<link::Shared>>,
+    /// Handlers say what they do, and ask no application.
+    notes: Option<Notes>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -44,7 +48,15 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 impl Registry {
     /// For one worker, or for `explain`.
     pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> Registry {
-        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None }
+        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None, notes: None }
+    }
+
+    /// For `explain`: what answers says so.
+    pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
+        Registry {
+            notes: Some(notes),
+            ..Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
+        }
     }
 
     /// What makes a registry on a worker's thread.
@@ -78,7 +90,10 @@ impl Registry {
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let handler = self.handler_for(settings, &files, &applications, site, route)?;
+                let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
+                if let Some(notes) = &self.notes {
+                    handler = Rc::new(Rehearsed::new(handler, notes.clone()));
+                }
                 routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
@@ -95,7 +110,11 @@ impl Registry {
             Ok(handler) => Ok(Rc::new(handler)),
             Err(error) if self.is_recovery => {
                 log::error(format_args!("{error}; the route answers 503 until the next reload"));
-                Ok(Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n")))
+                Ok(Rc::new(Respond::new(
+                    503,
+                    "This part of the site is not to be had at the moment.\n",
+                    None,
+                )))
             }
             Err(error) => Err(error),
         }
@@ -121,7 +140,9 @@ impl Registry {
                 )?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
-            Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
+            Action::Respond { status, body, media_type } => {
+                Rc::new(Respond::new(*status, body, media_type.as_deref()))
+            }
             Action::Fastcgi(application) => {
                 self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?
             }

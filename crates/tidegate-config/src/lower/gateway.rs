@@ -269,7 +269,6 @@ fn gateway(
         },
         buffer: amount("buffer"),
         request_buffer: amount("request-buffer"),
-        trusted_proxies: inherited.trusted_proxies.clone(),
         sendfile: roots,
     }
 }

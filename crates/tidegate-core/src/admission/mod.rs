@@ -29,8 +29,8 @@ pub use overload::{Change, Overload, Queue};
 
 use crate::exchange::Reply;
 use crate::log;
-use crate::phase::covers;
-use crate::response::Response;
+use crate::remote::covers;
+use crate::response::{Author, Response};
 use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
@@ -175,7 +175,14 @@ impl Admission {
         self.overload.set_patience(limits.overload_delay);
         self.connections = limits.connections;
         self.per_address = limits.connections_per_address;
+        // A proxy of one's own is one address for all of its clients, too.
+        let proxies = settings.sites.iter().flat_map(|site| &site.trusted_proxies);
         self.exempt = limits.exempt_addresses.clone();
+        for proxy in proxies.filter(|proxy| **proxy != Network::All) {
+            if !self.exempt.contains(proxy) {
+                self.exempt.push(*proxy);
+            }
+        }
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
         self.memory = share(limits.memory.unwrap_or_else(default_memory)).max(1);
         // Each worker states its share, so that the sum over the workers is what the settings say.
@@ -198,7 +205,7 @@ impl Admission {
         }
         let shared = &self.ledger.shared;
         let entry = match (self.per_address, peer) {
-            (Some(most), Peer::Tcp(address)) if !self.exempt.iter().any(|known| covers(*known, peer)) => {
+            (Some(most), Peer::Tcp(address)) if !self.is_exempt(peer) => {
                 if !shared.addresses.enter(address, most) {
                     return Err(ConnectionRefusal::Address);
                 }
@@ -211,6 +218,24 @@ impl Admission {
         }
         self.leave(entry, peer);
         Err(ConnectionRefusal::Connections)
+    }
+
+    /// A connection that was let in for a balancer, as this, is that of a client which the balancer has named: whether it
+    /// may stay.
+    pub fn named(&self, entry: Entry, client: Peer) -> Result<Entry, ConnectionRefusal> {
+        match (entry, self.per_address, client) {
+            (Entry::Plain, Some(most), Peer::Tcp(address)) if !self.is_exempt(client) => {
+                match self.ledger.shared.addresses.enter(address, most) {
+                    true => Ok(Entry::Counted),
+                    false => Err(ConnectionRefusal::Address),
+                }
+            }
+            _ => Ok(entry),
+        }
+    }
+
+    fn is_exempt(&self, peer: Peer) -> bool {
+        self.exempt.iter().any(|known| covers(*known, peer))
     }
 
     /// Lets in a connection beyond the limits, for the status page; a few at a time.
@@ -293,6 +318,15 @@ impl Admission {
     /// flight.
     pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Result<Response, Later> {
         Later::new(&self.ledger, reply, account, is_exempt)
+    }
+
+    /// The response, or the busy answer in its place.
+    #[inline]
+    pub fn unless_busy(&self, response: Response) -> Response {
+        match response.author {
+            Author::Busy => self.ledger.busy.borrow().instead_of(response),
+            Author::Server | Author::Application => response,
+        }
     }
 
     /// The busy answer to a request.

@@ -239,6 +239,7 @@ impl Connection {
         {
             return self.start_prebuilt(cx, head, response.status, is_last);
         }
+        let response = cx.admission.unless_busy(response);
         self.start_encoded(cx, response, request)
     }
 

@@ -215,7 +215,7 @@ mod tests {
             fields: Fields::new(&fields),
             protocol: None,
             minor_version: 1,
-            peer: Peer::Unix,
+            remote: tidegate_core::Remote::direct(Peer::Unix),
             tls: None,
             is_early: false,
             now: 0,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{self, Coding, Try};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::file::{FileKind, Opened, Patience, Root};
+use tidegate_io::file::{self, FileKind, Opened, Patience, Root};
 
 /// What a route's settings say of looking files up; shared with the blocking pool.
 pub struct Lookup {
@@ -27,6 +27,29 @@ pub struct Located {
     /// Paths below the root that were looked at, whether they exist or not: a change of any may change
     /// the answer.
     pub depends: Vec<Box<[u8]>>,
+    /// Why there is nothing that is served, where there is none.
+    pub why: Why,
+}
+
+/// Why nothing is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// There is nothing of that name.
+    Missing,
+    /// A component begins with a dot.
+    Hidden,
+    /// The path is not one of the alias.
+    Outside,
+    /// A symbolic link leads out of the root.
+    LeadsOut,
+    /// The server may not read it.
+    NoPermission,
+    /// A device, a folder in place of a file, or a file in place of a folder.
+    NoFile,
+    /// A folder without an index file that is not listed.
+    NoIndex,
+    /// None of what `try` names is there.
+    Try,
 }
 
 /// What a path leads to.
@@ -65,9 +88,9 @@ impl Lookup {
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
-        let mut search = Search { lookup: self, patience, depends: Vec::new() };
+        let mut search = Search { lookup: self, patience, depends: Vec::new(), why: Why::Missing };
         let found = search.run(path)?;
-        Ok(Located { found, depends: search.depends })
+        Ok(Located { found, depends: search.depends, why: search.why })
     }
 
     /// Whether the path is that of the folder which the alias stands for, without its slash.
@@ -90,16 +113,16 @@ impl Lookup {
         }
     }
 
-    /// The path below the root; `None` where it lies outside of the alias, or is hidden.
-    fn relative<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+    /// The path below the root.
+    fn relative<'p>(&self, path: &'p [u8]) -> Result<&'p [u8], Why> {
         let below = match &self.settings.strip_prefix {
-            Some(prefix) => path.strip_prefix(prefix.as_bytes())?,
+            Some(prefix) => path.strip_prefix(prefix.as_bytes()).ok_or(Why::Outside)?,
             None => path,
         };
         if !self.settings.serves_hidden && is_hidden(path) {
-            return None;
+            return Err(Why::Hidden);
         }
-        Some(below.strip_prefix(b"/").unwrap_or(below))
+        Ok(below.strip_prefix(b"/").unwrap_or(below))
     }
 }
 
@@ -113,20 +136,32 @@ struct Search<'l> {
     lookup: &'l Lookup,
     patience: Patience,
     depends: Vec<Box<[u8]>>,
+    why: Why,
 }
 
 impl Search<'_> {
+    fn nothing(&mut self, why: Why) -> io::Result<Found> {
+        self.why = why;
+        Ok(Found::Status(Status::NOT_FOUND))
+    }
+
     fn run(&mut self, path: &[u8]) -> io::Result<Found> {
         if self.lookup.is_bare_alias(path) {
             return Ok(Found::NeedsSlash);
         }
-        let Some(relative) = self.lookup.relative(path) else { return Ok(Found::Status(Status::NOT_FOUND)) };
+        let relative = match self.lookup.relative(path) {
+            Ok(relative) => relative,
+            Err(why) => return self.nothing(why),
+        };
         if self.lookup.settings.try_list.is_empty() {
             return self.path(relative, true);
         }
         for candidate in &self.lookup.settings.try_list {
             match candidate {
-                Try::Status(status) => return Ok(Found::Status(Status(*status))),
+                Try::Status(status) => {
+                    self.why = Why::Try;
+                    return Ok(Found::Status(Status(*status)));
+                }
                 Try::Route(name) => return Ok(Found::Route(name.clone())),
                 Try::Path(template) => {
                     let filled = fill(template, relative);
@@ -143,7 +178,7 @@ impl Search<'_> {
                 }
             }
         }
-        Ok(Found::Status(Status::NOT_FOUND))
+        self.nothing(Why::Try)
     }
 
     /// `redirects`: a folder without its slash is worth telling about.
@@ -158,7 +193,7 @@ impl Search<'_> {
             (FileKind::Regular, false) => self.with_siblings(name, opened),
             (FileKind::Folder, true) => self.folder(name, opened),
             (FileKind::Folder, false) if redirects => Ok(Found::NeedsSlash),
-            _ => Ok(Found::Status(Status::NOT_FOUND)),
+            _ => self.nothing(Why::NoFile),
         }
     }
 
@@ -179,7 +214,7 @@ impl Search<'_> {
         }
         Ok(match self.lookup.settings.listing {
             Some(_) => Found::Folder { relative: name.to_vec(), folder },
-            None => Found::Status(Status::NOT_FOUND),
+            None => return self.nothing(Why::NoIndex),
         })
     }
 
@@ -218,10 +253,19 @@ impl Search<'_> {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::NotADirectory
                 | io::ErrorKind::InvalidFilename
-                | io::ErrorKind::InvalidInput => Ok(Err(Status::NOT_FOUND)),
-                io::ErrorKind::PermissionDenied => Ok(Err(Status::FORBIDDEN)),
+                | io::ErrorKind::InvalidInput => {
+                    self.why = if file::leads_out(&error) { Why::LeadsOut } else { Why::Missing };
+                    Ok(Err(Status::NOT_FOUND))
+                }
+                io::ErrorKind::PermissionDenied => {
+                    self.why = Why::NoPermission;
+                    Ok(Err(Status::FORBIDDEN))
+                }
                 // A socket, or a pipe without a reader.
-                _ if error.raw_os_error() == Some(NO_SUCH_DEVICE) => Ok(Err(Status::NOT_FOUND)),
+                _ if error.raw_os_error() == Some(NO_SUCH_DEVICE) => {
+                    self.why = Why::NoFile;
+                    Ok(Err(Status::NOT_FOUND))
+                }
                 _ => Err(error),
             },
         }

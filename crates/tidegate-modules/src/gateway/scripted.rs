@@ -15,7 +15,8 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
-use tidegate_core::{Elsewhere, Exchange, Handler, Reply, Response, answer, log};
+use tidegate_core::explain::Foreseen;
+use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::{Patience, Root};
@@ -101,18 +102,18 @@ struct What {
 }
 
 impl Handler for Scripted {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         exchange.context.ends_with_client();
         exchange.context.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
-            Ok(Err(status)) => Reply::Ready(answer::error(status)),
+            Ok(Err(status)) => Reply::Ready(no_script(exchange, status)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
             Err(error) => Reply::Ready(self.inner.failed(exchange.path, &error)),
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let name = match self.inner.protocol {
             Protocol::FastCgi => "fastcgi",
             Protocol::Scgi => "scgi",
@@ -128,6 +129,7 @@ impl Handler for Scripted {
                     text(&script.name),
                     text(&script.path_info)
                 ));
+                Foreseen::Application
             }
             Ok(Ok(script)) => {
                 say(format!(
@@ -135,12 +137,26 @@ impl Handler for Scripted {
                     text(&script.file),
                     text(&script.path_info)
                 ));
+                Foreseen::Application
             }
             Ok(Err(status)) => {
-                say(format!("{name} {to}: no script for this path ({} {})", status.0, status.reason()));
+                say(format!("{name} {to}: no script for this path"));
+                Foreseen::Status(status)
             }
-            Err(error) => say(format!("{name} {to}: the script cannot be looked up: {error} (500)")),
+            Err(error) => {
+                say(format!("{name} {to}: the script cannot be looked up: {error}"));
+                Foreseen::Status(Status::INTERNAL_SERVER_ERROR)
+            }
         }
+    }
+}
+
+/// The answer where a path leads to no script that may be run.
+fn no_script(exchange: &Exchange<'_>, status: Status) -> Response {
+    match status {
+        Status::FORBIDDEN => answer::refused(exchange, status, "the script may not be read"),
+        Status::NOT_FOUND => answer::refused(exchange, status, "no script lies at this path"),
+        status => answer::error(status),
     }
 }
 
@@ -158,12 +174,11 @@ impl Inner {
         let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
         Reply::Preparing(Box::pin(async move {
             let Ok(job) = job else {
-                let busy = answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
-                return Reply::Ready(busy);
+                return Reply::Ready(answer::busy(None));
             };
             match job.await {
                 Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
-                Ok(Err(status)) => Reply::Ready(answer::error(status)),
+                Ok(Err(status)) => Reply::Ready(kept.lend(|exchange| no_script(exchange, status))),
                 Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
             }
         }))
@@ -218,7 +233,10 @@ impl Inner {
                         }
                         Err(error) => {
                             log::error(format_args!("{about}: {error}"));
-                            return Reply::Ready(answer::error(error.status()));
+                            return Reply::Ready(match error.status() {
+                                Status::SERVICE_UNAVAILABLE => answer::busy(None),
+                                status => answer::error(status),
+                            });
                         }
                     },
                 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::SendfileRoot;
 use tidegate_core::response::FilePiece;
 use tidegate_core::response::Head;
-use tidegate_core::{Body, Exchange, Response, answer, log};
+use tidegate_core::{Author, Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
@@ -105,7 +105,7 @@ pub(super) async fn respond(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             match blocking::run_in(root.lane(), move || root.open_file(&path, Patience::Wait)) {
                 Ok(job) => job.await,
-                Err(_) => return answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1"),
+                Err(_) => return answer::busy(None),
             }
         }
         opened => opened,
@@ -157,5 +157,5 @@ fn with_file(head: AnswerHead, range: Option<&[u8]>, relative: &[u8], opened: Op
             Some(Selection::Whole) | None => {}
         }
     }
-    Response { status, head: Head::Fields(lines), body: Body::File(piece) }
+    Response { status, head: Head::Fields(lines), body: Body::File(piece), author: Author::Application }
 }

@@ -35,7 +35,8 @@ pub fn close_memory() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-fn become_user(identity: &Identity) -> Result<()> {
+/// Becomes a user for good.
+pub fn become_user(identity: &Identity) -> Result<()> {
     let groups: Vec<Gid> = identity.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups).context("cannot give up groups")?;
     setgid(Gid::from_raw(identity.gid)).context("cannot take on the group")?;

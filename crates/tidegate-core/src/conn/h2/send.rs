@@ -157,10 +157,7 @@ impl Output {
 fn opened(mut response: Response) -> (Response, Option<BodySink>) {
     response.fields_mut().remove("Sec-WebSocket-Accept");
     let Body::Tunnel { stream, sink } = response.body else { return (response, None) };
-    (
-        Response { status: Status::OK, head: response.head, body: Body::Stream { len: None, stream } },
-        Some(sink),
-    )
+    (Response { status: Status::OK, body: Body::Stream { len: None, stream }, ..response }, Some(sink))
 }
 
 impl StreamWork {
@@ -183,6 +180,7 @@ impl Connection {
         request: &Request,
     ) -> Output {
         let mut tunnel = None;
+        response = cx.admission.unless_busy(response);
         if let Body::Tunnel { .. } = response.body
             && request.is_upgrade
         {
