@@ -473,10 +473,22 @@ impl Worker {
                 return Ok(());
             }
             if self.cx.draining && self.connections.is_empty() {
-                self.cx.log.flush();
+                self.settle();
                 return Ok(());
             }
         }
+    }
+
+    /// No connection is left: neither is a request.
+    fn settle(&mut self) {
+        let counted = || self.cx.stats.snapshot();
+        debug_assert_eq!(
+            counted().requests_under_way(),
+            0,
+            "invariant: each is counted once, {:?}",
+            counted()
+        );
+        self.cx.log.flush();
     }
 
     /// One reading of the clock serves the whole turn. The wheel moves first, so that what is armed in the
@@ -623,7 +635,7 @@ impl Worker {
                     for key in keys {
                         self.close(key);
                     }
-                    self.cx.log.flush();
+                    self.settle();
                     return true;
                 }
             }
