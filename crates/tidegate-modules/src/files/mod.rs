@@ -10,6 +10,7 @@ mod serve;
 mod watch;
 
 pub use cache::FileCache;
+pub use locate::open_root;
 
 use crate::{compress, index};
 use cache::{Cached, Instance};
@@ -321,7 +322,11 @@ impl Inner {
             return reply;
         }
         match found {
-            Found::File(file) => self.read(file, depends, exchange, has_waited),
+            Found::File(file) => {
+                // What nobody tells the changes of is looked at anew for every request.
+                let depends = (!file.is_outside).then_some(depends);
+                self.read(file, depends, exchange, has_waited)
+            }
             Found::Folder { relative, folder } => match &self.listing {
                 Some(listing) => {
                     let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
@@ -338,14 +343,14 @@ impl Inner {
     fn read(
         self: &Rc<Self>,
         file: FoundFile,
-        depends: Vec<Box<[u8]>>,
+        depends: Option<Vec<Box<[u8]>>>,
         exchange: &Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
         let limit = self.maker.memory_file_size;
         let relative = file.relative.clone();
         match Contents::read(file, limit, Patience::Cached) {
-            Ok(contents) => self.store(&relative, contents, &depends, exchange, has_waited),
+            Ok(contents) => self.store(&relative, contents, depends.as_deref(), exchange, has_waited),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
                 let lane = Lane::of_file(file.file.meta.identity);
@@ -353,9 +358,9 @@ impl Inner {
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
-                        Ok(contents) => {
-                            kept.lend(|exchange| inner.store(&relative, contents, &depends, exchange, true))
-                        }
+                        Ok(contents) => kept.lend(|exchange| {
+                            inner.store(&relative, contents, depends.as_deref(), exchange, true)
+                        }),
                         Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
                     reply.settled().await
@@ -369,12 +374,12 @@ impl Inner {
         self: &Rc<Self>,
         relative: &[u8],
         contents: Contents,
-        depends: &[Box<[u8]>],
+        depends: Option<&[Box<[u8]>]>,
         exchange: &Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
-        if self.lookup.settings.uses_cache {
+        if let Some(depends) = depends.filter(|_| self.lookup.settings.uses_cache) {
             let (cache, root) = (&self.shared.cache, &self.lookup.root);
             let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
