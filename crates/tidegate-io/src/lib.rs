@@ -9,6 +9,7 @@ pub mod connect;
 mod executor;
 pub mod file;
 mod lanes;
+mod links;
 pub mod notify;
 pub mod oneshot;
 pub mod paged;

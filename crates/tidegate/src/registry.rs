@@ -15,7 +15,6 @@ use tidegate_core::phase::{self, Engine};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
-use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
@@ -131,7 +130,7 @@ impl Registry {
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let opened = Root::open(&files.root).map_err(|error| {
+                let opened = files::open_root(&files.root, files.symlinks).map_err(|error| {
                     let (root, origin) = (files.root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 });

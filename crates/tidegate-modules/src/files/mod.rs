@@ -10,6 +10,7 @@ mod serve;
 mod watch;
 
 pub use cache::FileCache;
+pub use locate::open_root;
 
 use crate::{compress, index};
 use cache::{Cached, Instance};
@@ -319,6 +320,8 @@ impl Inner {
         }
         match found {
             Found::File(file) => {
+                // What nobody tells the changes of is looked at anew for every request.
+                may_store &= !file.is_outside;
                 let reading = Reading { relative: file.relative.clone(), depends, has_waited, may_store };
                 self.read(file, reading, exchange)
             }

@@ -8,6 +8,7 @@ use super::proxy::USUAL_HEAD;
 use super::script::{Rule, Script, Scripts};
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::Errand;
+use crate::files::open_root;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
-use tidegate_io::file::{Patience, Root};
+use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Role};
 use tidegate_wire::scgi::Variables;
 
@@ -74,7 +75,7 @@ impl Scripted {
         let root = match application.root.as_path() {
             root if root == Path::new("") => None,
             root => {
-                let opened = Root::open(root).map_err(|error| {
+                let opened = open_root(root, application.symlinks).map_err(|error| {
                     let (root, origin) = (root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 })?;
