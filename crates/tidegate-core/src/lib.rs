@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod interim;
 pub mod listen;
 pub mod log;
+pub mod memory;
 pub mod phase;
 pub mod response;
 #[doc(hidden)]

@@ -161,6 +161,10 @@ impl worker::Registry for Registry {
         }
     }
 
+    fn spare_descriptors(&mut self) -> usize {
+        self.files.as_ref().map_or(0, |files| files.spare_descriptors())
+    }
+
     fn ask(&mut self, question: &str) -> String {
         match (question.strip_prefix("cache"), &self.files) {
             (Some(command), Some(files)) => files.command(command.trim()),

@@ -6,6 +6,7 @@
 //! Dropping it frees its place, or gives up its turn (R2: `RqThrottle`, the connection queue).
 
 use super::Ledger;
+use crate::memory::Account;
 use crate::response::Response;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -113,6 +114,7 @@ impl State {
 /// A response that is still being made, with its place among those in flight.
 pub struct Later {
     future: LocalFuture<Response>,
+    account: Account,
     place: Place,
     ledger: Rc<Ledger>,
 }
@@ -128,13 +130,20 @@ enum Place {
         deadline: Deadline,
     },
     Refused(QueueRefusal),
+    /// There is no memory for what waits.
+    Shed,
     Done,
 }
 
 impl Later {
-    pub(super) fn new(ledger: Rc<Ledger>, future: LocalFuture<Response>, is_exempt: bool) -> Later {
-        let place = if is_exempt { Place::Exempt } else { Place::of(&ledger) };
-        Later { future, place, ledger }
+    pub(super) fn new(
+        ledger: Rc<Ledger>,
+        future: LocalFuture<Response>,
+        is_exempt: bool,
+        is_short: bool,
+    ) -> Later {
+        let place = if is_exempt { Place::Exempt } else { Place::of(&ledger, is_short) };
+        Later { future, account: Account::default(), place, ledger }
     }
 
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending
@@ -160,16 +169,26 @@ impl Later {
             }
             self.ledger.stats.queued.sub(1);
         }
+        if let Place::Shed = self.place {
+            self.ledger.stats.requests_shed.add(1);
+            self.place = Place::Done;
+            return Poll::Ready(self.ledger.busy());
+        }
         if let Place::Refused(why) = self.place {
             self.ledger.stats.queue_refusals.add(why, 1);
             self.place = Place::Done;
             return Poll::Ready(self.ledger.busy());
         }
-        let polled = self.future.as_mut().poll(cx);
+        let polled = self.account.charge(|| self.future.as_mut().poll(cx));
         if polled.is_ready() {
             self.leave();
         }
         polled
+    }
+
+    /// Bytes of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
+    pub fn held(&self) -> usize {
+        size_of::<Later>() + self.account.held()
     }
 
     fn leave(&mut self) {
@@ -183,13 +202,16 @@ impl Later {
                     ledger.shared.in_flight.leave(ledger.limits().in_flight);
                 }
             }
-            Place::Exempt | Place::Refused(_) | Place::Done => {}
+            Place::Exempt | Place::Refused(_) | Place::Shed | Place::Done => {}
         }
     }
 }
 
 impl Place {
-    fn of(ledger: &Ledger) -> Place {
+    fn of(ledger: &Ledger, is_short: bool) -> Place {
+        if is_short {
+            return Place::Shed;
+        }
         let limits = ledger.limits();
         match ledger.shared.in_flight.enter(limits.in_flight, limits.queue_length) {
             Entry::Place => {

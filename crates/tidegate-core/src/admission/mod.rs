@@ -29,16 +29,15 @@ use crate::response::Response;
 use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
-use memory::Bound;
+use memory::{Bound, Retention};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::{Network, Settings};
-use tidegate_io::LocalFuture;
-use tidegate_io::clock;
 use tidegate_io::socket::Peer;
+use tidegate_io::{LocalFuture, Remote, allocator, blocking, clock};
 use tidegate_stats::{ConnectionRefusal, Worker as Stats};
 use waits::Waits;
 
@@ -54,6 +53,8 @@ pub struct Shared {
     reserved: AtomicU32,
     addresses: Addresses,
     in_flight: InFlight,
+    /// The workers, to be woken.
+    workers: Mutex<Vec<Weak<Remote>>>,
 }
 
 impl Shared {
@@ -127,6 +128,7 @@ pub struct Admission {
     memory: u64,
     /// The kernel finds memory short.
     is_pressed: bool,
+    retention: Retention,
 }
 
 impl Admission {
@@ -149,6 +151,7 @@ impl Admission {
             keep_alive: 0,
             memory: 0,
             is_pressed: false,
+            retention: Retention::default(),
         };
         admission.adopt(settings, number);
         admission
@@ -170,6 +173,7 @@ impl Admission {
         self.exempt = limits.exempt_addresses.clone();
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
         self.memory = share(limits.memory.unwrap_or_else(default_memory)).max(1);
+        crate::memory::adopt(&ledger.stats, self.memory);
         // Each worker states its share, so that the sum over the workers is what the settings say.
         let stats = &ledger.stats;
         stats.connections.set_limit(share(limits.connections.into()));
@@ -177,6 +181,22 @@ impl Admission {
         stats.queued.set_limit(share(limits.queue_length.into()));
         stats.keep_alive.set_limit(self.keep_alive);
         stats.buffer.set_limit(self.memory);
+    }
+
+    /// This worker is one of those that share, and may be woken for it.
+    pub(crate) fn join(&self, remote: &Arc<Remote>) {
+        let mut workers = self.ledger.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.push(Arc::downgrade(remote));
+    }
+
+    /// Wakes all workers that share: what is short for one of them is short for all.
+    #[cold]
+    pub(crate) fn wake_others(&self) {
+        let workers = self.ledger.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for worker in workers.iter().filter_map(Weak::upgrade) {
+            worker.notify();
+        }
     }
 
     /// A connection has come: whether it may stay, and why not.
@@ -276,7 +296,7 @@ impl Admission {
 
     /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
     pub fn later(&self, future: LocalFuture<Response>, is_exempt: bool) -> Later {
-        Later::new(self.ledger.clone(), future, is_exempt)
+        Later::new(self.ledger.clone(), future, is_exempt, self.is_short_of_memory())
     }
 
     /// The busy answer to a request.
@@ -301,6 +321,7 @@ impl Admission {
         let buffer = &self.ledger.stats.buffer;
         if now > before {
             buffer.add((now - before).into());
+            self.retention.grows(buffer.current());
         } else {
             buffer.sub((before - now).into());
         }
@@ -389,9 +410,21 @@ impl Admission {
         }
     }
 
-    /// Once a second.
+    /// Once a second while [`Admission::keeps_what_is_free`], and whenever else the second changes.
     pub fn on_second(&mut self) {
         self.is_pressed = Bound::of_process().is_pressed();
+        let stats = &self.ledger.stats;
+        if self.retention.on_second(stats.buffer.current(), stats.connections.current()) {
+            // On a thread that may take its time; where all of those are busy it is for the next second.
+            let _ = blocking::run(allocator::trim);
+        }
+    }
+
+    /// Much has been given back, and the allocator has not been told yet.
+    #[inline]
+    pub fn keeps_what_is_free(&self) -> bool {
+        let stats = &self.ledger.stats;
+        self.retention.is_worth_a_trim(stats.buffer.current(), stats.connections.current())
     }
 }
 
