@@ -17,6 +17,7 @@ const RESERVE: u64 = 8;
 struct Room {
     stats: RefCell<Option<Arc<Stats>>>,
     limit: Cell<u64>,
+    is_pressed: Cell<bool>,
     /// Taken in the present turn of a connection, which has not been weighed since.
     taken: Cell<u64>,
     /// Of the answer that is being made.
@@ -50,6 +51,19 @@ pub(crate) fn adopt(stats: &Arc<Stats>, limit: u64) {
     });
 }
 
+/// The kernel finds memory short, or no longer.
+pub(crate) fn press(is_pressed: bool) {
+    ROOM.with(|room| room.is_pressed.set(is_pressed));
+}
+
+/// Whether connections own more than they may, or the kernel finds memory short: what would have to wait is not begun.
+pub(crate) fn is_short() -> bool {
+    ROOM.with(|room| {
+        let stats = room.stats.borrow();
+        room.is_pressed.get() || stats.as_ref().is_some_and(|stats| stats.buffer.current() > room.limit.get())
+    })
+}
+
 /// What was taken has been weighed.
 #[inline]
 pub(crate) fn settle() {
@@ -58,9 +72,9 @@ pub(crate) fn settle() {
 
 /// What an answer that is being made holds, for whoever weighs it.
 #[derive(Default)]
-pub(crate) struct Account(Option<Rc<Cell<usize>>>);
+pub(crate) struct Holdings(Option<Rc<Cell<usize>>>);
 
-impl Account {
+impl Holdings {
     /// Bytes.
     pub(crate) fn held(&self) -> usize {
         self.0.as_ref().map_or(0, |held| held.get())
@@ -127,7 +141,7 @@ mod tests {
 
     #[test]
     fn weights_are_on_the_account_that_they_were_set_in() {
-        let (mut one, mut other) = (Account::default(), Account::default());
+        let (mut one, mut other) = (Holdings::default(), Holdings::default());
         let (mut first, mut second) = (Weight::default(), Weight::default());
         one.charge(|| first.set(10));
         other.charge(|| {

@@ -8,6 +8,7 @@ pub mod blocking;
 pub mod clock;
 pub mod connect;
 pub mod descriptors;
+mod executor;
 pub mod file;
 mod lanes;
 pub mod notify;

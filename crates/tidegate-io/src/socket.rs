@@ -7,7 +7,7 @@ use rustix::net::{
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -250,10 +250,19 @@ impl Stream {
         Stream { fd }
     }
 
+    /// The address that the peer has connected to; `None` for a unix socket.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        match local_address(self.fd.as_fd()) {
+            Ok(Peer::Tcp(address)) => Some(address.ip()),
+            Ok(Peer::Unix) | Err(_) => None,
+        }
+    }
+
     /// `recv(2)`.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let room = buffer.len();
+        debug_assert!(room > 0, "invariant: nothing read into no room looks like the end");
         match recv(&self.fd, buffer, RecvFlags::empty()) {
             Ok((0, _)) => Ok(Received::End),
             Ok((count, _)) => Ok(Received::Bytes { count, drained: count < room }),

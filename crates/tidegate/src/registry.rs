@@ -112,13 +112,11 @@ impl Registry {
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let opened = Root::open(&files.root).map_err(|error| {
+                let opened = Root::shared(&files.root).map_err(|error| {
                     let (root, origin) = (files.root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 });
-                self.or_recover(
-                    opened.map(|root| Files::new(shared, Arc::new(root), files, route, settings)),
-                )?
+                self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),

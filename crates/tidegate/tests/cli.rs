@@ -497,6 +497,26 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
     assert_eq!(wait_for(|| get(&server.address, "/").ok(), "recovery"), "here");
 }
 
+/// A root is one descriptor, however many sites and workers have it.
+#[test]
+fn many_sites_with_one_root_need_few_descriptors() {
+    let folder = Folder::new("many-sites");
+    fs::create_dir_all(folder.path("site")).unwrap();
+    fs::write(folder.path("site/a.txt"), "here").unwrap();
+    let mut config = "workers 4\nlisten \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..1000 {
+        config
+            .push_str(&format!("site \"s{number}.test\" {{ root \"{}\" }}\n", folder.path("site").display()));
+    }
+    let server = Server::with_config(&folder, &config);
+    let stream = TcpStream::connect(&server.address).unwrap();
+    assert_eq!(exchange_with("s999.test", stream, "/a.txt").unwrap(), "here");
+    for pid in server.processes() {
+        let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count();
+        assert!(open < 100, "{open} descriptors");
+    }
+}
+
 /// Descriptors that only the cache keeps are for those who come.
 #[test]
 fn cached_descriptors_are_given_back() {

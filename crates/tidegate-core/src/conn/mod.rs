@@ -1,10 +1,11 @@
 //! A client connection: a plain state machine driven by edges, wake-ups and timers.
 //!
-//! It borrows the worker's buffers while it runs and owns bytes only when stuck: `input` holds a request
+//! It borrows the worker's memory while it runs and owns bytes only when stuck: `input` holds a request
 //! that is incomplete or not yet its turn, `work` what cannot be finished at once, `held` what a full
-//! socket refused. An idle connection has none of them. `receive` reads requests, `send` writes responses;
+//! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
+mod batch;
 mod faults;
 mod h2;
 mod pieces;
@@ -21,6 +22,8 @@ use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
 use crate::worker::Ctx;
+use batch::Batch;
+pub(crate) use batch::BatchMemory;
 use h2::Http2;
 use progress::{Reader, Terms};
 use receive::Incoming;
@@ -117,6 +120,8 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes that a full socket refused; nothing overtakes them.
     held: Vec<u8>,
+    /// Bytes that leave in one call. Empty unless it runs.
+    batch: Batch,
     work: Option<Box<Work>>,
     /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
     h2: Option<Box<Http2>>,
@@ -197,6 +202,7 @@ impl Connection {
             scanner: HeadScanner::new(),
             input: Vec::new(),
             held: Vec::new(),
+            batch: Batch::default(),
             work: None,
             h2: None,
         }
@@ -288,19 +294,41 @@ impl Connection {
     /// Runs until it has to wait.
     #[inline]
     pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
-        match self.run(key, cx) {
+        self.batch.borrow_memory(&mut cx.batch_memory);
+        let next = self.take_turn(key, cx);
+        self.batch.return_memory(&mut cx.batch_memory);
+        next
+    }
+
+    /// Its deadline has passed.
+    pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        self.batch.borrow_memory(&mut cx.batch_memory);
+        let next = self.time_out(key, cx);
+        if self.transport.resets_on_close() || self.flush_batch().is_err() {
+            self.batch.discard();
+        }
+        self.batch.return_memory(&mut cx.batch_memory);
+        next
+    }
+
+    /// Runs, and leaves nothing in the batch, however the turn has ended.
+    #[inline]
+    fn take_turn(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        match self.run(key, cx).and_then(|next| self.flush_batch().map(|()| next)) {
             Ok(Next::Close) => Next::Close,
             Ok(next) => {
                 self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
                 self.account(cx);
                 next
             }
-            Err(_) => Next::Close, // the peer is gone
+            Err(_) => {
+                self.batch.discard();
+                Next::Close // the peer is gone
+            }
         }
     }
 
-    /// Its deadline has passed.
-    pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+    fn time_out(&mut self, key: Key, cx: &mut Ctx) -> Next {
         let timer = std::mem::replace(&mut self.timer, Timer::Off);
         let limits = &cx.engine.settings.limits;
         let grace = limits.rate_grace;
@@ -392,13 +420,15 @@ impl Connection {
         if self.refuse(cx, Status::REQUEST_TIMEOUT, None).is_err() {
             return Next::Close;
         }
-        self.drive(key, cx)
+        self.take_turn(key, cx)
     }
 
     /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
     fn is_abandoned(&self) -> bool {
         let is_given_up = |work: &Work| {
-            work.request.ends_with_client && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+            let is_asked =
+                work.request.ends_with_client || work.output.as_ref().is_some_and(Output::ends_with_client);
+            is_asked && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
         };
         (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
     }
@@ -447,7 +477,7 @@ impl Connection {
                     }
                     match count {
                         0 => Ok(()),
-                        _ if self.h2.is_some() => self.take_first_frames(key, cx, &buffer[..count]),
+                        _ if self.h2.is_some() => self.take_first_frames(cx, &buffer[..count]),
                         _ => self.accept_bytes(key, cx, &buffer[..count]),
                     }
                 }
@@ -587,8 +617,9 @@ impl Connection {
 
     /// The worker is about to drop it.
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
-        cx.batch.clear(); // what a failed send has left there is for nobody else
+        self.batch.borrow_memory(&mut cx.batch_memory);
         cx.wheel.cancel(key.index());
+        self.abandon_h2(cx);
         self.transport.say_goodbye();
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
@@ -599,6 +630,6 @@ impl Connection {
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);
         }
-        self.abandon_h2(cx);
+        self.batch.return_memory(&mut cx.batch_memory);
     }
 }

@@ -29,8 +29,8 @@ impl Sendfile {
     /// # Errors
     /// One cannot be opened; the message names it.
     pub fn new(settings: &[SendfileRoot]) -> io::Result<Sendfile> {
-        let open = |root: &SendfileRoot| match Root::open(&root.root) {
-            Ok(opened) => Ok((Arc::new(opened), root.prefix.clone())),
+        let open = |root: &SendfileRoot| match Root::shared(&root.root) {
+            Ok(opened) => Ok((opened, root.prefix.clone())),
             Err(error) => {
                 let folder = root.root.display();
                 Err(io::Error::new(
@@ -45,6 +45,12 @@ impl Sendfile {
     /// Whether any file may be sent.
     pub fn is_allowed(&self) -> bool {
         !self.roots.is_empty()
+    }
+
+    /// Whether an answer has a file sent in its place. Where no folder is open for that, what it names is dropped and
+    /// the answer is what it is.
+    pub(super) fn is_asked(&self, head: &AnswerHead) -> bool {
+        self.is_allowed() && (head.sendfile.is_some() || head.accel_redirect.is_some())
     }
 
     /// The range that a request asks for of a file that may come. One with `If-Range` gets it whole: whether
@@ -76,11 +82,6 @@ impl Sendfile {
             Some((root.clone(), below.as_os_str().as_bytes().to_vec()))
         })
     }
-}
-
-/// Whether an answer names a file at all.
-pub(super) fn is_asked(head: &AnswerHead) -> bool {
-    head.sendfile.is_some() || head.accel_redirect.is_some()
 }
 
 /// The response that sends the file. `name` is the application in messages.
