@@ -10,11 +10,12 @@ use crate::links;
 pub use crate::links::Links;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 /// What `fstat(2)` says of an open file, as much as serving needs.
@@ -91,6 +92,10 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// Types of file systems where a server or another process answers: FUSE, NFS, SMB (two), Ceph, 9P, AFS.
 const REMOTE: &[i64] =
     &[0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997, 0x5346_414f];
+/// A shared root that was followed within this is not followed for the next one who asks.
+const SHARED_FRESH: Duration = Duration::from_millis(100);
+/// From so many shared roots on, those that nobody has any more are looked for whenever their number doubles.
+const ROOTS_SWEPT: usize = 64;
 /// How often a look-up is tried that races with renames.
 const RACES: usize = 100;
 
@@ -133,6 +138,31 @@ impl Root {
             followed: AtomicU64::new(monotonic_ns()),
             generation: AtomicU32::new(0),
         })
+    }
+
+    /// The folder, opened once for all of this process that ask for it: sites, routes and workers.
+    ///
+    /// # Errors
+    /// The path leads to no folder now, whatever it did when it was opened first.
+    pub fn shared(path: &Path, links: Links) -> io::Result<Arc<Root>> {
+        static ROOTS: Mutex<BTreeMap<(PathBuf, Links), Weak<Root>>> = Mutex::new(BTreeMap::new());
+        let now = monotonic_ns();
+        let key = (path.to_owned(), links);
+        let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = roots.get(&key).and_then(Weak::upgrade) {
+            drop(roots);
+            if now.saturating_sub(root.followed.load(Relaxed)) >= SHARED_FRESH.as_nanos() as u64 {
+                Place::open(path)?;
+                root.follow_now(now, Patience::Wait)?;
+            }
+            return Ok(root);
+        }
+        let root = Arc::new(Root::with_links(path, links)?);
+        if roots.len() >= ROOTS_SWEPT && roots.len().is_power_of_two() {
+            roots.retain(|_, root| root.strong_count() > 0);
+        }
+        roots.insert(key, Arc::downgrade(&root));
+        Ok(root)
     }
 
     /// Follows the path anew, at most once a second: a root that was replaced, as by swapping a symbolic
@@ -541,6 +571,26 @@ mod tests {
 
     /// FAULTS 33, scaled down: a link flips between inside and outside while it is opened. `TRIES=1000000` is the
     /// whole of it.
+    #[test]
+    fn a_shared_root_is_one_folder_until_nobody_has_it() {
+        let dir = fixture("shared");
+        let path = dir.0.join("root");
+        let one = Root::shared(&path, Links::Beneath).unwrap();
+        let other = Root::shared(&path, Links::Beneath).unwrap();
+        assert!(Arc::ptr_eq(&one, &other));
+        // Replaced meanwhile: whoever asks anew gets what is there now, and so do the others.
+        fs::rename(&path, dir.0.join("old")).unwrap();
+        one.followed.store(0, Relaxed);
+        assert!(Root::shared(&path, Links::Beneath).is_err());
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("new"), "x").unwrap();
+        let third = Root::shared(&path, Links::Beneath).unwrap();
+        assert!(Arc::ptr_eq(&one, &third) && one.generation() == 1);
+        assert!(one.open_file(b"new", Patience::Wait).is_ok());
+        drop((one, other, third));
+        assert_eq!(Root::shared(&path, Links::Beneath).unwrap().generation(), 0);
+    }
+
     #[test]
     fn a_swapped_link_never_escapes() {
         for links in [Links::Beneath, Links::Owner] {

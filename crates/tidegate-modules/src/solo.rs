@@ -33,7 +33,7 @@ impl Registry for Modules {
             for route in &site.routes {
                 let handler: Rc<dyn Handler> = match &route.action {
                     Action::Files(files) => {
-                        let root = Arc::new(open_root(&files.root, files.symlinks)?);
+                        let root = open_root(&files.root, files.symlinks)?;
                         Rc::new(Files::new(&self.shared, root, files, route, settings))
                     }
                     Action::Fastcgi(application) => {

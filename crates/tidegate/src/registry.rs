@@ -134,9 +134,7 @@ impl Registry {
                     let (root, origin) = (files.root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 });
-                self.or_recover(
-                    opened.map(|root| Files::new(shared, Arc::new(root), files, route, settings)),
-                )?
+                self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body, media_type } => {
@@ -179,6 +177,10 @@ impl worker::Registry for Registry {
         if let Some(files) = &self.files {
             files.adopt(settings.file_cache.clone());
         }
+    }
+
+    fn spare_descriptors(&mut self) -> usize {
+        self.files.as_ref().map_or(0, |files| files.spare_descriptors())
     }
 
     fn ask(&mut self, question: &str) -> String {

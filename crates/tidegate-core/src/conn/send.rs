@@ -116,6 +116,18 @@ impl Output {
         Output { source: Source::Later(later), ..Output::unbegun() }
     }
 
+    /// Bytes of memory that it holds.
+    pub(super) fn held(&self) -> usize {
+        let source = match &self.source {
+            Source::Parts { parts, at } => parts.as_slice().iter().chain(at).map(Part::held).sum(),
+            Source::Stream(stream) => stream.held(),
+            Source::Later(later) => later.held(),
+            Source::Made(response) => response.held(),
+            Source::None | Source::Message { .. } | Source::File(_) => 0,
+        };
+        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
+    }
+
     /// Whether an answer that is still being made is given up with its client.
     pub(super) fn ends_with_client(&self) -> bool {
         matches!(&self.source, Source::Later(later) if later.ends_with_client())

@@ -106,6 +106,10 @@ impl Worker {
             }
             wanted = wanted.saturating_sub(owned.into());
             if let Some(connection) = self.connections.get_mut(key) {
+                if connection.is_resting() && connection.is_quiet() {
+                    self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
+                    continue;
+                }
                 connection.reset_on_close();
                 self.cx.stats.memory_resets.add(1);
                 self.close(key);

@@ -12,12 +12,12 @@ use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{self, FileKind, Links, Opened, Patience, Root};
 
-/// Opens the root of a route with files.
+/// The root of a route with files, shared by all of this process that name it under one policy.
 ///
 /// # Errors
 /// It cannot be opened.
-pub fn open_root(path: &Path, symlinks: settings::Symlinks) -> io::Result<Root> {
-    Root::with_links(
+pub fn open_root(path: &Path, symlinks: settings::Symlinks) -> io::Result<Arc<Root>> {
+    Root::shared(
         path,
         match symlinks {
             settings::Symlinks::Beneath => Links::Beneath,

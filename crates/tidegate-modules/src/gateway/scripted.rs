@@ -12,7 +12,6 @@ use crate::files::open_root;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
@@ -79,7 +78,7 @@ impl Scripted {
                     let (root, origin) = (root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 })?;
-                Some(Arc::new(opened))
+                Some(opened)
             }
         };
         let inner = Inner {
