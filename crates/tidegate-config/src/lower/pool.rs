@@ -16,7 +16,7 @@ use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// What a pool is, one of them.
-const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
+pub(super) const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
 /// What says nothing about an application that is not ours to run.
 const OF_PROCESSES: [&str; 11] = [
     "processes",

@@ -8,10 +8,12 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tidegate_config::settings::AcmeChallenge;
 use tidegate_config::settings::gateway::BackendTrust;
 use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
-use tidegate_core::tls::{backends, read_roots};
+use tidegate_core::tls::{automatic_names, backends, read_roots};
 use tidegate_io::clock::wall_seconds;
+use tidegate_tls::acme::local::is_local;
 use tidegate_tls::{Certificate, ClientAuthorities, Pair};
 
 /// Finds every mistake in a settings file.
@@ -44,6 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
     let mut loaded = load_file(&path, &ProcessEnvironment);
     look_at_certificates(&mut loaded);
+    look_at_wildcards(&mut loaded);
     let assigned = look_at_users(&mut loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
@@ -65,13 +68,37 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// checked.
 fn look_at_users(loaded: &mut Loaded) -> Vec<Assigned> {
     let Some(settings) = &loaded.settings else { return Vec::new() };
+    let unknown = users::unknown(settings);
     loaded.diagnostics.extend(users::exposed(settings).into_iter().map(Diagnostic::warning));
+    if !unknown.is_empty() {
+        loaded.diagnostics.extend(unknown.into_iter().map(Diagnostic::error));
+        return Vec::new();
+    }
     match users::assign(&mut settings.clone(), true) {
         Ok(assigned) => assigned,
         Err(error) => {
             loaded.diagnostics.push(Diagnostic::error(format!("{error:#}")));
             Vec::new()
         }
+    }
+}
+
+/// A certificate for every name below one is only given by way of the DNS.
+fn look_at_wildcards(loaded: &mut Loaded) {
+    let Some(settings) = &loaded.settings else { return };
+    if settings.acme.challenges.contains(&AcmeChallenge::Dns01) {
+        return;
+    }
+    for name in automatic_names(settings).iter().filter(|name| name.starts_with("*.") && !is_local(name)) {
+        let site =
+            settings.sites.iter().find(|site| site.names.iter().any(|known| known.to_string() == *name));
+        let origin = site.map(|site| site.origin.to_string()).unwrap_or_default();
+        let message = format!(
+            "{origin}: nobody issues a certificate for `{name}` without the challenge `dns-01`, and TLS clients of its \
+             names cannot connect"
+        );
+        let help = "write `acme { challenge \"dns-01\"; dns-update … }`, or name a certificate in the site";
+        loaded.diagnostics.push(Diagnostic::error(message).help(help));
     }
 }
 

@@ -77,6 +77,20 @@ fn find_group(name: &str) -> Result<Gid> {
     launch::find_group(name).map_err(|problem| anyhow!("{problem}; {}", advice()))
 }
 
+/// Users and groups that the settings name and this system does not have: an error for each.
+pub fn unknown(settings: &Settings) -> Vec<String> {
+    let mut said = Vec::new();
+    said.extend(identity(settings.user.as_ref()).err().map(|error| format!("{error:#}")));
+    for listener in &settings.listeners {
+        let owner = listener.access.owner.as_deref().and_then(|name| find_user(name).err());
+        let group = listener.access.group.as_deref().and_then(|name| find_group(name).err());
+        said.extend(
+            [owner, group].into_iter().flatten().map(|error| format!("{}: {error:#}", listener.origin)),
+        );
+    }
+    said
+}
+
 /// The user that something which the server starts gets, and who has said so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assigned {
