@@ -36,8 +36,8 @@ pub(crate) trait Disk {
     fn may_write(&self, path: &Path) -> bool;
     /// Whether this process may look into a folder.
     fn may_enter(&self, path: &Path) -> bool;
-    /// The text of a regular file no larger than a file of settings may be.
-    fn read(&self, path: &Path) -> io::Result<String>;
+    /// A regular file no larger than a file of settings may be.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// The names in a folder.
     fn names(&self, folder: &Path) -> io::Result<Vec<OsString>>;
     /// A path that is the same for all names of one file.
@@ -67,7 +67,7 @@ impl Disk for RealDisk {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
     }
 
-    fn read(&self, path: &Path) -> io::Result<String> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         match self.what(path) {
             What::File => {}
             What::Missing => return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file")),
@@ -83,7 +83,7 @@ impl Disk for RealDisk {
         let mut bytes = Vec::new();
         let limit = u64::try_from(FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
         io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, limit), &mut bytes)?;
-        String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
+        Ok(bytes)
     }
 
     fn names(&self, folder: &Path) -> io::Result<Vec<OsString>> {
@@ -118,7 +118,7 @@ impl Disk for NoDisk {
         true
     }
 
-    fn read(&self, _: &Path) -> io::Result<String> {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
         Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file"))
     }
 

@@ -61,9 +61,9 @@ pub struct RejectedSite {
 pub fn load_file(path: &Path, environment: &dyn Environment) -> Loaded {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match RealDisk.read(&absolute) {
-        Ok(text) => {
+        Ok(bytes) => {
             let folder = absolute.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
-            let source = Source::new(&path.display().to_string(), &text);
+            let source = Source::from_bytes(&path.display().to_string(), &bytes);
             load(source, &folder, Some(&absolute), environment, &RealDisk)
         }
         Err(error) => {
@@ -92,57 +92,79 @@ pub(crate) fn load(
     let mut checker = Checker::new(environment);
     let mut reader = Reader::new(&mut checker, disk);
     reader.main(source, folder, path);
-    let (nodes, lost) = (reader.nodes, reader.lost);
+    let (nodes, mut left_out, is_fatal) = (reader.nodes, reader.lost, reader.is_fatal);
+    let read = checker.diagnostics.len();
     let mut server = lower::server(&mut checker, disk, &nodes);
-    let mut rejected = lost;
-    // Errors so far that are not those of a lost file concern everything.
-    let is_fatal = checker.diagnostics.iter().enumerate().any(|(at, diagnostic)| {
-        diagnostic.is_error() && !rejected.iter().any(|(_, range)| range.contains(&at))
-    });
-    let (left_out, contested) = lower::sites(&mut checker, disk, &nodes, &mut server, &rejected);
-    rejected.extend(left_out);
+    // Errors of meaning so far concern everything, and so does what could not be read and costs no site.
+    let costs_sites = |at: usize| {
+        let form = checker.form.iter().any(|range| range.contains(&at));
+        form || left_out.iter().flat_map(|left| &left.diagnostics).any(|range| range.contains(&at))
+    };
+    let is_fatal = is_fatal
+        || checker
+            .diagnostics
+            .iter()
+            .enumerate()
+            .any(|(at, diagnostic)| diagnostic.is_error() && (at >= read || !costs_sites(at)));
+    let contested = lower::sites(&mut checker, disk, &nodes, &mut server, &mut left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
     // A main file that could not be read says nothing about what it names or leaves out.
-    if !(is_fatal && nodes.is_empty()) {
-        lower::consistency(&mut checker, &server, &rejected, &nodes, &main);
+    let is_main_broken = checker.form.first().is_some_and(|range| !range.is_empty());
+    if !(is_fatal && is_main_broken) {
+        lower::consistency(&mut checker, &server, &left_out, &nodes, &main);
     }
     let is_fatal = is_fatal
         || checker.diagnostics[whole..].iter().any(Diagnostic::is_error)
         || server.settings.sites.is_empty();
-    let mut diagnostics = checker.diagnostics;
-    say_what_is_in_force(&mut diagnostics, &rejected, is_fatal);
+    say_what_is_in_force(&mut checker.diagnostics, &left_out, is_fatal);
+    let mut diagnostics = without_consequences(checker);
     sort(&mut diagnostics);
     shorten(&mut diagnostics);
     Loaded {
         settings: (!is_fatal).then_some(server.settings),
         diagnostics,
-        rejected: rejected.into_iter().map(|(site, _)| site).collect(),
+        rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
     }
 }
 
-fn say_what_is_in_force(
-    diagnostics: &mut [Diagnostic],
-    rejected: &[(RejectedSite, Range<usize>)],
-    is_fatal: bool,
-) {
-    let mut sites: Vec<Option<usize>> = vec![None; diagnostics.len()];
-    for (at, (_, range)) in rejected.iter().enumerate() {
-        if let Some(told) = sites.get_mut(range.clone()) {
-            told.fill(Some(at));
+/// A site that is left out, and the ranges of the diagnostics that say why.
+pub(crate) struct LeftOut {
+    pub site: RejectedSite,
+    pub diagnostics: Vec<Range<usize>>,
+}
+
+fn say_what_is_in_force(diagnostics: &mut [Diagnostic], left_out: &[LeftOut], is_fatal: bool) {
+    let mut costs: Vec<Option<usize>> = vec![None; diagnostics.len()];
+    for (at, left) in left_out.iter().enumerate() {
+        for range in &left.diagnostics {
+            if let Some(told) = costs.get_mut(range.clone()) {
+                told.fill(Some(at));
+            }
         }
     }
-    for (diagnostic, site) in diagnostics.iter_mut().zip(sites) {
+    for (diagnostic, site) in diagnostics.iter_mut().zip(costs) {
         if !diagnostic.is_error() || diagnostic.in_force.is_some() {
             continue;
         }
         diagnostic.costs = site.filter(|_| !is_fatal);
-        diagnostic.in_force = Some(match diagnostic.costs.and_then(|at| rejected.get(at)) {
-            Some((site, _)) => format!("{} left out; the other sites are served", site.title()),
+        diagnostic.in_force = Some(match diagnostic.costs.and_then(|at| left_out.get(at)) {
+            Some(left) => format!("{} left out; the other sites are served", left.site.title()),
             None => NOTHING.to_owned(),
         });
     }
+}
+
+/// Leaves out what may only be said because a mistake of form stands there.
+fn without_consequences(mut checker: Checker<'_>) -> Vec<Diagnostic> {
+    let diagnostics = std::mem::take(&mut checker.diagnostics);
+    let mut form = checker.form.iter().flat_map(Clone::clone).peekable();
+    let kept = diagnostics
+        .into_iter()
+        .enumerate()
+        .filter(|(at, diagnostic)| form.next_if_eq(at).is_some() || !checker.is_consequence(diagnostic));
+    kept.map(|(_, diagnostic)| diagnostic).collect()
 }
 
 /// Most diagnostics that are told; beyond them only their number is.

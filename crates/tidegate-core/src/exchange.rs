@@ -77,6 +77,7 @@ pub struct ExchangeContext<'a> {
     pub(crate) wishes: Option<&'a Wishes>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
+    pub(crate) has_encoded_slash: bool,
 }
 
 /// What whoever answers a request asks of its connection.
@@ -164,7 +165,13 @@ impl<'a> ExchangeContext<'a> {
         wishes: &'a Wishes,
     ) -> Self {
         let local = Local::Stream(stream, local);
-        ExchangeContext { local, site: Some(site), wishes: Some(wishes), hops: 0 }
+        ExchangeContext { local, site: Some(site), wishes: Some(wishes), ..ExchangeContext::default() }
+    }
+
+    /// The same, and whether the path was sent with a `%2F`.
+    #[inline]
+    pub fn with_encoded_slash(self, has_encoded_slash: bool) -> Self {
+        ExchangeContext { has_encoded_slash, ..self }
     }
 
     /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
@@ -259,6 +266,12 @@ impl Exchange<'_> {
         })
     }
 
+    /// Whether the path was sent with a `%2F`, and so names no file: [`Exchange::path`] has a slash there, and only
+    /// what passes the target on as it was sent gets such a request.
+    pub fn has_encoded_slash(&self) -> bool {
+        self.context.has_encoded_slash
+    }
+
     /// Whether a program of the same site answers `path`.
     pub fn runs(&self, path: &[u8]) -> bool {
         self.context.site.is_some_and(|site| site.runs(path))
@@ -327,6 +340,7 @@ impl Exchange<'_> {
             site: self.context.site.cloned(),
             hops: self.context.hops,
             wishes: self.context.wishes.map(Wishes::keep),
+            has_encoded_slash: self.context.has_encoded_slash,
         }
     }
 }
@@ -352,6 +366,7 @@ pub struct Kept {
     site: Option<Rc<Site>>,
     hops: u8,
     wishes: Option<Wishes>,
+    has_encoded_slash: bool,
 }
 
 impl Kept {
@@ -380,6 +395,7 @@ impl Kept {
                 site: self.site.as_ref(),
                 wishes: self.wishes.as_ref(),
                 hops: self.hops,
+                has_encoded_slash: self.has_encoded_slash,
             },
         })
     }

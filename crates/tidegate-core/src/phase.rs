@@ -19,8 +19,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings};
-use tidegate_http::path::normalise;
+use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings, Try};
+use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
@@ -75,6 +75,8 @@ pub struct Site {
     has_programs: bool,
     /// On whose account its requests wait: the same on all workers, and after a reload.
     account: u64,
+    /// Some route passes on what holds an encoded slash.
+    takes_encoded_slashes: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -140,7 +142,39 @@ impl Site {
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
-        Site { config, routes, access_log, has_programs, account }
+        let takes_encoded_slashes = (0..routes.len()).any(|index| takes_encoded_slash(&config, index));
+        Site { config, routes, access_log, has_programs, account, takes_encoded_slashes }
+    }
+
+    /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
+    ///
+    /// Such a path names no file. Where the route says so (`encoded-slashes`) the application gets it as it was
+    /// sent, and may take the `%2F` for a slash or for a part of a name. The route has to be the same either way:
+    /// then whatever holds for it has been asked, however the application reads it.
+    #[inline]
+    pub(crate) fn path_of<'a>(
+        &self,
+        raw_path: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], bool), PathError> {
+        if self.takes_encoded_slashes && has_encoded_slash(raw_path) {
+            return self.ambiguous_path(raw_path, scratch).map(|path| (path, true));
+        }
+        normalise(raw_path, scratch).map(|path| (path, false))
+    }
+
+    #[cold]
+    fn ambiguous_path<'a>(&self, raw_path: &str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+        let (as_separator, as_data) = both_readings(raw_path)?;
+        *scratch = as_separator;
+        match self.route_for(scratch) {
+            Some(index)
+                if self.route_for(&as_data) == Some(index) && takes_encoded_slash(&self.config, index) =>
+            {
+                Ok(scratch)
+            }
+            _ => Err(PathError::EncodedSlash),
+        }
     }
 
     /// See [`Account`](crate::admission::Account).
@@ -282,7 +316,37 @@ impl Site {
     }
 }
 
+/// Whether a route passes on a path with `%2F` as it was sent: an application that is to have it, or files that
+/// leave to one what is none of them.
+fn takes_encoded_slash(site: &settings::Site, index: usize) -> bool {
+    match site.routes.get(index).map(|route| &route.action) {
+        Some(settings::Action::Proxy(proxy)) => proxy.passes_encoded_slashes,
+        Some(settings::Action::Files(files)) => {
+            let Some(Try::Route(name)) = files.try_list.last() else { return false };
+            let is_it = |pattern: &PathPattern| matches!(pattern, PathPattern::Exact(of) if of == name);
+            site.routes.iter().find(|route| is_it(&route.pattern)).is_some_and(|route| {
+                matches!(&route.action, settings::Action::Proxy(proxy) if proxy.passes_encoded_slashes)
+            })
+        }
+        _ => false,
+    }
+}
+
 impl Engine {
+    /// See [`Site::path_of`], for whoever has no site yet.
+    pub fn path_of<'a>(
+        &self,
+        listener: usize,
+        authority: &str,
+        raw_path: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], bool), PathError> {
+        match self.site_for(listener, authority) {
+            Some(site) => site.path_of(raw_path, scratch),
+            None => normalise(raw_path, scratch).map(|path| (path, false)),
+        }
+    }
+
     /// Puts the sites, in the order of the settings, behind their names.
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let mut exact = HashMap::new();

@@ -332,7 +332,7 @@ mod tests {
             ("an unset variable", format!("site \"${{NO}}\" {{ respond 200 \"a2\" }}\n{rest}"), "a.x=a1 b.x=b2 c.x=b2"),
             (
                 "another site's name, behind it",
-                format!("site \"a.x\" {{ respond 200 \"a2\" }}\nsite \"b.x\" \"a.x\" {{ respond 200 \"b2\" }}"),
+                "site \"a.x\" { respond 200 \"a2\" }\nsite \"b.x\" \"a.x\" { respond 200 \"b2\" }".to_owned(),
                 "a.x=a1 b.x=b1 c.x=b1",
             ),
             (
@@ -346,7 +346,7 @@ mod tests {
                 "a.x=a1 b.x=b1 c.x=b1 n.x=n",
             ),
             ("a name of its own twice", format!("site \"a.x\" \"a.x\" {{ respond 200 }}\n{rest}"), "a.x=a1 b.x=b2 c.x=b2"),
-            ("some names moved, the rest mistaken", format!("site \"b.x\" {{ respond 200 \"new\" }}\nsite \"a.x\" \"c.x\" {{ respnd 200 }}"), "a.x=a1 c.x=b1 b.x=new"),
+            ("some names moved, the rest mistaken", "site \"b.x\" { respond 200 \"new\" }\nsite \"a.x\" \"c.x\" { respnd 200 }".to_owned(), "a.x=a1 c.x=b1 b.x=new"),
         ] {
             let (answers, kept) = reload(BEFORE, &after, false);
             let mut sorted: Vec<&str> = expected.split(' ').collect();

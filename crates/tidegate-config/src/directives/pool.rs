@@ -133,6 +133,23 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("queue", &[Context::Pool, Context::Upstream])
     },
     Directive {
+        arguments: &[one_or("target", Kind::LogTarget, &["error-log"])],
+        properties: &[Property {
+            name: "limit",
+            kind: Kind::Size { least: 1 << 10, most: 1 << 30 },
+            default: Some("1MiB"),
+            doc: "Bytes that are written in a second, for each process of the server. Lines beyond that are left out, and \
+                  how many they were, and of how many bytes, is said in the same log.",
+        }],
+        default: Some("output error-log limit=\"1MiB\""),
+        doc: "Where each line goes that the application writes to its standard error, and a process to its standard \
+              output: a path, `stderr`, `stdout`, or the `error-log`, which leaves out what is below its level. A line \
+              keeps the level that it begins with (`PHP Warning:`, `[error]`, `INFO`), those of a trace that of its \
+              first line; others are `warn`.",
+        example: "output \"php.log\"",
+        ..Directive::new("output", POOL)
+    },
+    Directive {
         arguments: &[one_or("requests", Kind::Number { least: 1, most: 1_000_000_000 }, &["unlimited"])],
         default: Some("requests unlimited"),
         doc: "Requests after which a process is replaced, against memory that it loses. Set it below the \

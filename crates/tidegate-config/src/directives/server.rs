@@ -256,8 +256,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["none"])],
         default: Some("exempt-addresses \"127.0.0.0/8\" \"::1\""),
-        doc: "Clients that `connections-per-address` does not count: load balancers and TLS terminators in front, \
-              mirrors that fetch a lot. `none` counts everyone.",
+        doc: "Clients that `connections-per-address` does not count, nor the requests that they cancel over HTTP/2: \
+              load balancers and TLS terminators in front, mirrors that fetch a lot. `none` counts everyone.",
         example: "exempt-addresses \"127.0.0.0/8\" \"::1\" \"10.0.0.0/8\"",
         ..Directive::new("exempt-addresses", LIMITS)
     },
@@ -331,7 +331,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "body-rate \"1KiB\""),
     bound("send-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
         "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
-         passed. `\"0B\"` waits for ever.",
+         passed. What counts is what the client has acknowledged. `\"0B\"` waits for ever.",
         "send-rate \"1KiB\""),
     bound("streams", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "streams 128",
         "Requests that a client may have under way at once on one HTTP/2 connection. More are refused, and may be \

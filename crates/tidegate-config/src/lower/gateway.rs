@@ -92,6 +92,7 @@ pub(super) fn proxy(
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
         rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
+        passes_encoded_slashes: item.child("encoded-slashes").is_some_and(|item| !item.is_word("off")),
     }))
 }
 

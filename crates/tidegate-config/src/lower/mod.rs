@@ -12,9 +12,8 @@ mod site;
 mod tls;
 mod upstream;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::Range;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,13 +23,14 @@ use crate::directive::{Context, Directive};
 use crate::disk::{Disk, What};
 use crate::environment::Environment;
 use crate::include::TopNode;
-use crate::load::RejectedSite;
+use crate::load::{LeftOut, RejectedSite};
 use crate::settings::gateway::Destination;
 use crate::settings::{
     AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, Origin, PathPattern, Route, Settings,
 };
 use crate::source::Source;
 use crate::suggest;
+use crate::syntax::document::{Literal, Node};
 use crate::value::Value;
 
 pub(crate) use server::{Server, server};
@@ -61,27 +61,30 @@ impl Claims {
     }
 }
 
-/// Lowers every site by itself. Those with a mistake are left out and returned, each with the range of the
-/// diagnostics that say why; then what more than one site claims. `lost` has been left out already.
+/// Lowers every site by itself. Those with a mistake are added to `left_out`, which holds what was lost with
+/// whole files already; what more than one site claims comes back.
 pub(crate) fn sites(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     nodes: &[TopNode],
     server: &mut Server,
-    lost: &[(RejectedSite, Range<usize>)],
-) -> (Vec<(RejectedSite, Range<usize>)>, Vec<Option<HostPattern>>) {
-    let mut rejected = Vec::new();
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Option<HostPattern>> {
     let mut claims = Claims::default();
-    for (site, _) in lost {
+    for lost in left_out.iter() {
+        let site = &lost.site;
         for host in site.names.iter().filter_map(|name| crate::value::host(name)) {
             claims.claim(Some(host), &site.origin);
         }
     }
-    for TopNode { file, node } in nodes.iter().filter(|top| top.node.name().value() == "site") {
+    for TopNode { file, node, mistakes, lost } in nodes.iter().filter(|top| top.node.name == "site") {
         let start = checker.diagnostics.len();
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
         let site = site::site(checker, disk, &item, &server.inherited, &mut claims);
-        if !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
+        let end = checker.diagnostics.len();
+        if let Some(lost) = lost.and_then(|at| left_out.get_mut(at)) {
+            lost.diagnostics.push(start..end);
+        } else if !node.is_broken && !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
             server.settings.sites.push(Arc::new(site));
         } else {
             let names = item.arguments.iter().filter_map(|placed| match &placed.value {
@@ -90,21 +93,20 @@ pub(crate) fn sites(
             });
             let mut names: Vec<String> = names.collect();
             // What is left out must still be called by something.
-            let written: Vec<&str> = arguments(node).filter_map(|entry| entry.value().as_string()).collect();
-            let has_unread_names = names.len() < arguments(node).count();
+            let mut written = node.arguments().filter_map(|entry| match &entry.value {
+                Literal::Text(name) => Some(name.clone()),
+                _ => None,
+            });
+            let has_unread_names = node.is_header_broken || names.len() < node.arguments().count();
             if names.is_empty() {
-                names.extend(written.first().map(|name| (*name).to_owned()));
+                names.extend(written.next());
             }
             let origin = item.origin();
             let site = RejectedSite { names, has_unread_names, origin, is_whole_file: false };
-            rejected.push((site, start..checker.diagnostics.len()));
+            left_out.push(LeftOut { site, diagnostics: vec![mistakes.clone(), start..end] });
         }
     }
-    (rejected, claims.contested)
-}
-
-fn arguments(node: &kdl::KdlNode) -> impl Iterator<Item = &kdl::KdlEntry> {
-    node.entries().iter().filter(|entry| entry.name().is_none())
+    claims.contested
 }
 
 /// Adds the pool that starts CGI scripts where a route wants it and nobody has written it.
@@ -122,12 +124,12 @@ pub(crate) fn implied_pools(checker: &mut Checker<'_>, settings: &mut Settings) 
 pub(crate) fn consistency(
     checker: &mut Checker<'_>,
     server: &Server,
-    rejected: &[(RejectedSite, Range<usize>)],
+    left_out: &[LeftOut],
     nodes: &[TopNode],
     main: &Source,
 ) {
     let settings = &server.settings;
-    let has = |name: &str| nodes.iter().any(|top| top.node.name().value() == name);
+    let has = |name: &str| nodes.iter().any(|top| top.node.name == name);
     if !has("listen") {
         let message = format!("{} names nothing to listen on", main.name);
         checker.diagnostics.push(
@@ -135,16 +137,17 @@ pub(crate) fn consistency(
                 .help("add `listen \"127.0.0.1:8080\"`, or `listen \":80\"` for every address"),
         );
     }
-    if !has("site") && rejected.is_empty() {
+    if !has("site") && left_out.is_empty() {
         let message = format!("{} holds no site", main.name);
         checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
     }
     upstream::reach(checker, settings);
+    let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
+    let rejected = left_out.iter().flat_map(|left| left.site.names.iter().map(String::as_str));
+    let is_known: HashSet<&str> = known.iter().map(String::as_str).chain(rejected).collect();
     for (listener, default) in settings.listeners.iter().zip(&server.default_sites) {
         let (Some(name), Some(item)) = (&listener.default_site, default) else { continue };
-        let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
-        let is_rejected = rejected.iter().any(|(site, _)| site.names.contains(name));
-        if known.contains(name) || is_rejected {
+        if is_known.contains(name.as_str()) {
             continue;
         }
         let near = suggest::nearest(name, known.iter().map(String::as_str));
@@ -173,9 +176,9 @@ pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<It
         }
     }
     let text = directive.default?;
-    let document = text.parse::<kdl::KdlDocument>().ok()?;
+    let node = Node::parse(text)?;
     let file = File { source: Source::new("<default>", text), folder: Arc::from(Path::new("/")) };
-    Checker::new(&Nothing).item(&file, document.nodes().first()?, context)
+    Checker::new(&Nothing).item(&file, &node, context)
 }
 
 /// The item of a name in a block: as written, else the default of the table.

@@ -1,5 +1,6 @@
 //! A site: its names, its routes, and what is wrong among them.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::inherit::Inherited;
@@ -56,11 +57,12 @@ pub(super) fn site(
 
 fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {
     let origin = item.origin();
-    let mut names: Vec<HostPattern> = Vec::new();
+    let mut names: Vec<HostPattern> = Vec::with_capacity(item.arguments.len());
+    let mut seen: HashSet<&HostPattern> = HashSet::new();
     for placed in &item.arguments {
         let Value::Host(host) = &placed.value else { continue };
         let error = |message: String| Diagnostic::error(message).at(&item.file.source, placed.range.clone());
-        if names.contains(host) {
+        if !seen.insert(host) {
             let message = format!("`{}` stands twice in this site", host_text(host));
             checker.diagnostics.push(error(message).help("take one of the two out"));
             continue;
@@ -136,11 +138,11 @@ fn unused_try(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
 
 /// Warns of routes that an earlier one leaves nothing for.
 fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
-    for (at, (later, item)) in routes.iter().zip(written).enumerate() {
-        let Some(earlier) = routes[..at].iter().find(|earlier| covers(&earlier.pattern, &later.pattern))
-        else {
-            continue;
-        };
+    let mut seen = Seen::default();
+    for (later, item) in routes.iter().zip(written) {
+        let earlier = seen.first_that_covers(&later.pattern);
+        seen.add(later);
+        let Some(earlier) = earlier else { continue };
         let message = format!("the route `{}` can never match", pattern_text(&later.pattern));
         let help = format!(
             "`{}` in line {} matches all that it matches and comes first; put the narrower route above it",
@@ -150,5 +152,80 @@ fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
         checker
             .diagnostics
             .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
+    }
+}
+
+/// Most patterns with stars in their middle that later routes are compared with one by one.
+const COMPARED: usize = 200;
+
+/// Routes in their order, so that the first that covers another is found without a look at each.
+#[derive(Default)]
+struct Seen<'a> {
+    exact: HashMap<&'a str, (usize, &'a Route)>,
+    prefixes: HashMap<&'a str, (usize, &'a Route)>,
+    suffixes: HashMap<&'a str, (usize, &'a Route)>,
+    others: Vec<(usize, &'a Route)>,
+    count: usize,
+}
+
+impl<'a> Seen<'a> {
+    fn add(&mut self, route: &'a Route) {
+        let place = (self.count, route);
+        self.count += 1;
+        match &route.pattern {
+            PathPattern::Exact(text) => drop(self.exact.entry(text).or_insert(place)),
+            PathPattern::Prefix(text) => drop(self.prefixes.entry(text).or_insert(place)),
+            PathPattern::Suffix(text) => drop(self.suffixes.entry(text).or_insert(place)),
+            PathPattern::Pieces(_) if self.others.len() < COMPARED => self.others.push(place),
+            PathPattern::Pieces(_) => {}
+        }
+    }
+
+    fn first_that_covers(&self, later: &PathPattern) -> Option<&'a Route> {
+        // What stands in front of its first star, and behind its last.
+        let (front, back) = match later {
+            PathPattern::Exact(text) => (text.as_str(), text.as_str()),
+            PathPattern::Prefix(text) => (text.as_str(), ""),
+            PathPattern::Suffix(text) => ("", text.as_str()),
+            PathPattern::Pieces(pieces) => {
+                (pieces.first().map_or("", String::as_str), pieces.last().map_or("", String::as_str))
+            }
+        };
+        let cuts = |text: &'_ str| -> Vec<usize> {
+            (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect()
+        };
+        let prefixes = cuts(front).into_iter().filter_map(|at| self.prefixes.get(&front[..at]));
+        let suffixes = cuts(back).into_iter().filter_map(|at| self.suffixes.get(&back[at..]));
+        let everything = self.prefixes.get("/").into_iter();
+        let same = self.exact.get(front).into_iter();
+        let found = prefixes.chain(suffixes).chain(everything).chain(same).chain(&self.others);
+        let found = found.filter(|(_, earlier)| covers(&earlier.pattern, later));
+        found.min_by_key(|(at, _)| *at).map(|(_, route)| *route)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_a_look_at_each_finds(
+            texts in prop::collection::vec("(/|/a|/b|/a/|\\*|/\\*)(a|b|\\*|\\.x|)(b|\\*|\\*\\.x|/|)", 1..12)
+        ) {
+            let text: String = texts.iter().map(|text| format!("route \"{text}\" {{ respond 200 }}\n")).collect();
+            let text = format!("listen \":1\"\nsite {{ respond 200\n{text} }}\n");
+            let loaded = crate::load_str("s", &text, std::path::Path::new("/"), &crate::ProcessEnvironment);
+            let Some(settings) = loaded.settings else { return Ok(()) };
+            let routes = &settings.sites[0].routes;
+            let mut seen = Seen::default();
+            for (at, later) in routes.iter().enumerate() {
+                let slow = routes[..at].iter().find(|earlier| covers(&earlier.pattern, &later.pattern));
+                let fast = seen.first_that_covers(&later.pattern);
+                prop_assert_eq!(fast.map(|route| &route.origin), slow.map(|route| &route.origin), "{}", text);
+                seen.add(later);
+            }
+        }
     }
 }

@@ -145,6 +145,8 @@ pub struct Proxy {
     pub request_fields: Vec<(String, String)>,
     /// Whether `Location` of its answers is made to lead back here.
     pub rewrites_redirects: bool,
+    /// A path with `%2F` is passed on as it was sent.
+    pub passes_encoded_slashes: bool,
 }
 
 /// Where content of requests goes that has to be complete before it is passed on.

@@ -18,13 +18,13 @@ const ROOM: usize = 64;
 /// Who is counted as one: an IPv4 address, or an IPv6 network of 64 bits, which is what one subscriber has
 /// at least (RFC 6177). An IPv4 client of an IPv6 socket is the IPv4 client that it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Subscriber {
+pub(super) enum Subscriber {
     V4(u32),
     V6(u64),
 }
 
 impl Subscriber {
-    fn of(address: SocketAddr) -> Subscriber {
+    pub(super) fn of(address: SocketAddr) -> Subscriber {
         match address.ip().to_canonical() {
             IpAddr::V4(address) => Subscriber::V4(address.to_bits()),
             IpAddr::V6(address) => Subscriber::V6((address.to_bits() >> 64) as u64),

@@ -7,6 +7,7 @@
 //! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue`, `incoming-bodies` |
 //! | who may take how many of those places | `shares` | |
 //! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
+//! | requests of one address that are cancelled | `resets` | `exempt-addresses` |
 //! | memory that connections own | `memory` | `limits memory` |
 //! | the answer to who is turned away | `busy` | `busy-answer` |
 //!
@@ -19,6 +20,7 @@ mod busy;
 mod in_flight;
 mod memory;
 mod overload;
+mod resets;
 mod shares;
 mod waits;
 
@@ -33,6 +35,7 @@ use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
 use memory::Bound;
+use resets::Resets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -55,6 +58,7 @@ pub struct Shared {
     /// Those of them beyond the limits.
     reserved: AtomicU32,
     addresses: Addresses,
+    resets: Resets,
     in_flight: InFlight,
 }
 
@@ -230,6 +234,13 @@ impl Admission {
             (Entry::Reserved(_), _) => drop(shared.reserved.fetch_sub(1, Relaxed)),
             _ => {}
         }
+    }
+
+    /// A client has cancelled a request that was under way; whether its address does so too often.
+    pub fn on_reset(&self, peer: Peer, second: u32) -> bool {
+        let Peer::Tcp(address) = peer else { return false };
+        !self.exempt.iter().any(|known| covers(*known, peer))
+            && self.ledger.shared.resets.add(address, second)
     }
 
     /// A request has begun at this time, monotonic nanoseconds.

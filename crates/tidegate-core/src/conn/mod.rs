@@ -9,6 +9,7 @@ mod batch;
 mod faults;
 mod h2;
 mod pieces;
+mod progress;
 mod receive;
 mod send;
 mod stream;
@@ -23,6 +24,7 @@ use crate::worker::Ctx;
 use batch::Batch;
 pub(crate) use batch::BatchMemory;
 use h2::Http2;
+use progress::{Reader, Terms};
 use receive::Incoming;
 use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
@@ -49,6 +51,9 @@ pub enum Next {
     /// Drop it.
     Close,
 }
+
+/// What the end of sending counts for in the kernel's queue; a client that has gone never takes it.
+const FIN: u64 = 1;
 
 /// Which deadline is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +104,10 @@ pub struct Connection {
     is_blocked: bool,
     /// Requests begun on this connection.
     served: u32,
-    /// Bytes moved since the rate was looked at last.
+    /// Bytes received, or accepted by the kernel, since the rate was looked at last.
     window: u32,
+    /// The client, while a full socket waits for it.
+    reader: Reader,
     /// The worker's turn in which it was idle last.
     idle_since: u32,
     /// Bytes that are accounted to it.
@@ -148,6 +155,12 @@ struct Request {
     received: u64,
 }
 
+/// How slowly a client may take what it is sent.
+fn reading_terms(cx: &Ctx) -> Terms {
+    let limits = &cx.engine.settings.limits;
+    Terms { rate: limits.send_rate, grace: limits.rate_grace }
+}
+
 impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
@@ -170,6 +183,7 @@ impl Connection {
             is_blocked: false,
             served: 0,
             window: 0,
+            reader: Reader::new(),
             idle_since: 0,
             owned: 0,
             stuck_since: 0,
@@ -309,6 +323,11 @@ impl Connection {
         match timer {
             Timer::Off => Next::Wait,
             Timer::Streams => self.check_streams(key, cx),
+            // The last answer is with the kernel, and perhaps with the kernel alone.
+            Timer::Idle | Timer::Linger if self.transport.stream().send_queue().waiting > FIN => {
+                self.await_reader(key, cx);
+                Next::Wait
+            }
             Timer::Idle => {
                 cx.stats.keep_alive_timeouts.add(1);
                 Next::Close
@@ -334,16 +353,40 @@ impl Connection {
                 self.fail_receiving(RequestBodyError::Interrupted);
                 self.give_up(key, cx)
             }
-            Timer::Write => {
-                if self.is_fast_enough(limits.send_rate, grace) {
-                    self.arm_for(Timer::Write, grace, key, cx);
-                    return Next::Wait;
-                }
-                cx.stats.timeouts.add(Timeout::Write, 1);
-                self.transport.reset_on_close(); // what is unsent leaves the kernel with it
-                Next::Close
-            }
+            Timer::Write => self.look_at_reader(key, cx),
         }
+    }
+
+    /// Waits for the client to take what is with the kernel.
+    fn await_reader(&mut self, key: Key, cx: &mut Ctx) {
+        let terms = reading_terms(cx);
+        self.reader.begin(terms.grace);
+        self.window = 0;
+        self.arm_for(Timer::Write, self.reader.span(terms), key, cx);
+    }
+
+    /// The client has been waited for: is it still reading?
+    fn look_at_reader(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        let (taken, waiting) = self.delivery();
+        if waiting == 0 && self.is_free() {
+            self.arm(key, cx); // it has all of it; from here on it is idle, or lingers
+            return Next::Wait;
+        }
+        if let Some(after) = self.reader.look(taken, reading_terms(cx)) {
+            self.arm_for(Timer::Write, after, key, cx);
+            return Next::Wait;
+        }
+        cx.stats.timeouts.add(Timeout::Write, 1);
+        self.transport.reset_on_close(); // what is unsent leaves the kernel with it
+        Next::Close
+    }
+
+    /// Bytes that the client has taken, from a beginning that does not matter, and those that it has not.
+    fn delivery(&self) -> (u64, u64) {
+        let queue = self.transport.stream().send_queue();
+        let waiting = queue.waiting;
+        // Where nobody acknowledges anything, what the kernel has accepted and no longer has was taken.
+        (queue.acknowledged.unwrap_or_else(|| u64::from(self.window).wrapping_sub(waiting)), waiting)
     }
 
     fn is_fast_enough(&mut self, rate: u32, grace: Duration) -> bool {
@@ -422,7 +465,7 @@ impl Connection {
                     }
                     match count {
                         0 => Ok(()),
-                        _ if self.h2.is_some() => self.take_first_frames(key, cx, &buffer[..count]),
+                        _ if self.h2.is_some() => self.take_first_frames(cx, &buffer[..count]),
                         _ => self.accept_bytes(key, cx, &buffer[..count]),
                     }
                 }
@@ -481,15 +524,21 @@ impl Connection {
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
-        if let Some(h2) = self.h2.as_ref().filter(|_| !self.lingering) {
-            let (timer, after) = self.h2_timer(h2, cx);
-            return self.arm_anew(timer, after, key, cx);
+        if self.h2.is_some() && !self.lingering {
+            return self.arm_h2(key, cx);
         }
         let limits = &cx.engine.settings.limits;
         let (timer, after) = match self.work.as_deref() {
+            // It takes what was sent, and is waited for on other terms.
+            _ if self.lingering && self.timer == Timer::Write => return,
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
             _ if self.transport.is_opening() => (Timer::Handshake, limits.handshake_timeout),
-            _ if self.is_blocked => (Timer::Write, limits.rate_grace),
+            _ if self.is_blocked => {
+                if self.timer != Timer::Write {
+                    self.await_reader(key, cx);
+                }
+                return;
+            }
             Some(Work { incoming: Some(incoming), .. })
                 if incoming.has_least_rate() && incoming.wants_more() =>
             {
@@ -549,7 +598,9 @@ impl Connection {
                 cx.stats.keep_alive.sub(1);
             }
         }
-        self.window = 0;
+        if timer == Timer::Body {
+            self.window = 0;
+        }
         self.idle_since = cx.turn;
     }
 

@@ -6,7 +6,7 @@ use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::{Account, Entry};
 use crate::answer;
-use crate::body::{self, BodySink, RequestBodyError};
+use crate::body::{self, BodySink, RequestBody, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
@@ -15,7 +15,6 @@ use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
@@ -212,7 +211,7 @@ impl Connection {
                 // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
                 Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
                     self.begin_h2(cx);
-                    self.take_first_frames(key, cx, data)?;
+                    self.take_first_frames(cx, data)?;
                     return Ok(data.len());
                 }
                 Err(error) => {
@@ -310,9 +309,9 @@ impl Connection {
             {
                 Reply::Ready(response)
             }
-            (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+            (Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
-                Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
+                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
                     // Opening a connection anew would cost both sides more than the answer.
                     if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
                         cx.stats.keep_alive_refusals.add(self.keep_alive.into());
@@ -320,7 +319,7 @@ impl Connection {
                     }
                     Reply::Ready(cx.admission.busy())
                 }
-                Ok(path) => {
+                Ok((path, has_encoded_slash)) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
                         content_sink = Some(sink);
@@ -343,14 +342,24 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
+                            .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
                         account.site = site.account();
                     }
-                    reply
+                    match (reply, exchange.body.take()) {
+                        // What has chunks may turn out to be no request at all.
+                        (Reply::Ready(response), Some(content))
+                            if len.is_none() && !head.expects_continue && response.status.0 < 400 =>
+                        {
+                            is_exempt = true; // waits for nothing but the client
+                            Reply::Later(Box::pin(once_read(response, content, limits.discard_size)))
+                        }
+                        (reply, _) => reply,
+                    }
                 }
             },
         };
@@ -715,4 +724,18 @@ pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unloca
             None => Err(Unlocated::Server), // `OPTIONS http://host` is `OPTIONS *`, section 3.2.4
         },
     }
+}
+
+/// An answer to a request with content in chunks that nobody reads: given once that is complete, or more than is
+/// read for nothing. So who sends a malformed chunk hears 400 and nothing before.
+async fn once_read(response: Response, mut content: RequestBody, most: u64) -> Response {
+    let (mut bytes, mut read) = (Vec::new(), 0u64);
+    while let Ok(count @ 1..) = content.read(&mut bytes).await {
+        read = read.saturating_add(count as u64);
+        if read > most {
+            break;
+        }
+        bytes.clear();
+    }
+    response
 }

@@ -479,7 +479,7 @@ impl Connection {
                 },
                 Source::None | Source::Stream(_) | Source::Later(_) | Source::Made(_) => Progress::Done,
             };
-            self.window = self.window.saturating_add((output.sent - before) as u32);
+            self.window = self.window.wrapping_add((output.sent - before) as u32);
             if progress == Progress::Done {
                 output.source = Source::None;
             }
@@ -531,6 +531,7 @@ impl Connection {
 
     fn write_batch(&mut self, more: bool) -> io::Result<()> {
         let sent = if self.held.is_empty() { self.transport.send(&self.batch, more)? } else { 0 };
+        self.window = self.window.wrapping_add(sent as u32);
         if sent < self.batch.len() {
             self.held.extend_from_slice(&self.batch[sent..]);
             self.is_blocked = true;
@@ -545,7 +546,7 @@ impl Connection {
             return self.flush_transport();
         }
         let sent = self.transport.send(&self.held, more)?;
-        self.window = self.window.saturating_add(sent as u32);
+        self.window = self.window.wrapping_add(sent as u32);
         if sent < self.held.len() {
             self.held.drain(..sent);
             self.is_blocked = true;
@@ -560,7 +561,7 @@ impl Connection {
     #[inline]
     pub(super) fn flush_transport(&mut self) -> io::Result<bool> {
         let (sent, is_done) = self.transport.flush()?;
-        self.window = self.window.saturating_add(sent as u32);
+        self.window = self.window.wrapping_add(sent as u32);
         self.is_blocked = !is_done;
         Ok(is_done)
     }

@@ -196,6 +196,11 @@ impl Transport {
         self.session().is_some_and(Session::has_pending)
     }
 
+    /// Bytes of ciphertext that wait.
+    pub(super) fn pending(&self) -> usize {
+        self.session().map_or(0, Session::pending)
+    }
+
     /// Whether ciphertext waits for the socket.
     #[inline]
     pub(super) fn is_blocked(&self) -> bool {

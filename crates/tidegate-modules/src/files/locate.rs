@@ -79,7 +79,15 @@ impl Lookup {
 
     /// Whether a request that is not for a file can be for a route of the site.
     pub fn hands_on(&self) -> bool {
-        matches!(self.settings.try_list.last(), Some(Try::Route(_)))
+        self.route_name().is_some()
+    }
+
+    /// The route that answers what is no file.
+    pub fn route_name(&self) -> Option<&str> {
+        match self.settings.try_list.last() {
+            Some(Try::Route(name)) => Some(name),
+            _ => None,
+        }
     }
 
     /// The path below the root; `None` where it lies outside of the alias, or is hidden.

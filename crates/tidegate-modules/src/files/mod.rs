@@ -133,6 +133,13 @@ impl Files {
 
 impl Handler for Files {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        // No file has such a name.
+        if exchange.has_encoded_slash()
+            && let Some(name) = self.inner.lookup.route_name()
+        {
+            let body = exchange.body.take();
+            return exchange.hand_on_to(name, body);
+        }
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
             _ if exchange.has_programs() || self.inner.lookup.hands_on() => {
@@ -148,6 +155,11 @@ impl Handler for Files {
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
+        if exchange.has_encoded_slash()
+            && let Some(name) = lookup.route_name()
+        {
+            return exchange.explain_route(name, say);
+        }
         let hands_on = exchange.has_programs() || lookup.hands_on();
         if !matches!(exchange.method, Method::Get | Method::Head) && !hands_on {
             return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));

@@ -8,7 +8,7 @@
 mod acme;
 mod activation;
 pub mod control;
-mod logs;
+pub mod logs;
 mod notify;
 mod pid_file;
 mod pools;
@@ -398,10 +398,13 @@ impl Master {
 
     fn give_own_log(&self) -> Result<()> {
         let target = &self.current.settings.error_log.target;
-        match self.current.logs.file(target) {
-            Some(file) => Ok(self.writer.provide(target, file.try_clone()?)?),
-            None => Ok(()),
+        let of_pools = self.current.settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
+        for target in of_pools.chain([target]) {
+            if let Some(file) = self.current.logs.file(target) {
+                self.writer.provide(target, file.try_clone()?)?;
+            }
         }
+        Ok(())
     }
 
     fn begin_upgrade(
@@ -581,6 +584,12 @@ fn use_error_log(writer: &Arc<Writer>, logs: &Logs, settings: &Settings) -> Resu
     }
     let sink = writer.sink(target).context("cannot write the error log")?;
     log::set_error_log(writer.clone(), sink, settings.error_log.level);
+    for target in settings.pools.iter().filter_map(|pool| pool.log.target.as_ref()) {
+        if let Some(file) = logs.file(target) {
+            writer.provide(target, file.try_clone()?).context("cannot write the log of a pool")?;
+        }
+    }
+    logs::use_pool_logs(writer, settings).context("cannot write the log of a pool")?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use super::view::StatusView;
 use super::{Event, Members};
 use crate::link::{Link, ToMaster, ToServer};
+use crate::master::logs::use_pool_logs;
 use crate::registry::Registry;
 use std::fs::File;
 use std::io;
@@ -242,6 +243,9 @@ impl Server {
         match self.writer.sink(&settings.error_log.target) {
             Ok(sink) => log::set_error_log(self.writer.clone(), sink, settings.error_log.level),
             Err(error) => log::error(format_args!("cannot write the error log: {error}")),
+        }
+        if let Err(error) = use_pool_logs(&self.writer, settings) {
+            log::error(format_args!("cannot write the log of a pool: {error}"));
         }
     }
 

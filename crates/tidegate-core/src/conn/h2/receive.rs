@@ -1,5 +1,6 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
+use super::super::progress::StreamPace;
 use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
@@ -12,28 +13,20 @@ use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields};
 use crate::worker::Ctx;
 use std::io;
-use std::task::{Context, Poll};
+use std::time::Duration;
 use tidegate_http::FieldLines;
-use tidegate_http::path::normalise;
 use tidegate_http::{Method, Status};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::{Key, runtime};
-use tidegate_stats::{ParseError, StreamReset};
+use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
-use tidegate_wire::h2::{Event, FieldSource, Section, StreamError, StreamKey};
+use tidegate_wire::h2::{ErrorCode, Event, FieldSource, Section, StreamError, StreamKey};
 
 /// Answers wait in the batch up to here; behind it they wait where they come from.
 pub(super) const BATCH_MAX: usize = 128 << 10;
 
 impl Connection {
     /// Takes all whole frames. Returns the bytes used.
-    pub(super) fn read_frames(
-        &mut self,
-        h2: &mut Http2,
-        key: Key,
-        cx: &mut Ctx,
-        data: &[u8],
-    ) -> io::Result<usize> {
+    pub(super) fn read_frames(&mut self, h2: &mut Http2, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
         let mut section = cx.section.take().unwrap_or_default();
         let second = cx.second();
         let mut at = 0;
@@ -42,7 +35,7 @@ impl Connection {
                 Ok(read) => {
                     at += read.consumed;
                     let Some(event) = read.event else { break Ok(()) };
-                    if let Err(error) = self.on_event(h2, key, cx, &section, event) {
+                    if let Err(error) = self.on_event(h2, cx, &section, event) {
                         break Err(error);
                     }
                 }
@@ -61,23 +54,27 @@ impl Connection {
     fn on_event(
         &mut self,
         h2: &mut Http2,
-        key: Key,
         cx: &mut Ctx,
         section: &Section,
         event: Event<'_>,
     ) -> io::Result<()> {
         match event {
-            Event::Request { stream, is_end } => {
-                self.begin_stream(h2, key, cx, section, stream, is_end, None)
-            }
+            Event::Request { stream, is_end } => self.begin_stream(h2, cx, section, stream, is_end, None),
             Event::Refused { stream, status, is_end } => {
-                self.begin_stream(h2, key, cx, section, stream, is_end, Some(status))
+                self.begin_stream(h2, cx, section, stream, is_end, Some(status))
             }
             Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
             Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
             Event::Reset { stream, .. } => {
                 cx.stats.http2_resets.add(StreamReset::Client, 1);
+                let was_under_way = h2.work(stream).is_some();
                 self.abandon_stream(h2, stream, cx);
+                if was_under_way && cx.admission.on_reset(self.peer, cx.second()) {
+                    cx.stats.http2_faults.add(ConnectionFault::Reset, 1);
+                    let why = "too many requests are cancelled from this address";
+                    h2.wire.fail(ErrorCode::ENHANCE_YOUR_CALM, why, &mut h2.batch);
+                    self.abandon_streams(h2, cx);
+                }
                 Ok(())
             }
             Event::Broken { stream, error } => {
@@ -100,11 +97,9 @@ impl Connection {
     }
 
     /// A complete head: decide, answer, and set up what is left of it.
-    #[expect(clippy::too_many_arguments, reason = "an event and what it concerns")]
     fn begin_stream(
         &mut self,
         h2: &mut Http2,
-        key: Key,
         cx: &mut Ctx,
         section: &Section,
         stream: StreamKey,
@@ -194,11 +189,13 @@ impl Connection {
             {
                 Reply::Ready(response)
             }
-            (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+            (_, Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 // The connection stays: what it has under way is not lost for what it may not have more.
-                Ok(path) if self.is_turned_away(cx, &engine, site, path) => Reply::Ready(cx.admission.busy()),
-                Ok(path) => {
+                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
+                    Reply::Ready(cx.admission.busy())
+                }
+                Ok((path, has_encoded_slash)) => {
                     let content = (!is_end && protocol.is_none()).then(|| {
                         let (sink, content) = body::pipe(head.content_length);
                         content_sink = Some(sink);
@@ -221,7 +218,8 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
+                            .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if !matches!(reply, Reply::Ready(_)) {
@@ -238,17 +236,10 @@ impl Connection {
         account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
-                let mut later = later.hearing(wishes.late());
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
-                if let Some(interim) = &interim {
-                    push_interim(h2, cx, stream, interim);
-                }
-                match polled {
-                    Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(later),
-                }
-            }),
+            // Polled when all that has come is read: what is cancelled there must not reach an application.
+            waiting => {
+                cx.admission.later(waiting, account, is_exempt).map_err(|later| later.hearing(wishes.late()))
+            }
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
@@ -281,8 +272,8 @@ impl Connection {
             incoming,
             interim,
             record,
-            moved: 0,
-            slow: 0,
+            pace: StreamPace::new(limits.rate_grace),
+            is_under_way: false,
         });
         work.invite(h2, cx);
         h2.insert(work);
@@ -308,7 +299,7 @@ impl Connection {
             drop_content(h2, cx, stream, data.len());
             return Ok(());
         };
-        work.moved = work.moved.saturating_add(data.len() as u32);
+        work.pace.moves(data.len());
         work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
             work.incoming = None;
@@ -367,7 +358,7 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
         return;
     }
     let left = cx.engine.settings.limits.discard_size;
-    h2.unread.push(Unread { key: stream, left, checks: 0 });
+    h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.
     if request.expects_continue {
         h2.stop_reading(cx, |unread| unread.key == stream);

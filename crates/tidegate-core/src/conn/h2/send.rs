@@ -282,7 +282,7 @@ impl Connection {
             let result = work.output.advance(h2, stream, Some(key));
             let count = h2.batch.len() - before;
             moved += count;
-            work.moved = work.moved.saturating_add(count as u32);
+            work.pace.moves(count);
             match result {
                 Moved::Some => h2.insert(work),
                 Moved::Waiting => {

@@ -10,6 +10,7 @@ use super::php::{self, Found};
 use super::sockets::{Folder, Listening, free_port};
 use super::warm_up::WarmingUp;
 use crate::gateway::board::PoolAddress;
+use crate::gateway::complaints::Lines;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::ffi::OsString;
@@ -23,9 +24,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
+use tidegate_core::log::Level;
 
-/// Bytes of a line of output that are kept.
-const LINE: usize = 4096;
+/// Characters of the last line of output that are said of a process that failed.
+const LAST: usize = 500;
 /// Where programs are looked for when the environment does not say.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -54,7 +56,7 @@ pub(super) struct Child {
     pub(super) ended: OwnedFd,
     /// What it writes to standard output and standard error; `None` once it has closed both.
     pub(super) output: Option<OwnedFd>,
-    line: Vec<u8>,
+    lines: Lines,
     /// The last line that it has written.
     pub(super) last_line: String,
     pub(super) way: Way,
@@ -107,7 +109,7 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
             pid,
             ended,
             output,
-            line: Vec::new(),
+            lines: Lines::default(),
             last_line: String::new(),
             way,
             pool,
@@ -253,7 +255,6 @@ impl Child {
         // While nobody has waited for the leader the number of the group is still its own.
         self.kill();
         let status = self.process.try_wait().ok().flatten()?;
-        self.read(&mut |_| ());
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with status {code}"),
             (None, Some(9)) => KILLED.to_owned(),
@@ -263,33 +264,41 @@ impl Child {
         Some(if self.last_line.is_empty() || status.success() {
             how
         } else {
-            format!("{how} (`{}`)", self.last_line)
+            let last: String = self.last_line.chars().take(LAST).collect();
+            format!("{how} (`{last}`)")
         })
     }
 
-    /// Reads what it has written; `say` gets each line.
-    pub(super) fn read(&mut self, say: &mut dyn FnMut(&str)) {
+    /// Reads what it has written: the lines that are complete.
+    pub(super) fn read(&mut self) -> Vec<(Level, String)> {
         let mut buffer = [0; 4096];
-        // Bounded: whoever writes without end must not keep all others waiting.
+        let mut lines = Vec::new();
+        // Bounded: whoever writes without end must not keep all others waiting. It is what a pipe holds.
         for _ in 0..16 {
-            let Some(output) = &self.output else { return };
-            let count = match rustix::io::read(output, &mut buffer) {
+            let Some(output) = &self.output else { break };
+            match rustix::io::read(output, &mut buffer) {
                 Ok(0) => {
                     self.output = None;
-                    return;
+                    lines.extend(self.lines.end());
                 }
-                Ok(count) => count,
-                Err(_) => return,
-            };
-            for &byte in &buffer[..count] {
-                if byte != b'\n' && self.line.len() < LINE {
-                    self.line.push(byte);
-                } else if byte == b'\n' && !self.line.is_empty() {
-                    self.last_line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
-                    say(&self.last_line);
-                }
+                Ok(count) => lines.extend(self.lines.push(buffer.get(..count).unwrap_or_default())),
+                Err(_) => break,
             }
         }
+        if let Some((_, last)) = lines.last() {
+            self.last_line.clone_from(last);
+        }
+        lines
+    }
+
+    /// Its last words, once it has ended: all that is in the pipe, with or without a line end.
+    pub(super) fn read_rest(&mut self) -> Vec<(Level, String)> {
+        let mut lines = self.read();
+        lines.extend(self.lines.end());
+        if let Some((_, last)) = lines.last() {
+            self.last_line.clone_from(last);
+        }
+        lines
     }
 }
 
