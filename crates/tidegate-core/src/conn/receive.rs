@@ -353,7 +353,9 @@ impl Connection {
                     match (reply, exchange.body.take()) {
                         // What has chunks may turn out to be no request at all, or so long that the answer has to
                         // say that the connection ends.
-                        (Reply::Ready(response), Some(content)) if len.is_none() && !head.expects_continue => {
+                        (Reply::Ready(response), Some(content))
+                            if len.is_none() && !head.expects_continue =>
+                        {
                             let answer = once_read(response, content, limits.discard_size);
                             Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
                         }
@@ -371,8 +373,8 @@ impl Connection {
         account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
-                let mut later = later.hearing(wishes.late());
+            waiting => {
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
@@ -381,7 +383,7 @@ impl Connection {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }),
+            }
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         let ready = match ready {
