@@ -19,7 +19,7 @@ use crate::workspace;
 /// What all servers of a run share.
 pub struct Setup {
     /// For settings, logs and documents; removed at the end.
-    folder: PathBuf,
+    pub folder: PathBuf,
     pub documents: PathBuf,
     /// How long an idle connection is kept.
     pub keep_alive: Duration,

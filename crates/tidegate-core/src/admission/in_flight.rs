@@ -117,26 +117,15 @@ enum Place {
 }
 
 impl Later {
-    /// `Ok`: it is there already.
-    pub(super) fn new(
-        ledger: &Rc<Ledger>,
-        reply: Reply,
-        account: Account,
-        is_exempt: bool,
-    ) -> Result<Response, Later> {
+    pub(super) fn new(ledger: &Rc<Ledger>, reply: Reply, account: Account, is_exempt: bool) -> Later {
         let stage = match reply {
-            Reply::Ready(response) => return Ok(response),
+            Reply::Ready(response) => {
+                Stage::Running { future: Box::pin(std::future::ready(response)), place: Place::Exempt }
+            }
             Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
             Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
         };
-        Err(Later {
-            stage,
-            account,
-            is_exempt,
-            holdings: Holdings::default(),
-            ledger: ledger.clone(),
-            late: None,
-        })
+        Later { stage, account, is_exempt, holdings: Holdings::default(), ledger: ledger.clone(), late: None }
     }
 
     /// With what a handler may still say of the request when it has waited.

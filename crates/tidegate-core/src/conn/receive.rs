@@ -375,12 +375,13 @@ impl Connection {
                         account.site = site.account();
                     }
                     match (reply, exchange.body.take()) {
-                        // What has chunks may turn out to be no request at all.
+                        // What has chunks may turn out to be no request at all, or so long that the answer has to
+                        // say that the connection ends.
                         (Reply::Ready(response), Some(content))
-                            if len.is_none() && !head.expects_continue && response.status.0 < 400 =>
+                            if len.is_none() && !head.expects_continue =>
                         {
-                            is_exempt = true; // waits for nothing but the client
-                            Reply::Later(Box::pin(once_read(response, content, limits.discard_size)))
+                            let answer = once_read(response, content, limits.discard_size);
+                            Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
                         }
                         (reply, _) => reply,
                     }
@@ -396,8 +397,8 @@ impl Connection {
         account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
-                let mut later = later.hearing(wishes.late());
+            waiting => {
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
@@ -406,7 +407,7 @@ impl Connection {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }),
+            }
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         let ready = match ready {
@@ -500,8 +501,12 @@ impl Connection {
     pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
         let Some(work) = &mut self.work else { return };
         match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, .. }) if !sink.has_reader() => {
-                let expects_continue = work.request.expects_continue;
+            Some(Incoming::Pipe { decoder, sink, received }) if !sink.has_reader() => {
+                // More has come than is dropped, and who knows how much will: the answer can still say so.
+                let is_too_much = decoder.remaining().is_none()
+                    && !decoder.is_complete()
+                    && received > cx.engine.settings.limits.discard_size;
+                let expects_continue = work.request.expects_continue || is_too_much;
                 let incoming = self.discard(cx, decoder, expects_continue);
                 if let Some(work) = &mut self.work {
                     work.incoming = incoming;
