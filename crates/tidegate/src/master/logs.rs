@@ -21,7 +21,8 @@ impl Logs {
         let of_sites = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
         let access = of_sites.chain([&settings.access_log]).flatten().map(|log| &log.target);
         let of_pools = settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
-        let all = access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
+        let all =
+            access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
         let mut logs: Vec<(LogTarget, File)> = Vec::new();
         for (target, directive) in all.chain([(&settings.error_log.target, "error-log")]) {
             if logs.iter().any(|(open, _)| open == target) {

@@ -220,3 +220,51 @@ fn told(site: &Site) -> Value {
     }
     panic!("the pool does not serve: {}", pool(site));
 }
+
+/// FAULTS 65, with what PHP has to say: every line once, and a trace whole.
+fn writes_every_line_once(kind: &str) {
+    let folder = folder(&format!("lines-{kind}"));
+    fs::create_dir(folder.join("site")).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let code = "<?php ini_set('log_errors', '1'); ini_set('error_log', ''); for ($i = 0; $i < 95; $i++) error_log(\"entry $i.\");\n\
+                function f() { throw new Exception('no'); } f();";
+    fs::write(folder.join("site/a.php"), code).unwrap();
+    fs::write(
+        folder.join("own.kdl"),
+        format!(
+            "workers 1\nlisten \"${{LISTEN}}\"\npool \"php\" {{ php \"{kind}\"; output \"lines.log\" }}\n\
+             site {{ root \"site\"; route \"*.php\" {{ fastcgi \"php\" }} }}\n"
+        ),
+    )
+    .unwrap();
+    let log = folder.join("lines.log");
+    let site = Site::start(folder.join("own.kdl").to_str().unwrap(), folder, &[]);
+    site.visitor("one").get("/a.php");
+    let text = tidegate_testkit::wait_for(
+        || fs::read_to_string(&log).ok().filter(|text| text.contains("thrown in")),
+        "the trace",
+    );
+    for n in 0..95 {
+        assert_eq!(text.matches(&format!("entry {n}.")).count(), 1, "entry {n} of {kind}:\n{text}");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains("Uncaught Exception: no")).expect("it is there");
+    for (line, what) in lines[at + 1..].iter().zip(["Stack trace:", "#0 ", "#1 {main}", "  thrown in"]) {
+        assert!(line.contains(" error: ") && line.contains(what), "{what} in {line}");
+    }
+    assert_eq!(text.matches("Uncaught Exception").count(), 1, "{text}");
+}
+
+#[test]
+fn php_fpm_writes_every_line_once() {
+    if has(&["curl", "php-fpm8.2"]) {
+        writes_every_line_once("fpm");
+    }
+}
+
+#[test]
+fn php_cgi_writes_every_line_once() {
+    if has(&["curl", "php-cgi"]) {
+        writes_every_line_once("cgi");
+    }
+}

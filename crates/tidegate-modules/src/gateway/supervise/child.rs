@@ -137,7 +137,6 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         user: processes.user.clone(),
         group: processes.group.clone(),
         umask: processes.umask,
-        dies_with_parent: true,
         ..Launch::default()
     }
     .with_resources(&processes.resources);

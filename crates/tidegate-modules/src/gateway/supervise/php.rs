@@ -62,7 +62,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 /// They name no user: the parent is the pool's user already, and so are its children.
 pub(super) fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes) -> String {
     let mut out = String::from(
-        "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\ndaemonize = no\n\n[pool]\n",
+        "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 16384\ndaemonize = no\n\n[pool]\n",
     );
     let _ = writeln!(out, "listen = {}", socket.display());
     let _ = writeln!(out, "listen.backlog = 1024");
@@ -83,7 +83,9 @@ pub(super) fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes) -
     if let Some(requests) = processes.requests {
         let _ = writeln!(out, "pm.max_requests = {requests}");
     }
-    // What scripts write to standard error, and the environment that the settings name.
+    // What scripts write to standard error, each line once: PHP would send the same by FastCGI, all of a request in one
+    // line. And the environment that the settings name.
+    let _ = writeln!(out, "php_admin_flag[fastcgi.logging] = off");
     let _ = writeln!(out, "catch_workers_output = yes\ndecorate_workers_output = no\nclear_env = no");
     let _ = writeln!(out, "pm.status_path = /tidegate-fpm-status");
     let _ = writeln!(out, "\n[aside]\nlisten = {}\npm = ondemand", aside.display());
