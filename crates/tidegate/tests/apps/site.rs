@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -39,6 +40,8 @@ pub fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tidegate-apps-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
+    // Applications run as another user where this is root, and some store things here.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
     folder
 }
 
@@ -57,6 +60,7 @@ impl Site {
             .args([Path::new("--config"), &example(config), Path::new("--control"), &folder.join("control")])
             .env("LISTEN", "127.0.0.1:0")
             .env("RUN", &folder)
+            .env("STATE_DIRECTORY", &folder)
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()

@@ -19,6 +19,7 @@ mod php;
 mod running;
 pub mod sockets;
 pub mod status;
+mod temporary;
 mod warm_up;
 
 pub use driver::{Ends, Supervisor, Waker};
