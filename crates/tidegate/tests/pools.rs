@@ -278,6 +278,24 @@ fn a_process_that_hangs_is_ended_with_all_it_has_started_and_replaced() {
     assert_eq!(server.get("/cgi-bin/hello").0, 200);
 }
 
+/// Neither what is not safe nor what has ended its process is begun again (FAULTS 62).
+#[test]
+fn a_script_that_crashes_is_run_once() {
+    let server = Server::start("crashing", POOL, ROUTE);
+    server.script("crash", "echo $REQUEST_METHOD >> runs; kill -9 $$");
+    for method in ["GET", "HEAD", "PUT", "DELETE", "POST"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        let head = format!("{method} /cgi-bin/crash HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    }
+    let runs = fs::read_to_string(server.folder.join("cgi-bin/runs")).unwrap();
+    assert_eq!(runs.lines().collect::<Vec<_>>(), ["GET", "HEAD", "PUT", "DELETE", "POST"]);
+}
+
 /// FAULTS 65: nothing that a process writes is taken for a repetition, cut, or lost with its end, and nothing comes twice.
 #[test]
 fn every_line_that_a_process_writes_arrives_once_and_in_order() {

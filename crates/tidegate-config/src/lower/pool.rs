@@ -12,6 +12,7 @@ use crate::settings::pool::{
     Queue, Resources, Socket, Temporary, Threshold, WarmUp, WarmUpProtocol,
 };
 use crate::settings::{HostPattern, ListenAddress};
+use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// What a pool is, one of them.
@@ -84,10 +85,10 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
 /// there, with as many processes as its reference says.
 pub(super) fn plain_cgi(checker: &mut Checker<'_>) -> Option<Pool> {
     let text = "pool \"cgi\" { cgi-stubs; processes min=2 max=32 }";
-    let document = text.parse::<kdl::KdlDocument>().ok()?;
+    let node = Node::parse(text)?;
     let source = crate::source::Source::new("<default>", text);
     let file = crate::check::File { source, folder: std::sync::Arc::from(Path::new("/")) };
-    let item = checker.item(&file, document.nodes().first()?, Context::Top)?;
+    let item = checker.item(&file, &node, Context::Top)?;
     pools(checker, &crate::disk::NoDisk, &[item]).pop()
 }
 

@@ -42,6 +42,7 @@ pub(super) enum TransportError {
 pub(super) struct Transport {
     stream: Stream,
     layer: Layer,
+    resets_on_close: bool,
 }
 
 enum Layer {
@@ -64,7 +65,7 @@ impl Transport {
             Opening::Tls => Layer::Tls(Box::new(Session::new())),
             Opening::Proxy { then_tls } => Layer::Proxy(Box::new(Prelude { received: Vec::new(), then_tls })),
         };
-        Transport { stream, layer }
+        Transport { stream, layer, resets_on_close: false }
     }
 
     #[inline]
@@ -195,6 +196,11 @@ impl Transport {
         self.session().is_some_and(Session::has_pending)
     }
 
+    /// Bytes of ciphertext that wait.
+    pub(super) fn pending(&self) -> usize {
+        self.session().map_or(0, Session::pending)
+    }
+
     /// Whether ciphertext waits for the socket.
     #[inline]
     pub(super) fn is_blocked(&self) -> bool {
@@ -261,7 +267,13 @@ impl Transport {
     /// Makes closing send a reset.
     pub(super) fn reset_on_close(&mut self) {
         self.layer = Layer::Bare; // a session has nothing to say any more
+        self.resets_on_close = true;
         self.stream.reset_on_close();
+    }
+
+    /// Closing it sends a reset: nothing may be sent any more.
+    pub(super) fn resets_on_close(&self) -> bool {
+        self.resets_on_close
     }
 }
 

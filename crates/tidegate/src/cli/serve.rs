@@ -3,8 +3,8 @@
 use super::{complain, has_color};
 use crate::master::Master;
 use crate::master::upgrade::Handover;
-use crate::revision::{ServeOptions, SettingsFrom};
-use anyhow::{Result, anyhow};
+use crate::revision::{ServeOptions, SettingsFrom, lost_names};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -113,6 +113,14 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<Master> {
     for site in &loaded.rejected {
         let names = if site.names.is_empty() { "without a name".to_owned() } else { site.names.join(" ") };
         complain(&format!("tidegate: site {names} ({}) is not served\n", site.origin));
+    }
+    // The predecessor serves on when its successor would serve less.
+    let lost = handover.map(|handover| lost_names(&handover.names, &settings)).unwrap_or_default();
+    if !lost.is_empty() {
+        bail!(
+            "{said}the settings no longer serve {}; put that right, or run `tidegate upgrade --allow-loss`",
+            lost.join(", ")
+        );
     }
     Master::start(options, settings, handover)
 }

@@ -102,6 +102,8 @@ impl Master {
             }
             Said::Outcome(Outcome::Ready { name, pair, issuer }) => {
                 let until = tidegate_tls::Certificate::new(&pair).map_or(0, |made| made.about.not_after);
+                let automatic = vec![(name.clone(), pair)];
+                self.give_automatic(&TlsUpdate { automatic, ..TlsUpdate::default() });
                 match issuer {
                     Some(issuer) => log::info(format_args!(
                         "automatic certificate for {name}: issued by {issuer}, good until {}",
@@ -111,7 +113,6 @@ impl Master {
                         log::info(format_args!("automatic certificate for {name}: good until {}", day(until)))
                     }
                 }
-                self.give_automatic(&TlsUpdate { automatic: vec![(name, pair)], ..TlsUpdate::default() });
             }
             Said::Outcome(Outcome::Failed { name, why, next, has_other }) => {
                 let minutes = (next - wall_seconds()).max(0) / 60;

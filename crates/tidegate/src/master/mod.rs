@@ -327,20 +327,26 @@ impl Master {
     fn obey(&mut self, event: Event) -> Option<Ending> {
         match event {
             Event::Signal(SIGHUP) => {
-                self.reload_and_log();
+                self.reload_and_log(false);
             }
             Event::Signal(SIGUSR1) => self.reopen_logs(),
-            Event::Signal(SIGUSR2) => self.begin_upgrade(None, None),
+            Event::Signal(SIGUSR2) => self.begin_upgrade(None, false, None),
             Event::Signal(SIGINT) => return Some(Ending::now()),
             Event::Signal(_) => return Some(Ending::drain()),
-            Event::Order(Request::Reload, responder) => {
-                let reply = self.reload_and_log();
+            Event::Order(
+                Request::Reload { config: Some(other), .. } | Request::Stop { config: Some(other), .. },
+                responder,
+            ) if !self.options.is_from(&other) => responder.send(self.not_meant(&other)),
+            Event::Order(Request::Reload { allows_loss, .. }, responder) => {
+                let reply = self.reload_and_log(allows_loss);
                 responder.send(reply);
             }
-            Event::Order(Request::Stop { now }, responder) => {
+            Event::Order(Request::Stop { now, .. }, responder) => {
                 return Some(Ending { now, waiting: vec![responder], ..Ending::drain() });
             }
-            Event::Order(Request::Upgrade(path), responder) => self.begin_upgrade(path, Some(responder)),
+            Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
+                self.begin_upgrade(binary, allows_loss, Some(responder));
+            }
             Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
@@ -350,9 +356,19 @@ impl Master {
         None
     }
 
-    fn reload_and_log(&mut self) -> Reply {
+    /// The answer to an operator who means the server of another settings file.
+    fn not_meant(&self, other: &Path) -> Reply {
+        Reply::failed(format!(
+            "nothing was done: this server has its settings from {}, not from {}; leave out `--config`, or name the \
+             other server with `--control`",
+            self.options.settings,
+            other.display()
+        ))
+    }
+
+    fn reload_and_log(&mut self, allows_loss: bool) -> Reply {
         self.notifier.reloading();
-        let reply = self.reload();
+        let reply = self.reload(allows_loss);
         self.notifier.ready(&format!("revision {} is in force", self.current.number));
         let said = reply.text.trim_end();
         if reply.is_ok {
@@ -391,14 +407,21 @@ impl Master {
         Ok(())
     }
 
-    fn begin_upgrade(&mut self, executable: Option<PathBuf>, responder: Option<Responder>) {
+    fn begin_upgrade(
+        &mut self,
+        executable: Option<PathBuf>,
+        allows_loss: bool,
+        responder: Option<Responder>,
+    ) {
         let executable = executable.unwrap_or_else(|| self.options.executable.clone());
         let (arguments, sender) = (&self.options.arguments, self.sender.clone());
         let begun = match self.upgrade {
             Some(_) => Err(anyhow!("an upgrade is under way already")),
             None => {
                 let tickets = self.tls.tickets();
-                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, sender)
+                let names = revision::served_names(&self.current.settings);
+                let names = (!allows_loss).then_some(names.as_slice());
+                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, names, sender)
             }
         };
         match begun {
@@ -497,7 +520,12 @@ impl Master {
             match self.next_event(None) {
                 Some(Event::Signal(SIGTERM | SIGINT)) => self.hurry(),
                 Some(Event::Signal(SIGUSR1)) => self.reopen_logs(),
-                Some(Event::Order(Request::Stop { now }, responder)) => {
+                Some(Event::Order(Request::Stop { config: Some(other), .. }, responder))
+                    if !self.options.is_from(&other) =>
+                {
+                    responder.send(self.not_meant(&other));
+                }
+                Some(Event::Order(Request::Stop { now, .. }, responder)) => {
                     ending.waiting.push(responder);
                     if now {
                         self.hurry();

@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the process waits for its last words to be read.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a request has that has come when a drain was about to end.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// The process, but for its workers' threads.
 pub(super) struct Server {
@@ -292,6 +294,12 @@ impl Server {
             let _ = self.tell_workers(Command::Commit);
             self.tell(&ToMaster::Done);
             self.wait_for_workers(deadline);
+            if !close_idle && self.ended < self.workers.len() {
+                // Until now clients could use the connections they had. A request that came in the last moment has one
+                // more; there are no further ones.
+                self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle: true }));
+                self.wait_for_workers(Some(Instant::now() + LAST_MOMENT));
+            }
         }
         let cut = if self.ended < self.workers.len() {
             self.members.figures().counted.connections.current

@@ -35,13 +35,12 @@ pub fn has(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// An empty folder for one test.
+/// An empty folder for one test, which applications may write into whoever they run as.
 pub fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tidegate-apps-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
-    // Applications run as another user where this is root, and some store things here.
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
     folder
 }
 
@@ -60,7 +59,6 @@ impl Site {
             .args([Path::new("--config"), &example(config), Path::new("--control"), &folder.join("control")])
             .env("LISTEN", "127.0.0.1:0")
             .env("RUN", &folder)
-            .env("STATE_DIRECTORY", &folder)
             .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
