@@ -135,7 +135,11 @@ fn is_warmed_up_and_tells_of_its_cache(kind: &str) {
     // The first request of a visitor finds all of them done.
     let seen = visitor.get("/seen.php").shows("example.com").text;
     assert_eq!(seen, "example.com /warm.php?first /warm.php GET\nexample.com /warm.php /warm.php GET\n");
-    let log = fs::read_to_string(site.folder.join("error.log")).unwrap();
+    // The log is written by a thread of its own.
+    let log = tidegate_testkit::wait_for(
+        || fs::read_to_string(site.folder.join("error.log")).ok().filter(|log| log.contains("/fails.php")),
+        "the log",
+    );
     assert_eq!(log.matches("`warm-up` /fails.php was answered with 500").count(), 1, "{log}");
 
     let opcache = pool(&site)["opcache"].clone();
