@@ -41,7 +41,11 @@ fn within(context: Context, text: &str) -> String {
         Context::Pool => {
             let is_kind =
                 ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));
-            let kind = if is_kind { "" } else { "command \"/bin/sh\"\n" };
+            let kind = match text {
+                _ if is_kind => "",
+                _ if text.starts_with("temporary") => "php\n",
+                _ => "command \"/bin/sh\"\n",
+            };
             format!("{listen}pool \"app\" {{ {kind}{text} }}\n{site}")
         }
         Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),

@@ -3,8 +3,10 @@
 use super::{complain, counted, default_config, has_color, print};
 use crate::certificates;
 use crate::master::users::{self, Assigned};
+use crate::server::privileges;
 use anyhow::Result;
 use clap::Args;
+use rustix::fs::{Access, AtFlags, CWD};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     look_at_certificates(&mut loaded);
     look_at_wildcards(&mut loaded);
     let assigned = look_at_users(&mut loaded);
+    look_at_spill(&mut loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
     if arguments.json {
@@ -98,6 +101,25 @@ fn look_at_wildcards(loaded: &mut Loaded) {
              names cannot connect"
         );
         let help = "write `acme { challenge \"dns-01\"; dns-update … }`, or name a certificate in the site";
+        loaded.diagnostics.push(Diagnostic::error(message).help(help));
+    }
+}
+
+/// Whether content of requests can be kept where the settings say, by whom the server processes will be.
+fn look_at_spill(loaded: &mut Loaded) {
+    let Some(settings) = &loaded.settings else { return };
+    let Some(folder) = privileges::spill(settings) else { return };
+    let wrong = match users::identity(settings.user.as_ref()) {
+        Ok((Some(identity), _)) => users::may_write(&folder, &identity),
+        Ok((None, _)) => {
+            rustix::fs::accessat(CWD, &folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+                .map_err(|error| error.to_string())
+        }
+        Err(_) => Ok(()), // has been said
+    };
+    if let Err(why) = wrong {
+        let message = format!("content of requests cannot be kept in the folder {}: {why}", folder.display());
+        let help = "let the server's user write there, or name another folder with `spill`";
         loaded.diagnostics.push(Diagnostic::error(message).help(help));
     }
 }

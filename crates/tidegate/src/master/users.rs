@@ -138,6 +138,28 @@ impl Usual {
     }
 }
 
+/// Whether another user may write files into a folder, by owner, group and mode of it and of the way there; why not.
+pub fn may_write(folder: &Path, identity: &Identity) -> std::result::Result<(), String> {
+    let folder = folder.canonicalize().map_err(|error| error.to_string())?;
+    for (step, path) in folder.ancestors().enumerate() {
+        let there = std::fs::metadata(path).map_err(|error| error.to_string())?;
+        let shift = if there.uid() == identity.uid {
+            6
+        } else if there.gid() == identity.gid || identity.groups.contains(&there.gid()) {
+            3
+        } else {
+            0
+        };
+        let needed = if step == 0 { 0o3 } else { 0o1 };
+        if identity.uid != 0 && there.mode() >> shift & needed != needed {
+            let what = if step == 0 { "write there" } else { "get there: the way leads through" };
+            let through = if step == 0 { String::new() } else { format!(" {}", path.display()) };
+            return Err(format!("user {} may not {what}{through}", identity.uid));
+        }
+    }
+    Ok(())
+}
+
 /// Keys that applications can read although they run as another user: a warning for each.
 pub fn exposed(settings: &Settings) -> Vec<String> {
     let runs_something =
