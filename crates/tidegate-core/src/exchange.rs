@@ -425,7 +425,7 @@ mod tests {
                 fields: Fields::default(),
                 protocol: None,
                 minor_version,
-                peer: Peer::Unix,
+                remote: Remote::direct(Peer::Unix),
                 tls: None,
                 is_early: false,
                 now: 0,

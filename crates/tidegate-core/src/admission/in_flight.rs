@@ -139,6 +139,11 @@ impl Later {
         self.late.as_ref().is_some_and(|late| late.abandons.get())
     }
 
+    /// Whether it waits for a place.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Running { place: Place::Queued { .. }, .. })
+    }
+
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending
     /// and may be gone; one that waits for a place gives up its turn to those who are there, and gets the
     /// busy answer in case it listens.

@@ -26,6 +26,9 @@ use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, 
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
+/// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
+/// comes behind; to all others HTTP/1 answers.
+const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -229,8 +232,7 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
-                Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
+                Err(_) if at == 0 && self.may_become_h2(cx) && data.starts_with(PREFACE_START) => {
                     self.begin_h2(cx);
                     self.take_first_frames(cx, data)?;
                     return Ok(data.len());
@@ -399,7 +401,7 @@ impl Connection {
             Reply::Ready(response) => Ok(response),
             waiting => {
                 let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
                 }
@@ -726,12 +728,6 @@ pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
-}
-
-/// Whether the first line is one of HTTP/1, be it right or wrong.
-fn names_http1(data: &[u8]) -> bool {
-    let line = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    line.windows(8).any(|window| window == b" HTTP/1.")
 }
 
 /// Why content is not read to its end.
