@@ -5,6 +5,7 @@
 
 mod bench;
 mod fuzz;
+mod miri;
 mod site;
 mod test;
 mod tidy;
@@ -28,6 +29,8 @@ enum Task {
     Bench(bench::Bench),
     /// Fuzz the parsers for a while, one target or all
     Fuzz(fuzz::Arguments),
+    /// Run the model test of the executor under Miri, which wants a nightly toolchain
+    Miri,
     /// Install through apt what tests and benches need
     Tools(tools::Arguments),
     /// Make the generated files of examples/site
@@ -63,6 +66,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Miri => miri::run(),
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
         Task::Canned(arguments) => bench::canned::run(&arguments),

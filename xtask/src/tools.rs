@@ -43,6 +43,7 @@ const BOTH: &[Purpose] = &[Purpose::Test, Purpose::Bench];
 /// What is needed, and why.
 const TOOLS: &[Tool] = &[
     tool("cc", "gcc", BOTH, "links every Rust program; compiles zstd"),
+    tool("/usr/include/stdio.h", "libc6-dev", BOTH, "what C programs include; gcc only recommends it"),
     tool("g++", "g++", BOTH, "compiles libFuzzer"),
     tool("curl", "curl", &[Purpose::Test], "a client that people use"),
     tool("wget", "wget", &[Purpose::Test], "crawls a tree that is served"),
@@ -76,6 +77,12 @@ const TOOLS: &[Tool] = &[
     ),
     server("mariadbd", "mariadb-server", "mariadb", TEST, "the database of WordPress"),
     tool("puma", "puma", TEST, "runs the Ruby application"),
+    tool(
+        "/usr/lib/ruby/vendor_ruby/rack.rb",
+        "ruby-rack",
+        TEST,
+        "what a config.ru is written in; puma does not need it",
+    ),
     tool("perl", "perl", TEST, "runs a CGI program"),
     tool(
         "/usr/lib/python3/dist-packages/uvicorn/__init__.py",

@@ -49,6 +49,8 @@ pub struct Host {
     pub samples: Vec<Sample>,
     /// The processes that were taken for the server.
     pub server: Vec<u32>,
+    /// Bytes that they held resident before the run.
+    pub server_resident_before: Option<u64>,
 }
 
 impl Host {
@@ -105,8 +107,9 @@ impl Watch {
         let thread = std::thread::Builder::new().name("bench-host".to_owned()).spawn(move || {
             let server =
                 if named.is_empty() { processes_listening(&listeners) } else { with_children(&named) };
-            let mut host = Host { samples: Vec::new(), server };
+            let mut host = Host { samples: Vec::new(), server, server_resident_before: None };
             let mut before = Reading::take(&host.server, monotonic_ns());
+            host.server_resident_before = before.server_resident;
             let mut next = start.saturating_add(ns(interval));
             loop {
                 let wait = Duration::from_nanos(next.saturating_sub(monotonic_ns()));

@@ -2,6 +2,7 @@
 //! now is worth more than a minute of refused connects.
 
 use crate::plan::{Plan, TlsPlan};
+use crate::quantity::show_duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -81,14 +82,8 @@ pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
             let chosen;
             (agreed, chosen) = shake(stream, name, tls).map_err(|fault| PreflightError::Tls {
                 authority: server.authority.clone(),
-                help: match fault {
-                    ClientSessionError::Untrusted(_) => {
-                        "; name whom to trust with --roots FILE, or use --insecure"
-                    }
-                    ClientSessionError::NotTls => "; use http://",
-                    _ => "",
-                },
-                fault,
+                help: help(&fault),
+                fault: told(fault, wait),
             })?;
             if plan.streams.is_some() && chosen.as_deref() != Some(b"h2") {
                 let chosen = chosen.map_or("nothing".to_owned(), |name| name.escape_ascii().to_string());
@@ -107,6 +102,33 @@ pub fn reach(plan: &Plan) -> Result<Option<Agreed>, PreflightError> {
         }
     }
     Ok(agreed)
+}
+
+/// What to do about a handshake that failed.
+fn help(fault: &ClientSessionError) -> &'static str {
+    match fault {
+        ClientSessionError::Untrusted(_) => "; name whom to trust with --roots FILE, or use --insecure",
+        ClientSessionError::NotTls => "; use http://",
+        ClientSessionError::Left | ClientSessionError::Socket(_) => {
+            "; is there TLS on this port? With http:// none is spoken"
+        }
+        _ => "",
+    }
+}
+
+/// A fault in words that name no system call.
+fn told(fault: ClientSessionError, wait: Duration) -> ClientSessionError {
+    let sentence = match &fault {
+        ClientSessionError::Socket(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("it has not answered to the beginning of TLS within {}", show_duration(wait))
+            }
+            io::ErrorKind::ConnectionReset => "it reset the connection at the beginning of TLS".to_owned(),
+            _ => return fault,
+        },
+        _ => return fault,
+    };
+    ClientSessionError::Socket(io::Error::other(sentence))
 }
 
 trait Duplex: Read + Write {}

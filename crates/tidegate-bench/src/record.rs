@@ -254,6 +254,12 @@ pub struct Counts {
     pub queued: u64,
     /// Responses that came at the demanded bit rate, where one was demanded.
     pub conforming: u64,
+    /// Connections that the server closed while they were to stay idle.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Connections on which bytes came behind a complete answer.
+    #[serde(default)]
+    pub surplus: u64,
     /// Sum of the response times, nanoseconds.
     pub response_sum: u64,
 }
@@ -278,6 +284,8 @@ impl Counts {
         self.tls_resumed += other.tls_resumed;
         self.queued += other.queued;
         self.conforming += other.conforming;
+        self.dropped += other.dropped;
+        self.surplus += other.surplus;
         self.response_sum = self.response_sum.saturating_add(other.response_sum);
     }
 
@@ -291,6 +299,24 @@ impl Counts {
         if self.requests == 0 { 0.0 } else { 100.0 * self.succeeded as f64 / self.requests as f64 }
     }
 }
+
+/// A request that failed, kept for the report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedExchange {
+    /// Seconds from the start of the run.
+    pub at: f64,
+    /// Method and target, as sent.
+    pub request: String,
+    /// Why.
+    pub failure: Failure,
+    /// Of its answer, where one came.
+    pub status: Option<u16>,
+    /// The beginning of its answer, escaped, where it came in one piece with its head.
+    pub answer: Option<String>,
+}
+
+/// So many failed requests are kept, the first of the run.
+pub const FAILED_KEPT: usize = 5;
 
 /// Pairs of nanoseconds and count.
 pub type Pairs = Vec<(u64, u64)>;

@@ -78,6 +78,14 @@ pub(crate) struct Prepared {
     pub parts: Box<Parts>,
 }
 
+impl Prepared {
+    /// Method and target, for people.
+    pub fn line(&self) -> String {
+        let line = self.bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        String::from_utf8_lossy(line.strip_suffix(b" HTTP/1.1").unwrap_or(line)).into_owned()
+    }
+}
+
 /// What a head of HTTP/2 is made of.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parts {

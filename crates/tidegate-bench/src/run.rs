@@ -3,7 +3,7 @@
 use crate::clock::monotonic_ns;
 use crate::host;
 use crate::plan::{Load, Plan};
-use crate::record::{Counts, Sample, Times};
+use crate::record::{Counts, FAILED_KEPT, FailedExchange, Sample, Times};
 use crate::worker::{self, Claims, Message, Shared};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -94,8 +94,11 @@ pub struct Outcome {
     pub elapsed: u64,
     /// How it ended.
     pub ending: Ending,
-    /// CRC-32 of bodies and how many had it, where that was asked for.
-    pub digests: BTreeMap<u32, u64>,
+    /// For each request of the mix: CRC-32 of bodies and how many had it, where that was asked for.
+    pub digests: BTreeMap<u32, BTreeMap<u32, u64>>,
+    /// The first that failed.
+    #[serde(default)]
+    pub failed: Vec<FailedExchange>,
     /// Faults of the generator itself; empty when it worked.
     pub faults: Vec<String>,
     /// Processes that generated the load.
@@ -213,6 +216,7 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 elapsed: 0,
                 ending: Ending::Done,
                 digests: BTreeMap::new(),
+                failed: Vec::new(),
                 faults: Vec::new(),
                 processes: 1,
                 threads: plan.threads,
@@ -248,10 +252,11 @@ impl<O: FnMut(Progress)> Gathering<O> {
                 }
             }
             Message::Digests(digests) => {
-                for (crc, count) in digests {
-                    *self.outcome.digests.entry(crc).or_default() += count;
+                for ((request, crc), count) in digests {
+                    *self.outcome.digests.entry(request).or_default().entry(crc).or_default() += count;
                 }
             }
+            Message::Failed(failed) => self.outcome.keep_failed(failed),
             Message::End { gave_up, last, fault } => {
                 self.last_answer = self.last_answer.max(last);
                 if gave_up {
@@ -393,12 +398,41 @@ impl Outcome {
         if self.ending == Ending::Done {
             self.ending = other.ending;
         }
-        for (crc, count) in other.digests {
-            *self.digests.entry(crc).or_default() += count;
+        for (request, digests) in other.digests {
+            let ours = self.digests.entry(request).or_default();
+            for (crc, count) in digests {
+                *ours.entry(crc).or_default() += count;
+            }
         }
+        self.keep_failed(other.failed);
         self.faults.extend(other.faults);
         self.processes += other.processes;
         self.memory += other.memory;
+    }
+
+    /// Keeps the first that failed of these and its own.
+    fn keep_failed(&mut self, failed: Vec<FailedExchange>) {
+        self.failed.extend(failed);
+        self.failed.sort_by(|a, b| a.at.total_cmp(&b.at));
+        self.failed.truncate(FAILED_KEPT);
+    }
+
+    /// The answers per second of a schedule that were fewer than the share `least` of `rate`; `None` where the
+    /// rate was reached, or too little was asked to tell. From the first answer to the last, so that a server
+    /// that takes long for each and keeps up is not blamed; an interval at either end is forgiven.
+    pub fn rate_not_reached(&self, rate: f64, least: f64) -> Option<f64> {
+        let answered = |interval: &&Interval| interval.counts.answered > 0;
+        let first = self.intervals.iter().position(|interval| answered(&interval))?;
+        let before: u64 = self.intervals.iter().take(first).map(|interval| interval.length).sum();
+        let span = self.elapsed.saturating_sub(before) as f64 / 1e9;
+        let count: u64 = self.intervals.iter().map(|interval| interval.counts.answered).sum();
+        let failed: u64 = self.intervals.iter().map(|interval| interval.counts.failed()).sum();
+        // What failed is told as that.
+        let ended = count.max(self.intervals.iter().map(|interval| interval.counts.requests).sum());
+        let forgiven = 2.0 * self.interval as f64 / 1e9;
+        let is_telling = rate * span >= 100.0 && span > forgiven && failed * 100 <= ended;
+        let is_missed = is_telling && (count as f64) < rate * least * (span - forgiven);
+        is_missed.then(|| count as f64 / span)
     }
 
     /// Takes the first intervals out, as the warm-up.

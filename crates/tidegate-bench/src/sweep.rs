@@ -179,14 +179,7 @@ pub fn load(steps: &[Step]) -> String {
 
 /// The worst verdict: a sweep with one invalid step is not to be trusted as a whole.
 pub fn verdict(steps: &[Step]) -> Verdict {
-    let all = || steps.iter().map(|step| step.report.judgement.verdict);
-    if all().any(|verdict| verdict == Verdict::Invalid) {
-        Verdict::Invalid
-    } else if all().any(|verdict| verdict == Verdict::Fail) {
-        Verdict::Fail
-    } else {
-        Verdict::Pass
-    }
+    Verdict::worst(steps.iter().map(|step| step.report.judgement.verdict))
 }
 
 /// A graph for a terminal: achieved rate over demanded rate.

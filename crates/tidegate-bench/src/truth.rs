@@ -91,6 +91,7 @@ fn outcome(mut recorder: Recorder, elapsed: u64) -> Outcome {
         elapsed,
         ending: Ending::Done,
         digests: BTreeMap::new(),
+        failed: Vec::new(),
         faults: Vec::new(),
         processes: 1,
         threads: 1,

@@ -1,9 +1,13 @@
-//! What a run proves: PASS, FAIL (a target missed) or INVALID (the figures cannot be trusted), and why.
+//! What a run proves: MEASURED (no target was named), PASS, FAIL (a target was missed, or the server failed
+//! requests) or INVALID (the figures cannot be trusted), and why.
 //!
-//! An invalid run neither passes nor fails: a generator that had no processor left measures itself.
+//! INVALID is the generator's fault alone: one that had no processor left measures itself. What the server does
+//! wrong is a FAIL, whether a target names it or not: requests that fail, rates that are not reached, bodies that
+//! differ, connections that are dropped.
 
 use crate::plan::{Load, Plan};
 use crate::quantity::{self, show_duration};
+use crate::record::Failure;
 use crate::run::{Ending, Outcome, Totals};
 use crate::statistics::warmup_length;
 use serde::Serialize;
@@ -15,7 +19,9 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
-    /// Every target met; also where none was named.
+    /// No target was named: the figures can be trusted, and prove nothing by themselves.
+    Measured,
+    /// Every target met.
     Pass,
     /// A target missed.
     Fail,
@@ -24,19 +30,38 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// For scripts: 0, 99, 98.
+    /// For scripts: 0, 0, 99, 98.
     pub fn exit_code(self) -> u8 {
         match self {
-            Verdict::Pass => 0,
+            Verdict::Measured | Verdict::Pass => 0,
             Verdict::Fail => 99,
             Verdict::Invalid => 98,
         }
+    }
+
+    /// What it says of a measurement, as a sentence.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Verdict::Measured => "The measurement can be trusted; no target was named.",
+            Verdict::Pass => "The measurement can be trusted, and every target was met.",
+            Verdict::Fail => "The measurement can be trusted, and something that it demands was missed.",
+            Verdict::Invalid => "The measurement cannot be trusted.",
+        }
+    }
+
+    /// The worst of several: one run that cannot be trusted spoils a series.
+    pub fn worst(verdicts: impl Iterator<Item = Verdict> + Clone) -> Verdict {
+        [Verdict::Invalid, Verdict::Fail, Verdict::Measured]
+            .into_iter()
+            .find(|worst| verdicts.clone().any(|verdict| verdict == *worst))
+            .unwrap_or(Verdict::Pass)
     }
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Verdict::Measured => "MEASURED",
             Verdict::Pass => "PASS",
             Verdict::Fail => "FAIL",
             Verdict::Invalid => "INVALID",
@@ -49,7 +74,7 @@ impl fmt::Display for Verdict {
 pub struct Judgement {
     /// The word.
     pub verdict: Verdict,
-    /// Why; empty only for a plain PASS.
+    /// Why; empty only for MEASURED and PASS.
     pub reasons: Vec<String>,
     /// What else a reader should know.
     pub notes: Vec<String>,
@@ -77,8 +102,8 @@ pub enum Target {
 /// A target that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no target; there are p99=50ms (any percentile), mean=, max=, availability=99.9, rate=1000, \
-     errors=0, conforming=95"
+    "`{0}` is no target; there are p99=50ms (any percentile, with its unit), mean=20ms, max=1s, availability=99.9, \
+     rate=1000, errors=0, conforming=95"
 )]
 pub struct TargetSyntax(String);
 
@@ -90,7 +115,9 @@ impl Target {
     pub fn parse(text: &str) -> Result<Target, TargetSyntax> {
         let wrong = || TargetSyntax(text.to_owned());
         let (name, value) = text.split_once('=').ok_or_else(wrong)?;
-        let time = || quantity::duration(value).map_err(|_| wrong());
+        // A bare number would be seconds, which nobody means who writes p99=50.
+        let has_unit = value.ends_with(|last: char| last.is_alphabetic());
+        let time = || quantity::duration(value).ok().filter(|_| has_unit).ok_or_else(wrong);
         let percent = || {
             let number: Option<f64> = value.trim_end_matches('%').parse().ok();
             number.filter(|number| (0.0..=100.0).contains(number)).ok_or_else(wrong)
@@ -108,6 +135,14 @@ impl Target {
                 Target::Percentile(rank, time()?)
             }
         })
+    }
+
+    /// The longest time that it allows, where it is one of time.
+    fn time(&self) -> Option<Duration> {
+        match *self {
+            Target::Percentile(_, limit) | Target::Mean(limit) | Target::Max(limit) => Some(limit),
+            Target::Availability(_) | Target::Rate(_) | Target::Errors(_) | Target::Conforming(_) => None,
+        }
     }
 
     /// Why it is missed, `None` if it is met.
@@ -132,8 +167,10 @@ impl Target {
                 below("the rate", counts.succeeded as f64 / seconds.max(1e-9), limit, "/s")
             }
             Target::Errors(limit) => {
-                let failed = counts.failed();
-                (failed > limit).then(|| format!("{failed} requests failed, the target allows {limit}"))
+                let failed = counts.failed() + counts.dropped;
+                let dropped = if counts.dropped > 0 { " or were dropped" } else { "" };
+                (failed > limit)
+                    .then(|| format!("{failed} requests failed{dropped}, the target allows {limit}"))
             }
             Target::Conforming(limit) => {
                 let share = 100.0 * counts.conforming as f64 / counts.answered.max(1) as f64;
@@ -146,27 +183,58 @@ impl Target {
 /// A worker that uses more of its processor than this is a bottleneck itself.
 pub const MOST_CPU: f64 = 0.8;
 
-/// How late the generator may be at p99: a millisecond, or a twentieth of what it measures, if that is more.
-pub fn most_lateness(totals: &Totals) -> Duration {
-    Duration::from_millis(1).max(totals.response.percentile(99.0) / 20)
+/// How late the generator may be at p99: a millisecond, or a twentieth of the strictest time that a target names,
+/// or else of what is measured, if that is more.
+pub fn most_lateness(totals: &Totals, targets: &[Target]) -> Duration {
+    let strictest = targets.iter().filter_map(Target::time).min();
+    let reference = strictest.unwrap_or_else(|| totals.response.percentile(99.0));
+    Duration::from_millis(1).max(reference / 20)
 }
+
+/// Fewer late starts than this prove nothing of the schedule, however few requests there are.
+const LATE_STARTS: u64 = 5;
+
+/// Where no target says what share of requests may fail, percent of successes.
+const LEAST_AVAILABILITY: f64 = 99.0;
+
+/// A rate counts as reached from this share of it on.
+const REACHED: f64 = 0.95;
 
 /// Judges a run.
 pub fn judge(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[Target]) -> Judgement {
-    let mut invalid = outcome.faults.clone();
-    let mut missed = Vec::new();
+    let mut missed = missed_by_itself(plan, outcome, totals, targets);
+    missed.extend(targets.iter().filter_map(|target| target.missed(totals, outcome.seconds())));
+    let (mut reasons, excused) = distrust(plan, outcome, totals, targets);
+    let verdict = match (reasons.is_empty(), missed.is_empty()) {
+        (false, _) => Verdict::Invalid,
+        (true, false) => Verdict::Fail,
+        // What was interrupted has not reached what it was to reach.
+        (true, true) if targets.is_empty() || outcome.ending == Ending::Interrupted => Verdict::Measured,
+        (true, true) => Verdict::Pass,
+    };
+    reasons.append(&mut missed);
+    let mut notes = notes(plan, outcome, totals);
+    notes.extend(excused);
+    Judgement { verdict, reasons, notes }
+}
+
+/// Why the figures cannot be trusted: faults of the generator. And what would be one, were the verdict not the
+/// same without it.
+fn distrust(
+    plan: &Plan,
+    outcome: &Outcome,
+    totals: &Totals,
+    targets: &[Target],
+) -> (Vec<String>, Option<String>) {
+    let mut reasons = outcome.faults.clone();
+    let mut excused = None;
     let counts = &totals.counts;
-    if counts.succeeded == 0 {
-        let kinds: Vec<&str> = counts.failures.keys().map(|failure| failure.sentence()).collect();
-        invalid.push(if kinds.is_empty() {
-            "no request was answered; run longer".to_owned()
-        } else {
-            format!("not one request succeeded: {}", kinds.join(", "))
-        });
+    if counts.requests == 0 {
+        reasons.push("no request has ended; run longer".to_owned());
     }
     let busiest = outcome.busiest_worker();
     if busiest > MOST_CPU && !plan.is_idle {
-        invalid.push(format!(
+        reasons.push(format!(
             "a worker of the generator used {:.0} % of its processor, and over {:.0} % it measures itself; use more \
              --threads, more machines or a lower --rate",
             busiest * 100.0,
@@ -174,23 +242,43 @@ pub fn judge(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[Target]
         ));
     }
     if matches!(plan.load, Load::Open { .. }) {
-        let (late, bound) = (totals.lateness.percentile(99.0), most_lateness(totals));
-        if late > bound {
-            invalid.push(format!(
-                "the generator was late: p99 {} behind its schedule, {} is allowed; free its processors or lower \
-                 --rate",
+        let (late, bound) = (totals.lateness.percentile(99.0), most_lateness(totals, targets));
+        let share_late = 100.0 - totals.lateness.share_within(bound);
+        let starts_late = totals.lateness.count() as f64 * share_late / 100.0;
+        if late > bound && starts_late >= LATE_STARTS as f64 {
+            let sentence = format!(
+                "the generator was late: p99 {} behind its schedule, {} is allowed",
                 show_duration(late),
                 show_duration(bound)
-            ));
+            );
+            // Lateness counts as response time. Who meets a target with it meets it without.
+            let mut times = targets.iter().filter(|target| target.time().is_some()).peekable();
+            let has_times = times.peek().is_some();
+            if has_times && times.all(|target| target.missed(totals, outcome.seconds()).is_none()) {
+                excused = Some(format!("{sentence}; the targets are met all the same"));
+            } else {
+                reasons.push(format!("{sentence}; free its processors or lower --rate"));
+            }
         }
     }
     let ours: u64 =
         counts.failures.iter().filter(|(failure, _)| failure.is_ours()).map(|(_, count)| count).sum();
     if ours > 0 {
-        invalid.push(format!(
+        reasons.push(format!(
             "{ours} requests failed for want of descriptors or ports of the generator; raise `ulimit -n`, use \
              --processes or --source"
         ));
+    }
+    (reasons, excused)
+}
+
+/// What the server has missed, whether a target names it or not.
+fn missed_by_itself(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[Target]) -> Vec<String> {
+    let mut missed = Vec::new();
+    let counts = &totals.counts;
+    if counts.succeeded == 0 && counts.requests > 0 {
+        let kinds: Vec<&str> = counts.failures.keys().map(|failure| failure.sentence()).collect();
+        missed.push(format!("not one request succeeded: {}", kinds.join(", ")));
     }
     if outcome.ending == Ending::GaveUp {
         missed.push(format!(
@@ -198,14 +286,43 @@ pub fn judge(plan: &Plan, outcome: &Outcome, totals: &Totals, targets: &[Target]
             outcome.seconds()
         ));
     }
-    missed.extend(targets.iter().filter_map(|target| target.missed(totals, outcome.seconds())));
-    let (verdict, mut reasons) = match (invalid.is_empty(), missed.is_empty()) {
-        (false, _) => (Verdict::Invalid, invalid),
-        (true, false) => (Verdict::Fail, std::mem::take(&mut missed)),
-        (true, true) => (Verdict::Pass, Vec::new()),
-    };
-    reasons.append(&mut missed);
-    Judgement { verdict, reasons, notes: notes(plan, outcome, totals) }
+    let names_failures =
+        targets.iter().any(|target| matches!(target, Target::Availability(_) | Target::Errors(_)));
+    if counts.succeeded > 0 && !names_failures && counts.availability() < LEAST_AVAILABILITY {
+        missed.push(format!(
+            "{} of {} requests failed, and only {LEAST_AVAILABILITY} % availability is asked where no target names \
+             it; allow more with --target availability=",
+            counts.failed(),
+            counts.requests
+        ));
+    }
+    if let Load::Open { rate, .. } = plan.load
+        && outcome.ending != Ending::Interrupted
+    {
+        let unsent = counts.failures.get(&Failure::Unsent).copied().unwrap_or(0);
+        if unsent as f64 > counts.requests as f64 * (1.0 - LEAST_AVAILABILITY / 100.0) {
+            missed.push(format!("{unsent} of {} requests were due and could not be sent", counts.requests));
+        } else if let Some(reached) = outcome.rate_not_reached(rate, REACHED) {
+            missed.push(format!(
+                "the rate was not reached: {reached:.1} answers/s of {rate} asked for, though nothing failed"
+            ));
+        }
+    }
+    let differing = outcome.digests.values().filter(|digests| digests.len() > 1).count();
+    if differing > 0 {
+        let most = outcome.digests.values().map(|digests| digests.len()).max().unwrap_or(0);
+        missed.push(format!("the bodies of one URL differ: {most} different checksums"));
+    }
+    if counts.dropped > 0 && !targets.iter().any(|target| matches!(target, Target::Errors(_))) {
+        missed.push(format!("the server dropped {} idle connections", counts.dropped));
+    }
+    if counts.surplus > 0 {
+        missed.push(format!(
+            "on {} connections bytes came behind a complete answer, which a next request would take for its own",
+            counts.surplus
+        ));
+    }
+    missed
 }
 
 /// What the figures do not say by themselves.
@@ -216,14 +333,21 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
     }
     notes.extend(hidden_stall(plan, outcome, totals));
     notes.extend(warmup(plan, outcome, totals));
+    if let Some(time) = plan.time.filter(|_| outcome.ending == Ending::Done) {
+        let over = Duration::from_nanos(outcome.elapsed).saturating_sub(time);
+        if over > Duration::from_millis(100) {
+            notes.push(format!(
+                "the last answer came {} after the end of --time; --grace waits {} for those that are outstanding",
+                show_duration(over),
+                show_duration(plan.drain)
+            ));
+        }
+    }
     if totals.counts.queued > 0 {
         notes.push(format!(
             "{} arrivals found all {} connections busy and waited for one; the wait counts as response time",
             totals.counts.queued, plan.connections
         ));
-    }
-    if outcome.digests.len() > 1 {
-        notes.push(format!("the bodies differ: {} different checksums", outcome.digests.len()));
     }
     notes
 }
@@ -314,14 +438,28 @@ mod tests {
         for (text, target) in table {
             assert_eq!(Target::parse(text), Ok(target), "{text}");
         }
-        for bad in ["p99", "p0=1s", "p101=1s", "median=1s", "errors=-1", "availability=200", "p99=fast"] {
+        for bad in [
+            "p99",
+            "p0=1s",
+            "p101=1s",
+            "median=1s",
+            "errors=-1",
+            "availability=200",
+            "p99=fast",
+            "p99=50",
+            "max=1",
+        ] {
             assert!(Target::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn exit_codes_are_those_of_the_contract() {
-        assert_eq!([Verdict::Pass, Verdict::Fail, Verdict::Invalid].map(Verdict::exit_code), [0, 99, 98]);
+        let all = [Verdict::Measured, Verdict::Pass, Verdict::Fail, Verdict::Invalid];
+        assert_eq!(all.map(Verdict::exit_code), [0, 0, 99, 98]);
+        assert_eq!(Verdict::worst(all.into_iter()), Verdict::Invalid);
+        assert_eq!(Verdict::worst(all.into_iter().take(2)), Verdict::Measured);
+        assert_eq!(Verdict::worst([].into_iter()), Verdict::Pass);
     }
 
     #[test]

@@ -15,10 +15,11 @@ use crate::connection::{Budget, Channel, Connection, Exchange};
 use crate::http2::Session;
 use crate::plan::{Load, Plan};
 use crate::random::Random;
-use crate::record::{Failure, Recorder, Sample};
+use crate::record::{FAILED_KEPT, FailedExchange, Failure, Recorder, Sample};
+use crate::request::Prepared;
 use crate::schedule::Schedule;
 use source::Source;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -51,8 +52,10 @@ pub(crate) struct Shared {
 pub(crate) enum Message {
     /// The records of an interval.
     Sample { worker: u32, sample: Box<Sample> },
-    /// CRC-32 of bodies, where all are to be compared.
-    Digests(Vec<(u32, u64)>),
+    /// Requests of the mix with a CRC-32 of their bodies, and how many had it, where all are to be compared.
+    Digests(HashMap<(u32, u32), u64>),
+    /// The first that failed.
+    Failed(Vec<FailedExchange>),
     /// It has ended.
     End {
         gave_up: bool,
@@ -86,7 +89,8 @@ pub(crate) struct Worker<'s> {
     /// Exchanges begun and not ended.
     outstanding: u64,
     recorder: Recorder,
-    digests: Vec<(u32, u64)>,
+    digests: HashMap<(u32, u32), u64>,
+    failed: Vec<FailedExchange>,
     buffer: Vec<u8>,
     /// The head that was read last (HTTP/2).
     section: Section,
@@ -163,7 +167,8 @@ impl<'s> Worker<'s> {
             more: Vec::new(),
             outstanding: 0,
             recorder: Recorder::new(),
-            digests: Vec::new(),
+            digests: HashMap::new(),
+            failed: Vec::new(),
             buffer: vec![0; BUFFER],
             section: Section::new(),
             random: Random::new(plan.seed, u64::from(plan.global_number(number)) + 1_000),
@@ -311,6 +316,9 @@ impl<'s> Worker<'s> {
         if !self.digests.is_empty() {
             let _ = self.collector.send(Message::Digests(std::mem::take(&mut self.digests)));
         }
+        if !self.failed.is_empty() {
+            let _ = self.collector.send(Message::Failed(std::mem::take(&mut self.failed)));
+        }
     }
 
     fn hand_over(&mut self, at: u64) {
@@ -423,11 +431,29 @@ impl<'s> Worker<'s> {
     fn connect_failed(&mut self, exchange: Option<Exchange>, error: &io::Error, now: u64) {
         self.has_connect_failure = true;
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        if exchange.is_some() {
+        if let Some(exchange) = exchange {
             self.outstanding -= 1;
-            self.recorder.fail(connect_failure(error), 1);
+            let failure = connect_failure(error);
+            self.recorder.fail(failure, 1);
+            self.keep_failed(exchange.request, failure, None, now);
         }
         self.rest(now);
+    }
+
+    /// Keeps a request that failed for the report, if it is among the first.
+    #[cold]
+    fn keep_failed(&mut self, request: u32, failure: Failure, status: Option<u16>, now: u64) {
+        if self.failed.len() >= FAILED_KEPT {
+            return;
+        }
+        let prepared = self.plan.mix.prepared.get(request as usize);
+        self.failed.push(FailedExchange {
+            at: now.saturating_sub(self.shared.start) as f64 / 1e9,
+            request: prepared.map(Prepared::line).unwrap_or_default(),
+            failure,
+            status,
+            answer: None,
+        });
     }
 
     /// Plans to open a connection in place of one that ended.
@@ -461,6 +487,9 @@ impl<'s> Worker<'s> {
         connection.channel.reset_on_close();
         let count = connection.under_way() as u64;
         self.outstanding -= count;
+        if let Some(first) = connection.in_flight.front() {
+            self.keep_failed(first.request, failure, None, now);
+        }
         if !connection.is_connected {
             self.has_connect_failure = true;
         }

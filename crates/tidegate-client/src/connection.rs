@@ -140,6 +140,7 @@ impl Connection {
     /// Receives into the front of `buffer`; 0 is the end.
     #[inline]
     pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        debug_assert!(!buffer.is_empty(), "invariant: nothing read into no room looks like the end");
         if let Some(session) = &self.tls {
             return self.poll_open(cx, &mut session.borrow_mut(), buffer);
         }

@@ -34,6 +34,8 @@ const OUT_MAX: usize = 128 << 10;
 const TURNS: usize = 16;
 /// Interim answers that wait; further ones are left out.
 const INTERIM_MAX: usize = 16;
+/// Interim answers to one request, whether they are waited for or not; an answer that needs more is none.
+const INTERIM_ALL: u32 = 256;
 
 /// Why an exchange has failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -47,6 +49,9 @@ pub enum Http2Error {
     /// The peer broke the protocol.
     #[error("it has answered with {0}")]
     Misbehaved(String),
+    /// The peer broke the protocol on the connection, for all that share it.
+    #[error("it has answered with {0}")]
+    Broken(String),
     /// The connection is gone.
     #[error("{0}")]
     Lost(String),
@@ -139,13 +144,15 @@ impl Http2Pool {
     }
 
     fn remove(&self, session: &Rc<Session>) {
-        self.sessions.borrow_mut().retain(|known| !Rc::ptr_eq(known, session));
+        let gone: Vec<_> =
+            self.sessions.borrow_mut().extract_if(.., |known| Rc::ptr_eq(known, session)).collect();
+        drop(gone); // not while the cell is borrowed
     }
 }
 
 impl Drop for Http2Pool {
     fn drop(&mut self) {
-        self.sessions.borrow().iter().for_each(|session| session.wake()); // they end with their streams
+        self.sessions.take().iter().for_each(|session| session.wake()); // they end with their streams
     }
 }
 
@@ -162,7 +169,7 @@ impl<'p> Connecting<'p> {
 impl Drop for Connecting<'_> {
     fn drop(&mut self) {
         self.0.is_connecting.set(false);
-        self.0.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+        self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -191,6 +198,7 @@ struct State {
 #[derive(Default)]
 struct StreamState {
     heads: VecDeque<Answer>,
+    interims: u32,
     data: Vec<u8>,
     trailers: Option<Vec<u8>>,
     has_ended: bool,
@@ -254,8 +262,9 @@ impl Session {
     }
 
     fn wake(&self) {
-        if let Some(driver) = &*self.driver.borrow() {
-            driver.wake_by_ref();
+        let driver = self.driver.borrow().clone();
+        if let Some(driver) = driver {
+            driver.wake();
         }
     }
 }
@@ -281,9 +290,11 @@ impl State {
                 }
                 Err(error) => {
                     let is_http1 = data.get(at..).is_some_and(|rest| rest.starts_with(b"HTTP/1."));
-                    let what =
-                        if is_http1 { "HTTP/1, and speaks no HTTP/2".to_owned() } else { error.to_string() };
-                    self.end(&Http2Error::Misbehaved(what));
+                    self.end(&match is_http1 {
+                        // It would say the same again.
+                        true => Http2Error::Misbehaved("HTTP/1, and speaks no HTTP/2".to_owned()),
+                        false => Http2Error::Broken(error.to_string()),
+                    });
                     at = data.len();
                     break;
                 }
@@ -340,6 +351,14 @@ impl State {
         let Some(state) = self.streams.get_mut(&stream.id()) else { return };
         let mut space = FieldSpace::new();
         let head = section.response(&mut space);
+        if head.status < 200 {
+            state.interims += 1;
+            if state.interims > INTERIM_ALL {
+                let what = format!("more than {INTERIM_ALL} interim answers");
+                self.wire.reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut self.out);
+                return self.fail(stream.id(), Http2Error::Misbehaved(what));
+            }
+        }
         if head.status >= 200 || state.heads.len() < INTERIM_MAX {
             let (status, content_length) = (head.status, head.content_length);
             state.heads.push_back(Answer { status, lines: lines_of(&head.fields), content_length, is_end });

@@ -16,8 +16,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
-use tidegate_io::runtime;
+use tidegate_io::runtime::{self, LocalFuture};
 use tidegate_io::timer::{self, Deadline};
+
+/// How long a connection that nobody waits for any more is kept for the next request: some applications read from it
+/// until something comes.
+const LEFT_TIME: u64 = 100_000_000;
+/// How many of them.
+const LEFT_MAX: usize = 64;
 
 /// Bounds of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +44,46 @@ pub struct Pool {
     limits: Cell<PoolLimits>,
     /// The longest idle first.
     idle: RefCell<Vec<Idle>>,
+    /// The one that was left first comes first.
+    left: RefCell<Vec<Left>>,
     /// Of the task that lets go, once it runs.
     sweeper: RefCell<Option<Waker>>,
     is_sweeper_started: Cell<bool>,
     is_deadline_armed: Cell<bool>,
+}
+
+/// A connection that is being made, and for nobody at the moment.
+struct Left {
+    attempt: LocalFuture<io::Result<Connection>>,
+    /// Monotonic, nanoseconds.
+    since: u64,
+}
+
+/// A connection that is being made for somebody. Dropped before its end, it is left to others.
+struct Attempt<'p> {
+    pool: &'p Rc<Pool>,
+    future: Option<LocalFuture<io::Result<Connection>>>,
+}
+
+impl Future for Attempt<'_> {
+    type Output = io::Result<Connection>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let future = self.future.as_mut().expect("invariant: not polled after its end");
+        let polled = future.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.future = None;
+        }
+        polled
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.pool.leave(future);
+        }
+    }
 }
 
 struct Idle {
@@ -65,6 +107,7 @@ impl Pool {
             tls,
             limits: Cell::new(limits),
             idle: RefCell::default(),
+            left: RefCell::default(),
             sweeper: RefCell::default(),
             is_sweeper_started: Cell::new(false),
             is_deadline_armed: Cell::new(false),
@@ -101,33 +144,59 @@ impl Pool {
         }
     }
 
-    /// A new connection.
+    /// A new connection. One that was being made for a request that is gone serves as well: who begins requests and
+    /// cancels them must not make the peer accept a connection for each (FAULTS 59).
     ///
     /// # Errors
     /// What the system says, or `TimedOut`.
-    pub async fn connect(&self) -> io::Result<Connection> {
-        Connection::open(&self.peer, self.limits.get().connect_timeout, self.tls.as_ref()).await
+    pub async fn connect(self: &Rc<Self>) -> io::Result<Connection> {
+        loop {
+            let left = self.left.borrow_mut().pop();
+            let Some(Left { attempt, .. }) = left else { break };
+            let made = Attempt { pool: self, future: Some(attempt) }.await;
+            match made {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
+                Ok(connection) if !connection.is_stale_now() => return Ok(connection),
+                // What has become of it in the meantime is not this request's concern.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let (peer, timeout, tls) = (self.peer.clone(), self.limits.get().connect_timeout, self.tls.clone());
+        let future: LocalFuture<_> =
+            Box::pin(async move { Connection::open(&peer, timeout, tls.as_ref()).await });
+        Attempt { pool: self, future: Some(future) }.await
+    }
+
+    /// Nobody waits for a connection that is being made any more: the next request may have it.
+    fn leave(self: &Rc<Self>, attempt: LocalFuture<io::Result<Connection>>) {
+        if self.left.borrow().len() >= LEFT_MAX {
+            return;
+        }
+        self.left.borrow_mut().push(Left { attempt, since: monotonic_ns() });
+        match self.sweeper() {
+            Some(waker) => waker.wake(),
+            None => self.start_sweeper(),
+        }
     }
 
     /// Takes back a connection whose exchange was finished in order. It is closed where it cannot be kept.
     #[inline]
     pub fn put(self: &Rc<Self>, mut connection: Connection) {
         let limits = self.limits.get();
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() >= limits.idle || connection.is_stale() || self.peer.is_starving() {
+        if self.idle() >= limits.idle || connection.is_stale() || self.peer.is_starving() {
             return;
         }
         connection.count_exchange();
-        match &*self.sweeper.borrow() {
+        match self.sweeper() {
             Some(waker) => {
-                connection.wake_reader(waker);
+                connection.wake_reader(&waker);
                 if !self.is_deadline_armed.get() {
-                    waker.wake_by_ref();
+                    waker.wake();
                 }
             }
             None => self.start_sweeper(),
         }
-        idle.push(Idle { connection, since: monotonic_ns() });
+        self.idle.borrow_mut().push(Idle { connection, since: monotonic_ns() });
         self.peer.add_idle(&self.keeper);
     }
 
@@ -136,16 +205,21 @@ impl Pool {
         self.idle.borrow().len()
     }
 
+    fn sweeper(&self) -> Option<Waker> {
+        self.sweeper.borrow().clone()
+    }
+
     fn wake_sweeper(&self) {
-        if let Some(waker) = &*self.sweeper.borrow() {
-            waker.wake_by_ref();
+        if let Some(waker) = self.sweeper() {
+            waker.wake();
         }
     }
 
     fn start_sweeper(self: &Rc<Self>) {
         if !self.is_sweeper_started.replace(true) {
             let sweeper = Sweeper { pool: Rc::downgrade(self), deadline: None };
-            runtime::with(|runtime| runtime.spawn(sweeper));
+            // There is none any more where the worker itself ends.
+            runtime::try_with(|runtime| runtime.spawn(sweeper));
         }
     }
 
@@ -156,25 +230,31 @@ impl Pool {
         let lifetime = u64::try_from(limits.idle_timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut wanted = self.keeper.wanted.swap(0, Relaxed);
         let is_starving = self.peer.is_starving();
-        let mut idle = self.idle.borrow_mut();
-        let mut excess = idle.len().saturating_sub(limits.idle);
-        idle.retain(|kept| {
+        let mut excess = self.idle().saturating_sub(limits.idle);
+        let goes = |kept: &mut Idle| {
             let is_old = now.saturating_sub(kept.since) >= lifetime;
             let goes = is_starving || is_old || wanted > 0 || excess > 0 || kept.connection.is_stale();
             if goes {
                 wanted = wanted.saturating_sub(1);
                 excess = excess.saturating_sub(1);
-                self.peer.remove_idle(&self.keeper);
             }
-            !goes
-        });
-        idle.first().map(|oldest| oldest.since.saturating_add(lifetime))
+            goes
+        };
+        let gone: Vec<Idle> = self.idle.borrow_mut().extract_if(.., goes).collect();
+        gone.iter().for_each(|_| self.peer.remove_idle(&self.keeper));
+        drop(gone); // not while the cell is borrowed
+        let has_passed = |left: &mut Left| now.saturating_sub(left.since) >= LEFT_TIME;
+        let gone: Vec<Left> = self.left.borrow_mut().extract_if(.., has_passed).collect();
+        drop(gone);
+        let idle = self.idle.borrow().first().map(|oldest| oldest.since.saturating_add(lifetime));
+        let left = self.left.borrow().first().map(|oldest| oldest.since.saturating_add(LEFT_TIME));
+        idle.into_iter().chain(left).min()
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for _ in self.idle.borrow_mut().drain(..) {
+        for _ in self.idle.take() {
             self.peer.remove_idle(&self.keeper);
         }
         self.peer.remove_keeper(&self.keeper);
@@ -198,9 +278,7 @@ impl Future for Sweeper {
             pool.keeper.wake_with(cx.waker());
         }
         let next = pool.sweep();
-        for kept in pool.idle.borrow().iter() {
-            kept.connection.wake_reader(cx.waker());
-        }
+        pool.idle.borrow().iter().for_each(|kept| kept.connection.wake_reader(cx.waker()));
         pool.is_deadline_armed.set(next.is_some());
         let deadline = next.map(timer::at);
         self.deadline = deadline;
@@ -210,5 +288,72 @@ impl Future for Sweeper {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::time::Instant;
+    use tidegate_io::{Kind, Poller, Runtime};
+
+    /// What a worker does between two polls.
+    fn turn(poller: &mut Poller, runtime: &Runtime) {
+        let mut ready = Vec::new();
+        poller.wait(Some(Duration::from_millis(10)), &mut ready).unwrap();
+        ready.iter().filter(|event| event.kind() == Kind::Io).for_each(|event| runtime.on_io(event));
+        runtime.expire(monotonic_ns());
+        runtime.run_tasks();
+    }
+
+    #[test]
+    fn a_connection_that_was_being_made_for_nobody_serves_the_next() {
+        let mut poller = Poller::new().unwrap();
+        let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap());
+        let limits = PoolLimits {
+            idle: 1,
+            idle_timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+        };
+        let pool = Pool::new(&address, limits);
+        let mut cx = Context::from_waker(Waker::noop());
+
+        // Cancelled before it is made, twice.
+        for _ in 0..2 {
+            let mut connect = Box::pin(pool.connect());
+            assert!(connect.as_mut().poll(&mut cx).is_pending());
+            drop(connect);
+        }
+        let mut connect = Box::pin(pool.connect());
+        let connection = loop {
+            match connect.as_mut().poll(&mut cx) {
+                Poll::Ready(connection) => break connection.unwrap(),
+                Poll::Pending => turn(&mut poller, &runtime),
+            }
+        };
+        let (mut accepted, _) = listener.accept().unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "one was enough");
+        drop((connect, connection));
+
+        // Nobody comes: it is not kept.
+        let mut connect = Box::pin(pool.connect());
+        assert!(connect.as_mut().poll(&mut cx).is_pending());
+        drop(connect);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !pool.left.borrow().is_empty() {
+            assert!(Instant::now() < deadline);
+            turn(&mut poller, &runtime);
+        }
+        let mut end = [0; 1];
+        accepted.set_nonblocking(false).unwrap();
+        assert_eq!(accepted.read(&mut end).unwrap(), 0);
+        let (mut left, _) = listener.accept().unwrap();
+        left.set_nonblocking(false).unwrap();
+        assert_eq!(left.read(&mut end).unwrap(), 0);
     }
 }

@@ -1,14 +1,13 @@
-//! KDL nodes to checked items: names, contexts, types and bounds, all from the table of directives.
+//! Nodes to checked items: names, contexts, types and bounds, all from the table of directives.
 //!
 //! Called once for each node of a file and for the defaults. After it, lowering never meets a value of the
 //! wrong type; what was wrong has been said and is left out.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use kdl::{KdlDocument, KdlEntry, KdlIdentifier, KdlNode, KdlValue};
 
 use crate::diagnostic::Diagnostic;
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind};
@@ -17,6 +16,7 @@ use crate::environment::{Environment, SubstitutionError, substitute};
 use crate::settings::Origin;
 use crate::source::Source;
 use crate::suggest;
+use crate::syntax::document::{Entry, Literal, Node};
 use crate::value::{self, Value, Written};
 
 /// A file being read: its text and the folder that its relative paths count from.
@@ -123,27 +123,54 @@ pub(crate) fn duration(item: &Item) -> Duration {
 pub(crate) struct Checker<'a> {
     pub environment: &'a dyn Environment,
     pub diagnostics: Vec<Diagnostic>,
+    /// Which diagnostics tell of mistakes of form.
+    pub form: Vec<Range<usize>>,
+    /// Where the names of directives stand that hold such a mistake, by file. What seems to be missing there
+    /// may be what is broken, so nothing more is said of them as a whole.
+    broken: HashMap<Arc<str>, HashSet<usize>>,
+    /// Directives that are not known.
+    unknown: usize,
 }
+
+/// Unknown directives that a name is suggested for: more than are ever shown.
+const EXPLAINED: usize = 500;
 
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a dyn Environment) -> Self {
-        Self { environment, diagnostics: Vec::new() }
+        Self { environment, diagnostics: Vec::new(), form: Vec::new(), broken: HashMap::new(), unknown: 0 }
+    }
+
+    /// Remembers a node with a mistake of form, and all in it that have it too.
+    pub fn note_broken(&mut self, source: &Source, node: &Node) {
+        if node.is_broken {
+            self.broken.entry(source.name.clone()).or_default().insert(node.name_range.start);
+            node.children.iter().flatten().for_each(|child| self.note_broken(source, child));
+        }
+    }
+
+    /// Whether a diagnostic that tells of no mistake of form may be the consequence of one.
+    pub fn is_consequence(&self, diagnostic: &Diagnostic) -> bool {
+        let Some((source, range)) = &diagnostic.span else { return false };
+        self.broken.get(&source.name).is_some_and(|starts| starts.contains(&range.start))
     }
 
     /// Checks a node of a context; `None` when it is not known there. An item with errors is returned too,
     /// without the values that were wrong, so that what is inside it is checked as well.
-    pub fn item(&mut self, file: &File, node: &KdlNode, context: Context) -> Option<Item> {
-        let name = identifier_range(node.name());
-        let Some(directive) = directives::find(context, node.name().value()) else {
+    pub fn item(&mut self, file: &File, node: &Node, context: Context) -> Option<Item> {
+        let name = node.name_range.clone();
+        let Some(directive) = directives::find(context, &node.name) else {
+            // A name that could not be read has been said to be broken.
+            if node.name.is_empty() && node.is_header_broken {
+                return None;
+            }
             self.unknown(file, node, context);
             return None;
         };
-        let header_end = node.entries().last().map_or(name.end, |entry| entry_range(entry).end);
         let mut item = Item {
             directive,
             file: file.clone(),
             name: name.clone(),
-            header: name.start..header_end.max(name.end),
+            header: name.start..node.entries.last().map_or(name.end, |entry| entry.range.end),
             arguments: Vec::new(),
             properties: Vec::new(),
             children: Vec::new(),
@@ -155,9 +182,9 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks the nodes of a block and that what may stand once does.
-    pub fn items(&mut self, file: &File, document: &KdlDocument, context: Context) -> Vec<Item> {
+    pub fn items(&mut self, file: &File, nodes: &[Node], context: Context) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::new();
-        for node in document.nodes() {
+        for node in nodes {
             let Some(item) = self.item(file, node, context) else { continue };
             if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
                 self.once(first, &item);
@@ -181,8 +208,15 @@ impl<'a> Checker<'a> {
         );
     }
 
-    fn unknown(&mut self, file: &File, node: &KdlNode, context: Context) {
-        let word = node.name().value();
+    fn unknown(&mut self, file: &File, node: &Node, context: Context) {
+        let word = node.name.as_str();
+        self.unknown += 1;
+        if self.unknown > EXPLAINED {
+            let diagnostic = Diagnostic::error(format!("unknown directive `{word}`"));
+            let label = format!("not known {}", context.place());
+            self.diagnostics.push(diagnostic.at(&file.source, node.name_range.clone()).label(label));
+            return;
+        }
         let elsewhere: Vec<&Directive> =
             directives::all().filter(|directive| directive.name == word).collect();
         let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
@@ -213,21 +247,21 @@ impl<'a> Checker<'a> {
             )
         };
         let diagnostic = Diagnostic::error(message)
-            .at(&file.source, identifier_range(node.name()))
+            .at(&file.source, node.name_range.clone())
             .label(format!("not known {}", context.place()))
             .help(help);
         self.diagnostics.push(diagnostic);
     }
 
-    fn entries(&mut self, item: &mut Item, node: &KdlNode) {
+    fn entries(&mut self, item: &mut Item, node: &Node) {
         let directive = item.directive;
         let mut position = 0usize;
         // Words that stand alone: `off` cannot be one of several.
         let mut lone_word = None;
-        for entry in node.entries() {
-            let range = value_range(&item.file.source, entry);
-            match entry.name() {
-                Some(name) => self.property(item, entry, name.value(), range),
+        for entry in &node.entries {
+            let range = entry.value_range.clone();
+            match &entry.name {
+                Some(name) => self.property(item, entry, name, range),
                 None => {
                     let Some(argument) = argument_at(directive.arguments, position) else {
                         self.surplus(item, entry, &range);
@@ -260,6 +294,7 @@ impl<'a> Checker<'a> {
             .filter(|argument| matches!(argument.count, Count::One | Count::Some))
             .count();
         if position < due
+            && !node.is_header_broken
             && let Some(missing) = directive.arguments.get(position)
         {
             let expected = missing.kind.expectation_with(missing.words);
@@ -270,9 +305,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn surplus(&mut self, item: &Item, entry: &KdlEntry, range: &Range<usize>) {
+    fn surplus(&mut self, item: &Item, entry: &Entry, range: &Range<usize>) {
         let directive = item.directive;
-        let text = entry.value().as_string().unwrap_or_default();
+        let text = if let Literal::Text(text) = &entry.value { text.as_str() } else { "" };
         let property = directive.properties.iter().find(|property| property.name == text);
         let help = match property {
             Some(property) => format!("write `{}={}`", property.name, property.default.unwrap_or("…")),
@@ -288,7 +323,7 @@ impl<'a> Checker<'a> {
         );
     }
 
-    fn property(&mut self, item: &mut Item, entry: &KdlEntry, name: &str, range: Range<usize>) {
+    fn property(&mut self, item: &mut Item, entry: &Entry, name: &str, range: Range<usize>) {
         let directive = item.directive;
         let known = directive.properties.iter().find(|property| property.name == name);
         let Some(property) = known else {
@@ -307,7 +342,7 @@ impl<'a> Checker<'a> {
                 (None, None) if names.is_empty() => format!("it is written `{}`", directive.synopsis()),
                 (None, None) => format!("known are {}", names.join(", ")),
             };
-            let whole = entry_range(entry);
+            let whole = entry.range.clone();
             self.diagnostics.push(
                 Diagnostic::error(format!("`{}` has no property `{name}`", directive.name))
                     .at(&item.file.source, whole)
@@ -316,7 +351,7 @@ impl<'a> Checker<'a> {
             return;
         };
         if item.properties.iter().any(|(known, _)| *known == property.name) {
-            let whole = entry_range(entry);
+            let whole = entry.range.clone();
             let message = format!("`{}=` is given twice", property.name);
             self.diagnostics
                 .push(Diagnostic::error(message).at(&item.file.source, whole).help("keep one of the two"));
@@ -332,18 +367,18 @@ impl<'a> Checker<'a> {
         item: &Item,
         kind: Kind,
         words: &'static [&'static str],
-        entry: &KdlEntry,
+        entry: &Entry,
         range: &Range<usize>,
     ) -> Option<Value> {
         let filled;
-        let written = match entry.value() {
-            KdlValue::String(text) => {
+        let written = match &entry.value {
+            Literal::Text(text) => {
                 filled = self.filled(&item.file.source, text, range)?;
                 let first = item.file.source.slice(range).chars().next();
                 Written::Text { text: &filled, is_bare: !matches!(first, Some('"' | '#')) }
             }
-            KdlValue::Integer(number) => Written::Number(*number),
-            _ => Written::Other,
+            Literal::Integer(number) => Written::Number(*number),
+            Literal::Other => Written::Other,
         };
         match value::read(kind, words, written, &item.file.folder) {
             Ok(value) => Some(value),
@@ -351,7 +386,7 @@ impl<'a> Checker<'a> {
                 let default = item
                     .directive
                     .default
-                    .filter(|_| item.directive.arguments.len() == 1 && entry.name().is_none());
+                    .filter(|_| item.directive.arguments.len() == 1 && entry.name.is_none());
                 let default =
                     default.map(|default| format!("; the default is `{default}`")).unwrap_or_default();
                 self.diagnostics.push(
@@ -383,9 +418,9 @@ impl<'a> Checker<'a> {
         None
     }
 
-    fn children(&mut self, item: &mut Item, node: &KdlNode) {
-        let Some(document) = node.children() else {
-            if matches!(item.directive.name, "route" | "limits") {
+    fn children(&mut self, item: &mut Item, node: &Node) {
+        let Some(nodes) = &node.children else {
+            if !node.is_header_broken && matches!(item.directive.name, "route" | "limits") {
                 let help = format!("for example `{}`", item.directive.example);
                 self.diagnostics
                     .push(item.error(format!("`{}` needs a block", item.directive.name)).help(help));
@@ -393,12 +428,9 @@ impl<'a> Checker<'a> {
             return;
         };
         match item.directive.children {
-            Children::None if document.nodes().is_empty() => {}
+            Children::None if nodes.is_empty() => {}
             Children::None => {
-                let range = document
-                    .nodes()
-                    .first()
-                    .map_or(item.name.clone(), |first| identifier_range(first.name()));
+                let range = nodes.first().map_or(item.name.clone(), |first| first.name_range.clone());
                 self.diagnostics.push(
                     Diagnostic::error(format!("`{}` takes no block", item.directive.name))
                         .at(&item.file.source, range)
@@ -407,16 +439,16 @@ impl<'a> Checker<'a> {
             }
             Children::Block(context) => {
                 let file = item.file.clone();
-                item.children = self.items(&file, document, context);
+                item.children = self.items(&file, nodes, context);
             }
-            Children::Pairs { name, value } => self.pairs(item, document, name, value),
+            Children::Pairs { name, value } => self.pairs(item, nodes, name, value),
         }
     }
 
-    fn pairs(&mut self, item: &mut Item, document: &KdlDocument, name: Kind, value: Kind) {
-        for node in document.nodes() {
-            let range = identifier_range(node.name());
-            let written = Written::Text { text: node.name().value(), is_bare: false };
+    fn pairs(&mut self, item: &mut Item, nodes: &[Node], name: Kind, value: Kind) {
+        for node in nodes {
+            let range = node.name_range.clone();
+            let written = Written::Text { text: &node.name, is_bare: false };
             let key = match value::read(name, &[], written, &item.file.folder) {
                 Ok(Value::Text(key)) => Some(key),
                 Ok(_) => None,
@@ -429,7 +461,10 @@ impl<'a> Checker<'a> {
                     None
                 }
             };
-            let [entry] = node.entries() else {
+            let [entry] = node.entries.as_slice() else {
+                if node.is_header_broken {
+                    continue;
+                }
                 self.diagnostics.push(
                     Diagnostic::error(format!("`{}` takes one value behind each name", item.directive.name))
                         .at(&item.file.source, range)
@@ -437,7 +472,7 @@ impl<'a> Checker<'a> {
                 );
                 continue;
             };
-            let range = value_range(&item.file.source, entry);
+            let range = entry.value_range.clone();
             if let (Some(Value::Text(value)), Some(key)) = (self.value(item, value, &[], entry, &range), key)
             {
                 item.pairs.push((key, value));
@@ -452,24 +487,4 @@ fn argument_at(arguments: &'static [Argument], position: usize) -> Option<&'stat
         Some(argument) => Some(argument),
         None => arguments.last().filter(|last| matches!(last.count, Count::Some | Count::Any)),
     }
-}
-
-/// Where an identifier stands.
-pub(crate) fn identifier_range(identifier: &KdlIdentifier) -> Range<usize> {
-    let span = identifier.span();
-    span.offset()..span.offset().saturating_add(span.len())
-}
-
-/// Where an argument or a whole property stands.
-fn entry_range(entry: &KdlEntry) -> Range<usize> {
-    let span = entry.span();
-    span.offset()..span.offset().saturating_add(span.len())
-}
-
-/// Where the value of an argument or a property stands.
-fn value_range(source: &Source, entry: &KdlEntry) -> Range<usize> {
-    let whole = entry_range(entry);
-    let text = source.slice(&whole);
-    let shown = entry.format().map_or("", |format| format.value_repr.as_str());
-    if !shown.is_empty() && text.ends_with(shown) { whole.end - shown.len()..whole.end } else { whole }
 }

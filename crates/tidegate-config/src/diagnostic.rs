@@ -32,6 +32,8 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// What the server does while this is not put right.
     pub in_force: Option<String>,
+    /// Which of the rejected sites it costs, as an index into `Loaded::rejected`.
+    pub costs: Option<usize>,
 }
 
 /// The most characters of a source line that are shown; longer lines are cut around the caret.
@@ -47,6 +49,7 @@ impl Diagnostic {
             label: None,
             help: None,
             in_force: None,
+            costs: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A parameter of loading, so that the fuzz target and the table's own tests never touch a disk.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,14 @@ use crate::syntax::FILE_SIZE;
 /// Most entries of a folder that a pattern of `include` looks at.
 const FOLDER_ENTRIES: usize = 100_000;
 /// Most files that one pattern of `include` finds.
-const FOUND: usize = 10_000;
+const FOUND: usize = 100_000;
 
 /// What a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Missing,
+    /// A symbolic link that leads nowhere.
+    Dangling,
     Folder,
     File,
     /// A device, a socket, a pipe.
@@ -33,10 +36,10 @@ pub(crate) trait Disk {
     fn may_write(&self, path: &Path) -> bool;
     /// Whether this process may look into a folder.
     fn may_enter(&self, path: &Path) -> bool;
-    /// The text of a regular file no larger than a file of settings may be.
-    fn read(&self, path: &Path) -> io::Result<String>;
+    /// A regular file no larger than a file of settings may be.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// The names in a folder.
-    fn names(&self, folder: &Path) -> Vec<String>;
+    fn names(&self, folder: &Path) -> io::Result<Vec<OsString>>;
     /// A path that is the same for all names of one file.
     fn identity(&self, path: &Path) -> PathBuf;
 }
@@ -51,6 +54,7 @@ impl Disk for RealDisk {
             Ok(metadata) if metadata.is_file() => What::File,
             Ok(_) => What::Special,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => What::Hidden,
+            Err(_) if fs::symlink_metadata(path).is_ok() => What::Dangling,
             Err(_) => What::Missing,
         }
     }
@@ -63,10 +67,13 @@ impl Disk for RealDisk {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
     }
 
-    fn read(&self, path: &Path) -> io::Result<String> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         match self.what(path) {
             What::File => {}
             What::Missing => return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file")),
+            What::Dangling => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "it is a link that leads nowhere"));
+            }
             What::Hidden => {
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it may not be read"));
             }
@@ -76,15 +83,18 @@ impl Disk for RealDisk {
         let mut bytes = Vec::new();
         let limit = u64::try_from(FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
         io::Read::read_to_end(&mut io::Read::take(fs::File::open(path)?, limit), &mut bytes)?;
-        String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
+        Ok(bytes)
     }
 
-    fn names(&self, folder: &Path) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-        entries
-            .take(FOLDER_ENTRIES)
-            .filter_map(|entry| entry.ok().and_then(|entry| entry.file_name().into_string().ok()))
-            .collect()
+    fn names(&self, folder: &Path) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            if names.len() >= FOLDER_ENTRIES {
+                return Err(io::Error::other(format!("it holds more than {FOLDER_ENTRIES} files")));
+            }
+            names.push(entry?.file_name());
+        }
+        Ok(names)
     }
 
     fn identity(&self, path: &Path) -> PathBuf {
@@ -108,12 +118,12 @@ impl Disk for NoDisk {
         true
     }
 
-    fn read(&self, _: &Path) -> io::Result<String> {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
         Err(io::Error::new(io::ErrorKind::NotFound, "there is no such file"))
     }
 
-    fn names(&self, _: &Path) -> Vec<String> {
-        Vec::new()
+    fn names(&self, _: &Path) -> io::Result<Vec<OsString>> {
+        Ok(Vec::new())
     }
 
     fn identity(&self, path: &Path) -> PathBuf {
@@ -126,8 +136,10 @@ pub(crate) fn is_glob(path: &Path) -> bool {
     path.to_string_lossy().contains(['*', '?'])
 }
 
-/// The files that a path with `*` and `?` in any of its parts stands for, in the order of their names.
-pub(crate) fn expand(disk: &dyn Disk, path: &Path) -> Vec<PathBuf> {
+/// What a path with `*` and `?` in any of its parts stands for, in the order of the names: also what is no
+/// file, so that nothing is left out without a word. A folder that is not there holds nothing; the error of
+/// one that cannot be looked into comes with its path.
+pub(crate) fn expand(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
     let mut found = vec![PathBuf::new()];
     for component in path.components() {
         let text = component.as_os_str().to_string_lossy();
@@ -139,16 +151,25 @@ pub(crate) fn expand(disk: &dyn Disk, path: &Path) -> Vec<PathBuf> {
         }
         let mut next = Vec::new();
         for folder in &found {
-            let mut names = disk.names(folder);
-            names.retain(|name| (!name.starts_with('.') || text.starts_with('.')) && fits(&text, name));
+            let mut names = match disk.what(folder) {
+                What::Missing | What::File | What::Special => continue,
+                _ => disk.names(folder).map_err(|error| (folder.clone(), error))?,
+            };
+            names.retain(|name| {
+                let name = name.to_string_lossy();
+                (!name.starts_with('.') || text.starts_with('.')) && fits(&text, &name)
+            });
             names.sort_unstable();
             next.extend(names.iter().map(|name| folder.join(name)));
-            next.truncate(FOUND);
+            if next.len() > FOUND {
+                let error = io::Error::other(format!("the pattern finds more than {FOUND} files"));
+                return Err((folder.clone(), error));
+            }
         }
         found = next;
     }
-    found.retain(|path| disk.what(path) != What::Folder && disk.what(path) != What::Missing);
-    found
+    found.retain(|path| disk.what(path) != What::Missing);
+    Ok(found)
 }
 
 /// Whether a name fits a pattern of `*` and `?`. Takes time of the product of the lengths at most.

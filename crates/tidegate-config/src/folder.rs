@@ -39,7 +39,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
     let problem = match RealDisk.what(&root) {
         What::Folder if RealDisk.may_enter(&root) => None,
         What::Folder | What::Hidden => Some("may not be looked into"),
-        What::Missing => Some("does not exist"),
+        What::Missing | What::Dangling => Some("does not exist"),
         What::File | What::Special => Some("is no folder"),
     };
     if let Some(problem) = problem {

@@ -20,10 +20,11 @@ pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
 
 /// As `format`, with diagnostics that name the source.
 pub fn format_source(source: &Source) -> Result<String, Vec<Diagnostic>> {
-    if let Err(broken) = syntax::parse(source) {
-        return Err(broken.diagnostics);
+    let parsed = syntax::parse(source);
+    if !parsed.diagnostics.is_empty() {
+        return Err(parsed.diagnostics);
     }
-    let (tokens, _) = syntax::scan(source).map_err(|broken| broken.diagnostics)?;
+    let (tokens, _) = syntax::tokens(source).map_err(|diagnostic| vec![*diagnostic])?;
     let mut reader = Reader { text: &source.text, tokens: &tokens, at: 0, stray: Vec::new() };
     let block = reader.block(false);
     let mut out = String::new();
@@ -179,8 +180,14 @@ impl Reader<'_> {
                     self.at += 1;
                 }
                 Some(TokenKind::Slashdash) => {
-                    prefix = "/-".to_owned();
+                    prefix.push_str("/-");
                     self.at += 1;
+                    self.skip_gap();
+                }
+                Some(TokenKind::Annotation) => {
+                    prefix.push_str(self.text());
+                    self.at += 1;
+                    self.skip_gap();
                 }
                 Some(TokenKind::Open) => {
                     self.at += 1;
@@ -223,18 +230,39 @@ impl Reader<'_> {
     fn entry(&mut self) -> String {
         let mut out = self.text().to_owned();
         self.at += 1;
-        let behind = self.at;
-        self.skip_spaces();
+        let (behind, stray) = (self.at, self.stray.len());
+        self.skip_gap();
         if self.kind() != Some(TokenKind::Equals) {
             self.at = behind;
+            self.stray.truncate(stray);
             return out;
         }
         self.at += 1;
-        self.skip_spaces();
+        self.skip_gap();
         out.push('=');
+        if self.kind() == Some(TokenKind::Annotation) {
+            out.push_str(self.text());
+            self.at += 1;
+            self.skip_gap();
+        }
         out.push_str(self.text());
         self.at += 1;
         out
+    }
+
+    /// Skips what may stand between the parts of a value; comments move to lines of their own.
+    fn skip_gap(&mut self) {
+        loop {
+            match self.kind() {
+                Some(TokenKind::Space | TokenKind::Newline) => {}
+                Some(TokenKind::BlockComment | TokenKind::LineComment) => {
+                    self.stray.push(self.text().trim_end().to_owned());
+                }
+                Some(TokenKind::Continuation) => self.stray.extend(self.comment()),
+                _ => return,
+            }
+            self.at += 1;
+        }
     }
 }
 
@@ -433,16 +461,13 @@ mod tests {
         assert!(format("a {").is_err());
     }
 
-    /// The values of a document, for comparison: names, values, order; nothing of how it is written.
-    fn meaning(document: &kdl::KdlDocument) -> String {
-        let nodes = document.nodes().iter().map(|node| {
-            let entries: Vec<String> = node
-                .entries()
-                .iter()
-                .map(|entry| format!("{:?}={:?}", entry.name().map(|name| name.value()), entry.value()))
-                .collect();
-            let children = node.children().map(meaning).filter(|children| !children.is_empty());
-            format!("{}({}){:?}", node.name().value(), entries.join(","), children)
+    /// The values of nodes, for comparison: names, values, order; nothing of how they are written.
+    fn meaning(nodes: &[syntax::document::Node]) -> String {
+        let nodes = nodes.iter().map(|node| {
+            let entries: Vec<String> =
+                node.entries.iter().map(|entry| format!("{:?}={:?}", entry.name, entry.value)).collect();
+            let children = node.children.as_deref().map(meaning).filter(|children| !children.is_empty());
+            format!("{}({}){:?}", node.name, entries.join(","), children)
         });
         nodes.collect::<Vec<_>>().join(";")
     }
@@ -452,21 +477,22 @@ mod tests {
         #[test]
         fn formatting_keeps_the_meaning_and_is_idempotent(pieces in prop::collection::vec(prop::sample::select(vec![
             "a", "b ", "\"q\"", " ", "  ", "\n", "\n\n", ";", "{", "}", "{ ", " }", "=", "x=1", " y = \"z\" ", "// c\n",
-            "/* d */", "/* e\n */", "/-", "\\\n", "\\ // c\n", "#true", " 5", "\"\"\"\n  t\n  \"\"\"", "#\"r\"#", "a {", "}\n",
+            "/* d */", "/* e\n */", "/-", "\\\n", "\\ // c\n", "#true", " 5", "\"\"\"\n  t\n  \"\"\"", "#\"r\"#", "a {", "}\n", "(t)", "( /* f */ t ) ",
         ]), 0..24)) {
             let text = pieces.concat();
             if let Ok(formatted) = format(&text) {
                 let again = format(&formatted);
                 prop_assert_eq!(again.as_deref(), Ok(formatted.as_str()), "from {:?}", text);
-                for comment in ["// c", "/* d */", "/* e"] {
+                for comment in ["// c", "/* d */", "/* e", "/* f */"] {
                     let kept = formatted.matches(comment).count();
                     prop_assert_eq!(kept, text.matches(comment).count(), "from {:?} to {:?}", text, formatted);
                 }
                 let (before, after) = (Source::new("", &text), Source::new("", &formatted));
-                let (Ok(before), Ok(after)) = (syntax::parse(&before), syntax::parse(&after)) else {
-                    return Err(TestCaseError::fail("formatted text does not parse"));
-                };
-                prop_assert_eq!(meaning(&before), meaning(&after), "from {:?} to {:?}", text, formatted);
+                let (before, after) = (syntax::parse(&before), syntax::parse(&after));
+                prop_assert!(after.diagnostics.is_empty(), "from {:?} to {:?}", text, formatted);
+                prop_assert_eq!(
+                    meaning(&before.nodes), meaning(&after.nodes), "from {:?} to {:?}", text, formatted
+                );
             }
         }
     }

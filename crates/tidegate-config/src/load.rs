@@ -13,11 +13,11 @@ use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
 use crate::include::{Reader, unreadable};
 use crate::lower;
-use crate::settings::{Origin, Settings};
+use crate::settings::{HostPattern, Origin, Settings};
 use crate::source::Source;
 
 /// The outcome of loading.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loaded {
     /// What can be served; `None` when nothing can.
     pub settings: Option<Settings>,
@@ -25,6 +25,9 @@ pub struct Loaded {
     pub diagnostics: Vec<Diagnostic>,
     /// The sites that were left out of `settings`; on reload they keep their last good revision.
     pub rejected: Vec<RejectedSite>,
+    /// Names that more than one site claims, `None` for being without a name. Whose they are cannot be told
+    /// from these files, so on reload they stay with the site that has them.
+    pub contested: Vec<Option<HostPattern>>,
 }
 
 impl Loaded {
@@ -43,8 +46,10 @@ impl Loaded {
 /// A site that is not served because of a mistake in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RejectedSite {
-    /// Its names as written; empty for the site without a name.
+    /// Its names, as far as they could be read, else as written; empty for the site without a name.
     pub names: Vec<String>,
+    /// There may be names that could not be made out: an unset variable, bytes that are no text.
+    pub has_unread_names: bool,
     /// Where it begins.
     pub origin: Origin,
     /// The file could not be read as KDL: all sites of `origin.file` are lost, and `names` are those that
@@ -56,16 +61,14 @@ pub struct RejectedSite {
 pub fn load_file(path: &Path, environment: &dyn Environment) -> Loaded {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match RealDisk.read(&absolute) {
-        Ok(text) => {
+        Ok(bytes) => {
             let folder = absolute.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
-            let source = Source::new(&path.display().to_string(), &text);
+            let source = Source::from_bytes(&path.display().to_string(), &bytes);
             load(source, &folder, Some(&absolute), environment, &RealDisk)
         }
-        Err(error) => Loaded {
-            settings: None,
-            diagnostics: vec![unreadable(path, &error).in_force(NOTHING)],
-            rejected: Vec::new(),
-        },
+        Err(error) => {
+            Loaded { diagnostics: vec![unreadable(path, &error).in_force(NOTHING)], ..Loaded::default() }
+        }
     }
 }
 
@@ -89,54 +92,79 @@ pub(crate) fn load(
     let mut checker = Checker::new(environment);
     let mut reader = Reader::new(&mut checker, disk);
     reader.main(source, folder, path);
-    let (nodes, lost) = (reader.nodes, reader.lost);
+    let (nodes, mut left_out, is_fatal) = (reader.nodes, reader.lost, reader.is_fatal);
+    let read = checker.diagnostics.len();
     let mut server = lower::server(&mut checker, disk, &nodes);
-    let mut rejected = lost;
-    // Errors so far that are not those of a lost file concern everything.
-    let is_fatal = checker.diagnostics.iter().enumerate().any(|(at, diagnostic)| {
-        diagnostic.is_error() && !rejected.iter().any(|(_, range)| range.contains(&at))
-    });
-    rejected.extend(lower::sites(&mut checker, disk, &nodes, &mut server));
+    // Errors of meaning so far concern everything, and so does what could not be read and costs no site.
+    let costs_sites = |at: usize| {
+        let form = checker.form.iter().any(|range| range.contains(&at));
+        form || left_out.iter().flat_map(|left| &left.diagnostics).any(|range| range.contains(&at))
+    };
+    let is_fatal = is_fatal
+        || checker
+            .diagnostics
+            .iter()
+            .enumerate()
+            .any(|(at, diagnostic)| diagnostic.is_error() && (at >= read || !costs_sites(at)));
+    let contested = lower::sites(&mut checker, disk, &nodes, &mut server, &mut left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
     // A main file that could not be read says nothing about what it names or leaves out.
-    if !(is_fatal && nodes.is_empty()) {
-        lower::consistency(&mut checker, &server, &rejected, &nodes, &main);
+    let is_main_broken = checker.form.first().is_some_and(|range| !range.is_empty());
+    if !(is_fatal && is_main_broken) {
+        lower::consistency(&mut checker, &server, &left_out, &nodes, &main);
     }
     let is_fatal = is_fatal
         || checker.diagnostics[whole..].iter().any(Diagnostic::is_error)
         || server.settings.sites.is_empty();
-    let mut diagnostics = checker.diagnostics;
-    say_what_is_in_force(&mut diagnostics, &rejected, is_fatal);
+    say_what_is_in_force(&mut checker.diagnostics, &left_out, is_fatal);
+    let mut diagnostics = without_consequences(checker);
     sort(&mut diagnostics);
     shorten(&mut diagnostics);
     Loaded {
         settings: (!is_fatal).then_some(server.settings),
         diagnostics,
-        rejected: rejected.into_iter().map(|(site, _)| site).collect(),
+        rejected: left_out.into_iter().map(|left| left.site).collect(),
+        contested,
     }
 }
 
-fn say_what_is_in_force(
-    diagnostics: &mut [Diagnostic],
-    rejected: &[(RejectedSite, Range<usize>)],
-    is_fatal: bool,
-) {
-    let mut sites: Vec<Option<&RejectedSite>> = vec![None; diagnostics.len()];
-    for (site, range) in rejected {
-        if let Some(told) = sites.get_mut(range.clone()) {
-            told.fill(Some(site));
+/// A site that is left out, and the ranges of the diagnostics that say why.
+pub(crate) struct LeftOut {
+    pub site: RejectedSite,
+    pub diagnostics: Vec<Range<usize>>,
+}
+
+fn say_what_is_in_force(diagnostics: &mut [Diagnostic], left_out: &[LeftOut], is_fatal: bool) {
+    let mut costs: Vec<Option<usize>> = vec![None; diagnostics.len()];
+    for (at, left) in left_out.iter().enumerate() {
+        for range in &left.diagnostics {
+            if let Some(told) = costs.get_mut(range.clone()) {
+                told.fill(Some(at));
+            }
         }
     }
-    for (diagnostic, site) in diagnostics.iter_mut().zip(sites) {
+    for (diagnostic, site) in diagnostics.iter_mut().zip(costs) {
         if !diagnostic.is_error() || diagnostic.in_force.is_some() {
             continue;
         }
-        diagnostic.in_force = Some(match site {
-            Some(site) if !is_fatal => format!("{} left out; the other sites are served", title(site)),
-            _ => NOTHING.to_owned(),
+        diagnostic.costs = site.filter(|_| !is_fatal);
+        diagnostic.in_force = Some(match diagnostic.costs.and_then(|at| left_out.get(at)) {
+            Some(left) => format!("{} left out; the other sites are served", left.site.title()),
+            None => NOTHING.to_owned(),
         });
     }
+}
+
+/// Leaves out what may only be said because a mistake of form stands there.
+fn without_consequences(mut checker: Checker<'_>) -> Vec<Diagnostic> {
+    let diagnostics = std::mem::take(&mut checker.diagnostics);
+    let mut form = checker.form.iter().flat_map(Clone::clone).peekable();
+    let kept = diagnostics
+        .into_iter()
+        .enumerate()
+        .filter(|(at, diagnostic)| form.next_if_eq(at).is_some() || !checker.is_consequence(diagnostic));
+    kept.map(|(_, diagnostic)| diagnostic).collect()
 }
 
 /// Most diagnostics that are told; beyond them only their number is.
@@ -171,11 +199,13 @@ fn sort(diagnostics: &mut [Diagnostic]) {
     });
 }
 
-/// What a rejected site is called, with its verb.
-fn title(site: &RejectedSite) -> String {
-    match (site.is_whole_file, site.names.as_slice()) {
-        (true, _) => format!("the sites of {} are", site.origin.file),
-        (false, []) => "the site without a name is".to_owned(),
-        (false, [name, ..]) => format!("site {name} is"),
+impl RejectedSite {
+    /// What it is called, with its verb.
+    fn title(&self) -> String {
+        match (self.is_whole_file, self.names.as_slice()) {
+            (true, _) => format!("the sites of {} are", self.origin.file),
+            (false, []) => "the site without a name is".to_owned(),
+            (false, [name, ..]) => format!("site {name} is"),
+        }
     }
 }

@@ -125,12 +125,12 @@ fn value(kind: Kind, words: &[&str]) -> Value {
         Kind::Choice(choice) => json!({ "enum": choice.iter().chain(words).collect::<Vec<_>>() }),
         Kind::Text { most } => json!({ "type": "string", "maxLength": most }),
         Kind::SitePath => json!({ "type": "string", "pattern": "^/" }),
-        Kind::Pattern => json!({ "type": "string", "pattern": "^[/*]" }),
+        Kind::Pattern => json!({ "type": "string", "pattern": "^[/*@]" }),
         Kind::FileName => json!({ "type": "string", "pattern": "^[^/]+$" }),
         Kind::FieldName | Kind::Token => {
             json!({ "type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$" })
         }
-        Kind::Try => json!({ "type": "string", "pattern": "^(/|\\{path\\}|=[45][0-9][0-9]$)" }),
+        Kind::Try => json!({ "type": "string", "pattern": "^(/|\\{path\\}|@|=[45][0-9][0-9]$)" }),
         _ => json!({ "type": "string", "minLength": 1 }),
     };
     if !words.is_empty() && !matches!(kind, Kind::Choice(_)) {

@@ -191,7 +191,7 @@ pub struct Route {
 /// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PathPattern {
-    /// `/.perf`
+    /// `/.perf`; or the name of a route that only `try` leads to, `@app`.
     Exact(String),
     /// `/static/*`, kept without the star.
     Prefix(String),
@@ -273,6 +273,8 @@ pub struct Files {
 pub enum Try {
     /// A path with `{path}` filled in: `{path}.html`, `/index.html`.
     Path(String),
+    /// `@app`: the route of this name answers.
+    Route(String),
     /// `=404`: answer this status.
     Status(u16),
 }
@@ -349,6 +351,8 @@ pub struct Limits {
     pub exempt_addresses: Vec<Network>,
     /// Requests that wait for something at the same time, all workers together.
     pub in_flight: u32,
+    /// Requests whose content is still to come before they can run.
+    pub incoming_bodies: u32,
     /// Requests that wait for a place in `in_flight`.
     pub queue_length: u32,
     /// How long they wait at most.

@@ -4,32 +4,71 @@
 //! people: both from 1, columns counted in characters.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::settings::Origin;
 
 /// A file of settings: the name the operator knows it by, and its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Source {
     /// The path as the operator wrote it, or what stands for one: `<command line>`.
     pub name: Arc<str>,
     /// The whole text.
     pub text: Arc<str>,
+    /// Where bytes stood that are no UTF-8; the text has U+FFFD there.
+    pub(crate) unread: Arc<[Range<usize>]>,
+    /// Places whose line and column are known, in order; found when somebody first asks.
+    marks: Arc<OnceLock<Vec<Mark>>>,
 }
+
+/// A place in a text: where a line begins, and every so often within a long one.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    offset: usize,
+    line: usize,
+    column: usize,
+}
+
+/// The most bytes between two marks, about.
+const MARK_EVERY: usize = 1024;
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.text) == (&other.name, &other.text)
+    }
+}
+
+impl Eq for Source {}
 
 impl Source {
     /// A source from a name and its text.
     pub fn new(name: &str, text: &str) -> Self {
-        Self { name: name.into(), text: text.into() }
+        Self { name: name.into(), text: text.into(), unread: Arc::from([]), marks: Arc::default() }
+    }
+
+    /// A source from a name and the bytes of a file. What is no UTF-8 is marked, and all else can be read.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Self {
+        let mut text = String::with_capacity(bytes.len());
+        let mut unread = Vec::new();
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            if !chunk.invalid().is_empty() {
+                let start = text.len();
+                text.push(char::REPLACEMENT_CHARACTER);
+                unread.push(start..text.len());
+            }
+        }
+        Self { unread: unread.into(), ..Self::new(name, &text) }
     }
 
     /// Line and column of a byte offset, both from 1. An offset past the end is the end.
     pub fn position(&self, offset: usize) -> (u32, u32) {
-        let before = &self.text[..self.boundary(offset)];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count();
-        let column = before[line_start..].chars().count();
-        (saturate(line + 1), saturate(column + 1))
+        let offset = self.boundary(offset);
+        let marks = self.marks.get_or_init(|| marks(&self.text));
+        let behind = marks.partition_point(|mark| mark.offset <= offset);
+        let mark = behind.checked_sub(1).and_then(|at| marks.get(at)).copied();
+        let mark = mark.unwrap_or(Mark { offset: 0, line: 1, column: 1 });
+        (saturate(mark.line), saturate(mark.column + self.text[mark.offset..offset].chars().count()))
     }
 
     /// The line that holds a byte offset, without its line end, and the offset of its first byte.
@@ -61,6 +100,25 @@ impl Source {
     }
 }
 
+fn marks(text: &str) -> Vec<Mark> {
+    let mut last = Mark { offset: 0, line: 1, column: 1 };
+    let mut marks = vec![last];
+    let mut column = 1;
+    for (offset, character) in text.char_indices() {
+        if offset - last.offset >= MARK_EVERY {
+            last = Mark { offset, column, ..last };
+            marks.push(last);
+        }
+        column += 1;
+        if character == '\n' {
+            column = 1;
+            last = Mark { offset: offset + 1, line: last.line + 1, column };
+            marks.push(last);
+        }
+    }
+    marks
+}
+
 fn saturate(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -68,6 +126,13 @@ fn saturate(number: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_marked() {
+        let source = Source::from_bytes("a", b"ab\xffc\xe2\x82");
+        assert_eq!(&*source.text, "ab\u{fffd}c\u{fffd}");
+        assert_eq!(*source.unread, [2..5, 6..9]);
+    }
 
     #[test]
     fn positions_count_characters_from_one() {
@@ -78,5 +143,9 @@ mod tests {
         assert_eq!(source.position(7), (2, 2), "inside a character is its beginning");
         assert_eq!(source.position(99), (3, 1));
         assert_eq!(source.line_at(6), ("xé", 5));
+        let long = Source::new("a", &format!("a\n{}b\nc", "é".repeat(5000)));
+        assert_eq!(long.position(2 + 2 * 700), (2, 701));
+        assert_eq!(long.position(2 + 2 * 5000), (2, 5001));
+        assert_eq!(long.position(4 + 2 * 5000), (3, 1));
     }
 }

@@ -1,5 +1,6 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
+use crate::answer;
 use crate::body::RequestBody;
 use crate::interim::InterimQueue;
 use crate::phase::Site;
@@ -76,6 +77,7 @@ pub struct ExchangeContext<'a> {
     pub(crate) wishes: Option<&'a Wishes>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
+    pub(crate) has_encoded_slash: bool,
 }
 
 /// What whoever answers a request asks of its connection.
@@ -87,6 +89,17 @@ pub(crate) struct Wishes {
     interim: OnceCell<InterimQueue>,
     /// Of the client: it does not understand them.
     refuses_interim: bool,
+    /// The application that is waited for.
+    upstream: Cell<u64>,
+    /// There once the request has been kept.
+    late: OnceCell<Rc<LateWishes>>,
+}
+
+/// What is asked while an answer is made, of a request that was kept until then.
+#[derive(Default)]
+pub(crate) struct LateWishes {
+    pub(crate) abandons: Cell<bool>,
+    pub(crate) upstream: Cell<u64>,
 }
 
 impl Wishes {
@@ -99,6 +112,29 @@ impl Wishes {
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
         self.abandons.get()
+    }
+
+    /// The application that the request waits for; 0 for none.
+    #[inline]
+    pub(crate) fn upstream(&self) -> u64 {
+        self.upstream.get()
+    }
+
+    /// What is still asked later, if the request has been kept.
+    #[inline]
+    pub(crate) fn late(&self) -> Option<Rc<LateWishes>> {
+        self.late.get().cloned()
+    }
+
+    /// The same wishes for a request that is kept: both ends see what the other asks.
+    fn keep(&self) -> Wishes {
+        let late = self.late.get_or_init(Rc::default);
+        let kept = Wishes { refuses_interim: self.refuses_interim, ..Wishes::default() };
+        let _ = kept.late.set(late.clone());
+        if !self.refuses_interim {
+            let _ = kept.interim.set(self.interim.get_or_init(InterimQueue::default).clone());
+        }
+        kept
     }
 
     /// Where interim responses will be found, if anyone has asked.
@@ -129,7 +165,13 @@ impl<'a> ExchangeContext<'a> {
         wishes: &'a Wishes,
     ) -> Self {
         let local = Local::Stream(stream, local);
-        ExchangeContext { local, site: Some(site), wishes: Some(wishes), hops: 0 }
+        ExchangeContext { local, site: Some(site), wishes: Some(wishes), ..ExchangeContext::default() }
+    }
+
+    /// The same, and whether the path was sent with a `%2F`.
+    #[inline]
+    pub fn with_encoded_slash(self, has_encoded_slash: bool) -> Self {
+        ExchangeContext { has_encoded_slash, ..self }
     }
 
     /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
@@ -145,6 +187,20 @@ impl<'a> ExchangeContext<'a> {
     pub fn ends_with_client(&self) {
         if let Some(wishes) = self.wishes {
             wishes.abandons.set(true);
+            if let Some(late) = wishes.late.get() {
+                late.abandons.set(true);
+            }
+        }
+    }
+
+    /// Says which application the answer waits for: a number that is the same on all workers, and not 0. It takes its
+    /// place among those in flight on that account (`limits in-flight`).
+    pub fn waits_for(&self, upstream: u64) {
+        if let Some(wishes) = self.wishes {
+            wishes.upstream.set(upstream);
+            if let Some(late) = wishes.late.get() {
+                late.upstream.set(upstream);
+            }
         }
     }
 
@@ -176,6 +232,23 @@ impl Exchange<'_> {
         }
     }
 
+    /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
+    /// file was found. 404 where there is none.
+    pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {
+        match self.context.site {
+            Some(site) => site.hand_on_to(self, name, body),
+            None => Reply::Ready(answer::error(Status::NOT_FOUND)),
+        }
+    }
+
+    /// Says what [`Exchange::hand_on_to`] would do.
+    pub fn explain_route(&self, name: &str, say: &mut dyn FnMut(String)) {
+        match self.context.site {
+            Some(site) => site.explain_route(self, name, say),
+            None => say(format!("no route {name} (404)")),
+        }
+    }
+
     /// What it takes to answer with another path of the same site later on.
     pub fn elsewhere(&self) -> Option<Elsewhere> {
         let site = self.context.site?.clone();
@@ -191,6 +264,12 @@ impl Exchange<'_> {
             started,
             hops,
         })
+    }
+
+    /// Whether the path was sent with a `%2F`, and so names no file: [`Exchange::path`] has a slash there, and only
+    /// what passes the target on as it was sent gets such a request.
+    pub fn has_encoded_slash(&self) -> bool {
+        self.context.has_encoded_slash
     }
 
     /// Whether a program of the same site answers `path`.
@@ -233,10 +312,7 @@ impl Elsewhere {
     /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
     /// where it leads on and on.
     pub async fn answer(&self, target: &str) -> Response {
-        match self.site.answer_elsewhere(self, target) {
-            Reply::Ready(response) => response,
-            Reply::Later(future) => future.await,
-        }
+        self.site.answer_elsewhere(self, target).settled().await
     }
 }
 
@@ -263,6 +339,8 @@ impl Exchange<'_> {
             local: self.context.local(),
             site: self.context.site.cloned(),
             hops: self.context.hops,
+            wishes: self.context.wishes.map(Wishes::keep),
+            has_encoded_slash: self.context.has_encoded_slash,
         }
     }
 }
@@ -287,6 +365,8 @@ pub struct Kept {
     local: Option<SocketAddr>,
     site: Option<Rc<Site>>,
     hops: u8,
+    wishes: Option<Wishes>,
+    has_encoded_slash: bool,
 }
 
 impl Kept {
@@ -313,8 +393,9 @@ impl Kept {
             context: ExchangeContext {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
-                wishes: None,
+                wishes: self.wishes.as_ref(),
                 hops: self.hops,
+                has_encoded_slash: self.has_encoded_slash,
             },
         })
     }
@@ -337,6 +418,10 @@ pub enum Reply {
     /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
     /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
     Later(LocalFuture<Response>),
+    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
+    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
+    /// state is bounded by `limits incoming-bodies`.
+    Preparing(LocalFuture<Reply>),
 }
 
 impl Reply {
@@ -350,6 +435,18 @@ impl Reply {
         match self {
             Reply::Ready(response) => Reply::Ready(change(response)),
             Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
+            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
+        }
+    }
+
+    /// The answer, for who has a place in flight and waits for it there.
+    pub async fn settled(mut self) -> Response {
+        loop {
+            self = match self {
+                Reply::Ready(response) => return response,
+                Reply::Later(future) => return future.await,
+                Reply::Preparing(future) => future.await,
+            };
         }
     }
 }
@@ -358,4 +455,10 @@ impl Reply {
 pub trait Filter {
     /// Looks at the request while it is there. `None`: nothing to do whatever the response is.
     fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>>;
+
+    /// How many bytes of content of unknown length decide what it does: a body that ends before comes with its length,
+    /// where that can be known within a few milliseconds.
+    fn looks_ahead(&self) -> usize {
+        0
+    }
 }

@@ -4,6 +4,7 @@
 //! [`worker::Registry`] that the binary provides. `ARCHITECTURE.md` follows a request through the files.
 
 pub mod admission;
+mod ahead;
 pub mod answer;
 pub mod body;
 pub mod conn;

@@ -5,6 +5,7 @@
 //! The order in the file counts among routes and inside a phase, nowhere else, and [`Engine::explain`]
 //! tells what was tried.
 
+use crate::ahead;
 use crate::answer;
 use crate::body::RequestBody;
 use crate::conn::Opening;
@@ -14,11 +15,12 @@ use crate::log::Sink;
 use crate::response::{Head, Response};
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings};
-use tidegate_http::path::normalise;
+use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings, Try};
+use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
@@ -71,6 +73,10 @@ pub struct Site {
     config: Arc<settings::Site>,
     routes: Vec<Route>,
     has_programs: bool,
+    /// On whose account its requests wait: the same on all workers, and after a reload.
+    account: u64,
+    /// Some route passes on what holds an encoded slash.
+    takes_encoded_slashes: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -134,7 +140,47 @@ impl Site {
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
-        Site { config, routes, access_log, has_programs }
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let takes_encoded_slashes = (0..routes.len()).any(|index| takes_encoded_slash(&config, index));
+        Site { config, routes, access_log, has_programs, account, takes_encoded_slashes }
+    }
+
+    /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
+    ///
+    /// Such a path names no file. Where the route says so (`encoded-slashes`) the application gets it as it was
+    /// sent, and may take the `%2F` for a slash or for a part of a name. The route has to be the same either way:
+    /// then whatever holds for it has been asked, however the application reads it.
+    #[inline]
+    pub(crate) fn path_of<'a>(
+        &self,
+        raw_path: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], bool), PathError> {
+        if self.takes_encoded_slashes && has_encoded_slash(raw_path) {
+            return self.ambiguous_path(raw_path, scratch).map(|path| (path, true));
+        }
+        normalise(raw_path, scratch).map(|path| (path, false))
+    }
+
+    #[cold]
+    fn ambiguous_path<'a>(&self, raw_path: &str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+        let (as_separator, as_data) = both_readings(raw_path)?;
+        *scratch = as_separator;
+        match self.route_for(scratch) {
+            Some(index)
+                if self.route_for(&as_data) == Some(index) && takes_encoded_slash(&self.config, index) =>
+            {
+                Ok(scratch)
+            }
+            _ => Err(PathError::EncodedSlash),
+        }
+    }
+
+    /// See [`Account`](crate::admission::Account).
+    #[inline]
+    pub(crate) fn account(&self) -> u64 {
+        self.account
     }
 
     /// Whether any route has a program answer.
@@ -192,7 +238,7 @@ impl Site {
 
     /// See [`Exchange::hand_on`].
     pub(crate) fn hand_on(
-        &self,
+        self: &Rc<Self>,
         exchange: &Exchange<'_>,
         path: &[u8],
         body: Option<RequestBody>,
@@ -201,19 +247,68 @@ impl Site {
             return Err(body);
         }
         let Some(index) = self.route_for(path) else { return Err(body) };
-        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
+        if !self.config.routes.get(index).is_some_and(|config| config.action.is_program()) {
             return Err(body);
-        };
-        if !config.action.is_program() {
-            return Err(body);
-        }
-        let is_unknown = config.requires_client_certificate && !is_known(exchange.tls);
-        if is_unknown || (!config.access.is_empty() && !admits(&config.access, exchange.peer)) {
-            return Ok(Reply::Ready(answer::error(Status::FORBIDDEN)));
         }
         let mut inner = Exchange { path, body, ..*exchange };
+        Ok(self.enter(index, &mut inner))
+    }
+
+    /// See [`Exchange::hand_on_to`].
+    pub(crate) fn hand_on_to(
+        self: &Rc<Self>,
+        exchange: &Exchange<'_>,
+        name: &str,
+        body: Option<RequestBody>,
+    ) -> Reply {
+        let Some(index) = self.named(name) else {
+            return Reply::Ready(answer::error(Status::NOT_FOUND));
+        };
+        if exchange.context.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        self.enter(index, &mut Exchange { body, ..*exchange })
+    }
+
+    /// Answers a request that another route has handed on: by the same access rules as one that came from
+    /// outside, and with what this route puts on its answers in place of what the other does.
+    fn enter(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
+        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
+            return Reply::Ready(answer::error(Status::NOT_FOUND));
+        };
+        let is_unknown = config.requires_client_certificate && !is_known(exchange.tls);
+        let reply = if is_unknown || (!config.access.is_empty() && !admits(&config.access, exchange.peer)) {
+            Reply::Ready(answer::error(Status::FORBIDDEN))
+        } else {
+            exchange.context.hops += 1;
+            route.handler.handle(exchange)
+        };
+        finish(self, index, exchange, reply).map(Response::finished)
+    }
+
+    /// See [`Exchange::explain_route`].
+    pub(crate) fn explain_route(&self, exchange: &Exchange<'_>, name: &str, say: &mut dyn FnMut(String)) {
+        let index = self.named(name);
+        let Some((config, route)) =
+            index.and_then(|index| self.config.routes.get(index).zip(self.routes.get(index)))
+        else {
+            return say(format!("no route {name} (404)"));
+        };
+        say(format!("no file: handed on to route {} ({})", config.pattern, config.origin));
+        if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
+            return say("access: refused with 403; the first matching allow or deny decides".into());
+        }
+        let mut inner = Exchange { body: None, ..*exchange };
         inner.context.hops += 1;
-        Ok(route.handler.handle(&mut inner))
+        if inner.context.hops < MOST_HOPS {
+            route.handler.explain(&inner, say);
+        }
+    }
+
+    /// The route that has this name and no path.
+    fn named(&self, name: &str) -> Option<usize> {
+        let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
+        self.config.routes.iter().position(is_it)
     }
 
     fn route_for(&self, path: &[u8]) -> Option<usize> {
@@ -221,7 +316,37 @@ impl Site {
     }
 }
 
+/// Whether a route passes on a path with `%2F` as it was sent: an application that is to have it, or files that
+/// leave to one what is none of them.
+fn takes_encoded_slash(site: &settings::Site, index: usize) -> bool {
+    match site.routes.get(index).map(|route| &route.action) {
+        Some(settings::Action::Proxy(proxy)) => proxy.passes_encoded_slashes,
+        Some(settings::Action::Files(files)) => {
+            let Some(Try::Route(name)) = files.try_list.last() else { return false };
+            let is_it = |pattern: &PathPattern| matches!(pattern, PathPattern::Exact(of) if of == name);
+            site.routes.iter().find(|route| is_it(&route.pattern)).is_some_and(|route| {
+                matches!(&route.action, settings::Action::Proxy(proxy) if proxy.passes_encoded_slashes)
+            })
+        }
+        _ => false,
+    }
+}
+
 impl Engine {
+    /// See [`Site::path_of`], for whoever has no site yet.
+    pub fn path_of<'a>(
+        &self,
+        listener: usize,
+        authority: &str,
+        raw_path: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], bool), PathError> {
+        match self.site_for(listener, authority) {
+            Some(site) => site.path_of(raw_path, scratch),
+            None => normalise(raw_path, scratch).map(|path| (path, false)),
+        }
+    }
+
     /// Puts the sites, in the order of the settings, behind their names.
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let mut exact = HashMap::new();
@@ -344,9 +469,20 @@ impl Engine {
         if then_tls { Opening::Tls } else { Opening::Plain }
     }
 
-    /// The terms for a TLS connection on a listener.
-    pub(crate) fn terms(&self, listener: usize, hello: &Hello) -> Option<Arc<SiteConfig>> {
+    /// The terms for a TLS connection on a listener. `local` is the address that the client has connected to: asked for
+    /// where the client names no site, as clients do that were given an address.
+    pub(crate) fn terms(
+        &self,
+        listener: usize,
+        hello: &Hello,
+        local: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<Arc<SiteConfig>> {
         let Secure { store, sites } = self.tls.as_ref()?;
+        if hello.server_name.is_none()
+            && let Some(terms) = sites.at_address(listener, local)
+        {
+            return Some(terms.clone());
+        }
         let name = hello.server_name.as_deref().unwrap_or("");
         if hello.is_challenge
             && let Some(config) = store.challenges().find(name)
@@ -394,7 +530,7 @@ impl Engine {
             // Complete as it is: the hot path ends here.
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
             reply => {
-                if !config.early_hints.is_empty() && matches!(reply, Reply::Later(_)) {
+                if !config.early_hints.is_empty() && !matches!(reply, Reply::Ready(_)) {
                     hint(&config.early_hints, exchange);
                 }
                 finish(site, index, exchange, reply)
@@ -557,30 +693,39 @@ fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) 
                 now: exchange.now,
                 started: exchange.started,
             };
-            match reply {
-                Reply::Ready(response) => error_page(site, index, &asked, response),
-                Reply::Later(future) => {
-                    let site = site.clone();
-                    Reply::Later(Box::pin(async move {
-                        match error_page(&site, index, &asked, future.await) {
-                            Reply::Ready(response) => response,
-                            Reply::Later(page) => page.await,
-                        }
-                    }))
-                }
-            }
+            with_error_page(site, index, asked, reply)
         }
     };
     if filters.is_empty() && decoration.is_empty() {
         return reply;
     }
     let decoration = decoration.clone();
+    let least = match exchange.method {
+        Method::Head => 0,
+        _ => route.filters.iter().map(|filter| filter.looks_ahead()).max().unwrap_or(0),
+    };
+    let reply = if filters.is_empty() { reply } else { ahead::look_ahead(reply, least) };
     reply.map(move |mut response| {
         if let Head::Fields(lines) = &mut response.head {
             decoration.apply(response.status, lines);
         }
         filters.into_iter().fold(response, |response, filter| filter(response))
     })
+}
+
+fn with_error_page(site: &Rc<Site>, index: usize, asked: PageRequest, reply: Reply) -> Reply {
+    let site = site.clone();
+    match reply {
+        Reply::Ready(response) => error_page(&site, index, &asked, response),
+        Reply::Later(future) => {
+            Reply::Later(Box::pin(
+                async move { error_page(&site, index, &asked, future.await).settled().await },
+            ))
+        }
+        Reply::Preparing(future) => {
+            Reply::Preparing(Box::pin(async move { with_error_page(&site, index, asked, future.await) }))
+        }
+    }
 }
 
 /// What an error page needs to know of the request it stands for.
@@ -599,6 +744,10 @@ fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response
     let Some((_, path)) = pages.iter().find(|(of, _)| *of == status.0) else {
         return Reply::Ready(response);
     };
+    // Complete as it is: the route that it was handed on to has had its word.
+    if !matches!(response.head, Head::Fields(_)) {
+        return Reply::Ready(response);
+    }
     let Some(route) = site.route_for(path.as_bytes()).and_then(|index| site.routes.get(index)) else {
         return Reply::Ready(response);
     };

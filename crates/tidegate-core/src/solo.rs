@@ -1,8 +1,9 @@
 //! One connection driven by hand, without listener and without a thread of its own: for tests and benches
 //! that count what a request costs. Nothing of a server in use may need it.
 
-use crate::admission::{Admission, Shared};
+use crate::admission::{Account, Admission, Later, Shared};
 use crate::conn::{Connection, Next};
+use crate::exchange::Reply;
 use crate::log::{AccessBuffers, Writer};
 use crate::worker::{Ctx, LogSet, MakeRegistry, Registry};
 use std::io;
@@ -49,11 +50,30 @@ impl Solo {
 
     /// Serves another one in its place.
     pub fn connect(&mut self, stream: Stream) {
-        if let Some(mut old) = self.connections.remove(self.key) {
-            old.on_close(self.key, &mut self.cx);
-        }
+        self.close();
+        self.connect_beside(stream);
+    }
+
+    /// Serves another one, and leaves what there is as it stands. Returns the one before, for [`Solo::change_to`].
+    pub fn connect_beside(&mut self, stream: Stream) -> Key {
         let opening = self.cx.engine.opening(0, Peer::Unix);
-        self.key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
+        let key = self.connections.insert(Connection::new(stream, Peer::Unix, 0, opening));
+        self.change_to(key)
+    }
+
+    /// Ends the connection, as a worker does that has had enough of it.
+    pub fn close(&mut self) {
+        self.follow(Next::Close);
+    }
+
+    /// Turns to a connection that was left. Returns the one before.
+    pub fn change_to(&mut self, key: Key) -> Key {
+        std::mem::replace(&mut self.key, key)
+    }
+
+    /// Reads no more than so many bytes in one call, which otherwise takes a client that sends very much at once.
+    pub fn read_at_most(&mut self, bytes: usize) {
+        self.cx.read_buffer = vec![0; bytes];
     }
 
     /// Counters.
@@ -64,6 +84,13 @@ impl Solo {
     /// Who is let in, who waits, who is turned away.
     pub fn admission(&mut self) -> &mut Admission {
         &mut self.cx.admission
+    }
+
+    /// Takes a place among those in flight, as another request for the first site would.
+    pub fn hold_place(&mut self) -> Option<Later> {
+        let site = self.cx.engine.site_for(0, "")?.account();
+        let account = Account { site, upstream: 0, peer: Peer::Unix };
+        self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false).err()
     }
 
     /// The client has sent something, or taken something: one turn of the worker. `Close` has closed it.
@@ -124,6 +151,7 @@ impl Solo {
     }
 
     fn follow(&mut self, next: Next) -> Next {
+        debug_assert!(self.cx.batch_memory.is_home(), "invariant: output belongs to one connection alone");
         if next == Next::Close
             && let Some(mut connection) = self.connections.remove(self.key)
         {

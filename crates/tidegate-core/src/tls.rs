@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
@@ -395,6 +396,8 @@ pub fn automatic_names(settings: &Settings) -> Vec<String> {
 pub struct TlsSites {
     /// By listener, then by site; empty for a plain listener.
     terms: Vec<Vec<Arc<SiteConfig>>>,
+    /// Of the sites that are named by addresses, for clients that name no site: by listener and address.
+    by_address: HashMap<(usize, IpAddr), Arc<SiteConfig>>,
 }
 
 impl TlsSites {
@@ -421,17 +424,36 @@ impl TlsSites {
             });
         }
         let mut terms = Vec::with_capacity(settings.listeners.len());
-        for listener in &settings.listeners {
+        let mut by_address = HashMap::new();
+        for (index, listener) in settings.listeners.iter().enumerate() {
             let mut of_listener = Vec::new();
             for (site, clients) in settings.sites.iter().zip(&policies).filter(|_| listener.tls.is_some()) {
-                let wanted = terms_of(store, listener, site, clients.clone());
-                let made = SiteConfig::new(&wanted, &store.tickets);
-                of_listener
-                    .push(made.map_err(|error| TlsError::Terms { origin: site.origin.clone(), error })?);
+                let mut wanted = terms_of(store, listener, site, clients.clone());
+                let make = |wanted: &Terms| {
+                    SiteConfig::new(wanted, &store.tickets)
+                        .map_err(|error| TlsError::Terms { origin: site.origin.clone(), error })
+                };
+                of_listener.push(make(&wanted)?);
+                for address in site.names.iter().filter_map(address_of) {
+                    wanted.unnamed = Some(address.to_string());
+                    by_address.insert((index, address), make(&wanted)?);
+                }
             }
             terms.push(of_listener);
         }
-        Ok(TlsSites { terms })
+        Ok(TlsSites { terms, by_address })
+    }
+
+    /// The terms of the site that is named by the address that a client has connected to, where one is.
+    pub fn at_address(
+        &self,
+        listener: usize,
+        local: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<&Arc<SiteConfig>> {
+        if self.by_address.is_empty() {
+            return None;
+        }
+        self.by_address.get(&(listener, local()?.to_canonical()))
     }
 
     /// The terms of a site on a listener; `None` where that is plain.
@@ -453,11 +475,19 @@ fn terms_of(store: &TlsStore, listener: &Listener, site: &Site, clients: ClientP
     Terms {
         scope: scope(site),
         certificates,
+        unnamed: None,
         versions: Versions { tls12: !site.tls.without_tls12, tls13: !site.tls.without_tls13 },
         protocols: protocols(site),
         clients,
         takes_early_data: site.tls.takes_early_data,
     }
+}
+
+/// The address that a name of a site is, if it is one.
+fn address_of(name: &HostPattern) -> Option<IpAddr> {
+    let HostPattern::Exact(name) = name else { return None };
+    let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    literal.parse().ok()
 }
 
 /// What tells a site from others, in every revision of the settings and in every process.

@@ -8,7 +8,7 @@ mod door;
 mod relief;
 
 use crate::admission::{Admission, Shared};
-use crate::conn::{Connection, Next};
+use crate::conn::{BatchMemory, Connection, Next};
 use crate::listen::{self, Listener};
 use crate::log::{self, AccessBuffers, Writer};
 use crate::phase::Engine;
@@ -232,8 +232,8 @@ pub struct Ctx {
     pub(crate) path_buffer: Vec<u8>,
     /// Where fields of HTTP/2 are decoded; away while they are looked at.
     pub(crate) section: Option<Box<Section>>,
-    /// Answers that leave in one call.
-    pub(crate) batch: Vec<u8>,
+    /// Lent to whichever connection runs.
+    pub(crate) batch_memory: BatchMemory,
 }
 
 impl Ctx {
@@ -263,7 +263,7 @@ impl Ctx {
             read_buffer: vec![0; READ_BUFFER],
             path_buffer: Vec::new(),
             section: None,
-            batch: Vec::with_capacity(READ_BUFFER),
+            batch_memory: BatchMemory::with_capacity(READ_BUFFER),
         }
     }
 
@@ -317,6 +317,12 @@ struct Worker {
     began: u64,
     /// The present turn began, monotonic nanoseconds.
     now: u64,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.runtime.end();
+    }
 }
 
 struct OpenListener {
@@ -568,6 +574,7 @@ impl Worker {
 
     #[inline]
     fn follow(&mut self, key: Key, next: Next) {
+        debug_assert!(self.cx.batch_memory.is_home(), "invariant: output belongs to one connection alone");
         match next {
             Next::Wait => {}
             // Once, however many events come: a turn for each of them would be taken from the others.

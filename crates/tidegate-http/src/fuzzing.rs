@@ -6,7 +6,7 @@
 //! Input: one byte that chooses a length and a method, then the value of a field. A line feed in it begins
 //! another line of the same field.
 
-use crate::path::{encode_path, normalise};
+use crate::path::{behind_prefix, both_readings, encode_path, normalise, without_dot_segments};
 use crate::range::{ByteRange, Selection, push_content_range, select};
 use crate::{
     Authority, CacheControl, ContentCoding, EntityTag, Field, Fields, HttpDate, Method, Target, Validators,
@@ -104,6 +104,10 @@ fn targets(method: Method, text: &str) {
 }
 
 fn normal(raw: &str) {
+    if let Ok((as_separator, as_data)) = both_readings(raw) {
+        assert!(as_separator.starts_with(b"/") && as_data.starts_with(b"/"));
+    }
+    let _ = (without_dot_segments(raw), behind_prefix(raw, "/a/b"));
     let mut scratch = Vec::new();
     let Ok(path) = normalise(raw, &mut scratch) else { return };
     assert!(path.starts_with(b"/") && !path.contains(&0));

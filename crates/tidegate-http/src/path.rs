@@ -49,7 +49,67 @@ impl PathError {
 #[inline]
 pub fn normalise<'a>(raw_path: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
     let raw_path = raw_path.as_bytes();
-    if is_normal(raw_path) { Ok(raw_path) } else { rebuild(raw_path, scratch) }
+    if is_normal(raw_path) { Ok(raw_path) } else { rebuild(raw_path, scratch, Slash::Refused) }
+}
+
+/// Whether the path holds an encoded slash, which [`normalise`] refuses.
+pub fn has_encoded_slash(raw_path: &str) -> bool {
+    raw_path.as_bytes().windows(3).any(|bytes| matches!(bytes, b"%2F" | b"%2f"))
+}
+
+/// Both readings of a path with encoded slashes, for what passes it on as it was sent and cannot know which of
+/// them the next one follows. As a separator it ends a segment, with all that [`normalise`] makes of one; as
+/// data it stays `%2F` within its segment.
+pub fn both_readings(raw_path: &str) -> Result<(Vec<u8>, Vec<u8>), PathError> {
+    let (mut as_separator, mut as_data) = (Vec::new(), Vec::new());
+    let separated = raw_path.replace("%2F", "/").replace("%2f", "/");
+    rebuild(separated.as_bytes(), &mut as_separator, Slash::Refused)?;
+    rebuild(raw_path.as_bytes(), &mut as_data, Slash::Kept)?;
+    Ok((as_separator, as_data))
+}
+
+/// A path as it was sent, without its dot segments: each segment that stays keeps its encoding.
+pub fn without_dot_segments(raw_path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut is_folder = false;
+    for segment in raw_path.split('/').skip(1) {
+        let plain = segment.replace("%2e", ".").replace("%2E", ".");
+        is_folder = plain == "." || plain == "..";
+        match plain.as_str() {
+            "." => {}
+            ".." => drop(kept.pop()),
+            _ => kept.push(segment),
+        }
+    }
+    if is_folder {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// What of a path as it was sent stands behind a decoded prefix; `None` where it does not begin so.
+pub fn behind_prefix<'a>(raw_path: &'a str, prefix: &str) -> Option<&'a str> {
+    let (raw, mut at) = (raw_path.as_bytes(), 0);
+    for expected in prefix.bytes() {
+        let (byte, len) = match raw.get(at..)? {
+            [b'%', high, low, ..] => (hex_digit(*high)? << 4 | hex_digit(*low)?, 3),
+            [byte, ..] => (*byte, 1),
+            [] => return None,
+        };
+        // A slash that was encoded is none.
+        if byte != expected || byte == b'/' && len == 3 {
+            return None;
+        }
+        at += len;
+    }
+    raw_path.get(at..).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What becomes of `%2F`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slash {
+    Refused,
+    Kept,
 }
 
 /// Whether the path can be used as it is.
@@ -76,7 +136,7 @@ fn is_dot_segment(bytes: &[u8]) -> bool {
     matches!(bytes, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
 }
 
-fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'a [u8], PathError> {
     out.clear();
     let [b'/', rest @ ..] = raw_path else { return Err(PathError::NotAbsolute) };
     let mut is_folder = false;
@@ -84,7 +144,7 @@ fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], PathEr
     for segment in rest.split(|&byte| byte == b'/') {
         let start = out.len();
         out.push(b'/');
-        decode(segment, out)?;
+        decode(segment, out, slash)?;
         is_folder = matches!(&out[start + 1..], b"" | b"." | b"..");
         if !is_folder {
             continue;
@@ -103,7 +163,7 @@ fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>) -> Result<&'a [u8], PathEr
 }
 
 /// Appends a segment with its percent-encodings resolved.
-fn decode(mut segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
+fn decode(mut segment: &[u8], out: &mut Vec<u8>, slash: Slash) -> Result<(), PathError> {
     loop {
         let literal = memchr::memchr(b'%', segment).unwrap_or(segment.len());
         if memchr::memchr(0, &segment[..literal]).is_some() {
@@ -123,6 +183,7 @@ fn decode(mut segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
         };
         match byte {
             0 => return Err(PathError::Nul),
+            b'/' if slash == Slash::Kept => out.extend_from_slice(b"%2F"),
             b'/' => return Err(PathError::EncodedSlash),
             _ => out.push(byte),
         }

@@ -6,6 +6,7 @@
 pub mod blocking;
 pub mod clock;
 pub mod connect;
+mod executor;
 pub mod file;
 mod lanes;
 pub mod notify;

@@ -43,7 +43,8 @@ impl Pipe {
             if pipes.lent.get() >= LENT {
                 return None;
             }
-            let ends = match pipes.spare.borrow_mut().pop() {
+            let spare = pipes.spare.borrow_mut().pop();
+            let ends = match spare {
                 Some(ends) => ends,
                 None => {
                     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;

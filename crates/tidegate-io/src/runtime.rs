@@ -3,29 +3,33 @@
 //!
 //! A connection's slot is its task: the waker of a connection packs the worker's number and the slab key
 //! into its data pointer, so making, cloning and dropping one costs nothing. Background tasks (a watcher, a
-//! flusher) live in a slab of their own and are polled by [`Runtime::run_tasks`]; a connection is driven by
+//! flusher) live in `executor` and are polled by [`Runtime::run_tasks`]; a connection is driven by
 //! the worker loop, which asks [`Runtime::take_ready`] for those that were woken.
 
+use crate::executor::{Queue, Tasks};
 use crate::pipe::Pipes;
 use crate::poller::{Kind, Ready, Registry};
 use crate::slab::{Key, Slab};
 use crate::timer::Timers;
 use crate::watched::State;
 use rustix::event::{EventfdFlags, eventfd};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, RawWaker, RawWakerVTable, Waker};
+use std::task::{RawWaker, RawWakerVTable, Waker};
 
 /// A boxed future that stays on its worker.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// Bytes of the buffer lent by [`with_scratch`].
 pub const SCRATCH: usize = 64 << 10;
+
+/// Scratch buffers that are kept; more are lent where calls are nested.
+const SCRATCHES: usize = 2;
 
 const WORKER_SHIFT: u32 = 52;
 const TASK_BIT: u64 = 1 << 51;
@@ -59,12 +63,11 @@ thread_local! {
 pub struct Runtime {
     worker: u64,
     registry: Registry,
-    ready: RefCell<Vec<Key>>,
-    ready_tasks: RefCell<Vec<Key>>,
-    tasks: RefCell<Slab<Option<LocalFuture<()>>>>,
+    ready: Queue,
+    tasks: Tasks,
     pub(crate) watched: RefCell<Slab<Rc<State>>>,
     pub(crate) timers: RefCell<Timers>,
-    scratch: Cell<Vec<u8>>,
+    scratch: RefCell<Vec<Vec<u8>>>,
     pub(crate) pipes: Pipes,
     remote: Arc<Remote>,
 }
@@ -86,12 +89,11 @@ impl Runtime {
         let runtime = Rc::new(Runtime {
             worker,
             registry,
-            ready: RefCell::default(),
-            ready_tasks: RefCell::default(),
-            tasks: RefCell::default(),
+            ready: Queue::default(),
+            tasks: Tasks::default(),
             watched: RefCell::default(),
             timers: RefCell::default(),
-            scratch: Cell::new(vec![0; SCRATCH]),
+            scratch: RefCell::new(vec![vec![0; SCRATCH]]),
             pipes: Pipes::default(),
             remote: remote.clone(),
         });
@@ -116,19 +118,19 @@ impl Runtime {
     /// Swaps out the connections woken since the last call.
     #[inline]
     pub fn take_ready(&self, into: &mut Vec<Key>) {
-        std::mem::swap(&mut *self.ready.borrow_mut(), into);
+        self.ready.swap(into);
     }
 
     /// Whether anything waits to be run without an event.
     #[inline]
     pub fn has_ready(&self) -> bool {
-        !self.ready.borrow().is_empty() || !self.ready_tasks.borrow().is_empty()
+        !self.ready.is_empty() || self.tasks.has_woken()
     }
 
     /// Whether a connection waits to be run without an event.
     #[inline]
     pub fn has_woken(&self) -> bool {
-        !self.ready.borrow().is_empty()
+        !self.ready.is_empty()
     }
 
     /// Moves what other threads have woken into the queues of this one.
@@ -142,7 +144,8 @@ impl Runtime {
 
     /// Readiness of a watched descriptor: sets its flags and wakes who waits for it; runs nothing.
     pub fn on_io(&self, event: &Ready) {
-        if let Some(state) = self.watched.borrow_mut().get_mut(event.key()) {
+        let state = self.watched.borrow().get(event.key()).cloned();
+        if let Some(state) = state {
             state.on_event(event);
         }
     }
@@ -164,34 +167,26 @@ impl Runtime {
 
     /// Starts a background task; it is polled for the first time by the next [`Runtime::run_tasks`].
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
-        let key = self.tasks.borrow_mut().insert(Some(Box::pin(future)));
-        self.ready_tasks.borrow_mut().push(key);
+        self.tasks.spawn(Box::pin(future));
     }
 
     /// Polls the tasks that were woken, once each.
     pub fn run_tasks(&self) {
-        if self.ready_tasks.borrow().is_empty() {
-            return;
-        }
-        for key in std::mem::take(&mut *self.ready_tasks.borrow_mut()) {
-            // Taken out while it runs: a task may spawn others.
-            let taken = self.tasks.borrow_mut().get_mut(key).and_then(Option::take);
-            let Some(mut future) = taken else { continue };
-            let waker = waker_of(self.worker << WORKER_SHIFT | TASK_BIT | key.0);
-            if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
-                self.tasks.borrow_mut().remove(key);
-            } else if let Some(slot) = self.tasks.borrow_mut().get_mut(key) {
-                *slot = Some(future);
-            }
-        }
+        self.tasks.run(|key| waker_of(self.worker << WORKER_SHIFT | TASK_BIT | key.0));
+    }
+
+    /// The worker ends: drops all background tasks, and those that are spawned from now on. Left to the end of the
+    /// thread they would be dropped when what they use there is gone.
+    pub fn end(&self) {
+        self.tasks.end();
     }
 
     fn queue(&self, target: u64) {
         let key = Key(target & (TASK_BIT - 1));
         if target & TASK_BIT != 0 {
-            self.ready_tasks.borrow_mut().push(key);
+            self.tasks.wake(key);
         } else {
-            self.ready.borrow_mut().push(key);
+            self.ready.push(key);
         }
     }
 }
@@ -209,14 +204,17 @@ pub fn try_with<R>(f: impl FnOnce(&Rc<Runtime>) -> R) -> Option<R> {
     RUNTIME.try_with(|cell| cell.get().map(f)).ok().flatten()
 }
 
-/// Lends the worker's scratch buffer of [`SCRATCH`] bytes. It is taken, not borrowed: a nested call gets
-/// an empty one.
+/// Lends a scratch buffer of [`SCRATCH`] bytes. What is in it is left from its last use. A nested call gets another one.
 #[inline]
 pub fn with_scratch<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
     with(|runtime| {
-        let mut buffer = runtime.scratch.take();
+        let kept = runtime.scratch.borrow_mut().pop();
+        let mut buffer = kept.unwrap_or_else(|| vec![0; SCRATCH]);
         let result = f(&mut buffer);
-        runtime.scratch.set(buffer);
+        let mut scratch = runtime.scratch.borrow_mut();
+        if scratch.len() < SCRATCHES {
+            scratch.push(buffer);
+        }
         result
     })
 }

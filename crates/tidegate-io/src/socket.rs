@@ -7,7 +7,7 @@ use rustix::net::{
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -175,6 +175,11 @@ fn set_defer_accept(socket: BorrowedFd<'_>, wait: Duration) -> io::Result<()> {
 /// Connections that wait to be accepted on a TCP socket (`TCP_INFO`, where a listening socket tells the
 /// length of its queue in place of the unacknowledged segments). `None` for a unix socket.
 pub fn accept_queue(listener: BorrowedFd<'_>) -> Option<u32> {
+    tcp_info(listener).map(|(info, _)| info.tcpi_unacked)
+}
+
+/// What the kernel knows of a TCP socket, and how many bytes of it it has told.
+fn tcp_info(socket: BorrowedFd<'_>) -> Option<(libc::tcp_info, usize)> {
     // SAFETY: a plain structure of integers; all zeros is one.
     #[allow(unsafe_code)]
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -184,14 +189,25 @@ pub fn accept_queue(listener: BorrowedFd<'_>) -> Option<u32> {
     #[allow(unsafe_code)]
     let result = unsafe {
         libc::getsockopt(
-            listener.as_raw_fd(),
+            socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             (&raw mut info).cast(),
             &raw mut length,
         )
     };
-    (result == 0).then_some(info.tcpi_unacked)
+    (result == 0).then_some((info, length as usize))
+}
+
+/// What the kernel has not got rid of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendQueue {
+    /// Bytes that the peer has acknowledged since the connection began; `None` where the kernel does not count
+    /// them, as on a unix socket.
+    pub acknowledged: Option<u64>,
+    /// Bytes that were accepted and have not left: for TCP those that are not acknowledged (`SIOCOUTQ`). On a
+    /// unix socket what the kernel keeps with them is counted, too.
+    pub waiting: u64,
 }
 
 /// Accepts one connection. `Ok(None)`: nobody waits.
@@ -234,10 +250,19 @@ impl Stream {
         Stream { fd }
     }
 
+    /// The address that the peer has connected to; `None` for a unix socket.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        match local_address(self.fd.as_fd()) {
+            Ok(Peer::Tcp(address)) => Some(address.ip()),
+            Ok(Peer::Unix) | Err(_) => None,
+        }
+    }
+
     /// `recv(2)`.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let room = buffer.len();
+        debug_assert!(room > 0, "invariant: nothing read into no room looks like the end");
         match recv(&self.fd, buffer, RecvFlags::empty()) {
             Ok((0, _)) => Ok(Received::End),
             Ok((count, _)) => Ok(Received::Bytes { count, drained: count < room }),
@@ -266,6 +291,20 @@ impl Stream {
     /// Tells the peer that nothing more comes.
     pub fn finish_sending(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
+    }
+
+    /// What the peer has taken of what was sent, and what it has not. Two calls: not for every request.
+    pub fn send_queue(&self) -> SendQueue {
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: the request writes one `int` at the pointer, which is that of `waiting`.
+        #[allow(unsafe_code)]
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+        let told = std::mem::offset_of!(libc::tcp_info, tcpi_bytes_acked) + size_of::<u64>();
+        SendQueue {
+            acknowledged: tcp_info(self.fd.as_fd())
+                .and_then(|(info, length)| (length >= told).then_some(info.tcpi_bytes_acked)),
+            waiting: if result == 0 { u64::try_from(waiting).unwrap_or(0) } else { 0 },
+        }
     }
 
     /// Makes closing send a reset, so that nothing of it stays behind in the kernel.
@@ -300,6 +339,7 @@ fn taken(result: Result<usize, Errno>) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::{Ipv4Addr, TcpStream};
 
     #[test]
@@ -314,5 +354,51 @@ mod tests {
         let (stream, _) = accept(listener).unwrap().unwrap();
         assert_eq!(accept_queue(listener), Some(1));
         assert!(stream.is_quiet());
+    }
+
+    /// A pair of connected sockets, the first of which does not block.
+    fn tcp_pair() -> (Stream, TcpStream) {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        (Stream::new(stream.into()), client)
+    }
+
+    #[test]
+    fn what_a_peer_has_taken_is_known_apart_from_what_the_kernel_has() {
+        let (stream, mut client) = tcp_pair();
+        let piece = [7; 64 << 10];
+        let mut accepted = 0;
+        loop {
+            match stream.send(&piece, false).unwrap() {
+                0 => break,
+                count => accepted += count as u64,
+            }
+        }
+        let before = stream.send_queue();
+        assert!(before.waiting > 0, "{before:?}");
+        assert_eq!(before.acknowledged, Some(accepted - before.waiting));
+        let mut read = vec![0; accepted as usize];
+        client.read_exact(&mut read).unwrap();
+        let after = loop {
+            let queue = stream.send_queue(); // the last acknowledgement may be on its way
+            if queue.waiting == 0 {
+                break queue;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(after.acknowledged, Some(accepted));
+    }
+
+    #[test]
+    fn a_unix_socket_tells_only_what_waits() {
+        let (stream, mut client) = std::os::unix::net::UnixStream::pair().unwrap();
+        let stream = Stream::new(stream.into());
+        assert_eq!(stream.send_queue(), SendQueue { acknowledged: None, waiting: 0 });
+        assert_eq!(stream.send(b"hello", false).unwrap(), 5);
+        assert!(stream.send_queue().waiting >= 5);
+        client.read_exact(&mut [0; 5]).unwrap();
+        assert_eq!(stream.send_queue().waiting, 0);
     }
 }

@@ -60,6 +60,9 @@ pub struct Terms {
     pub scope: String,
     /// Certificates to choose from.
     pub certificates: Vec<Arc<Slot>>,
+    /// The name that is meant where a client names none: the address it has connected to (RFC 6066 section 3 has no
+    /// addresses in `server_name`).
+    pub unnamed: Option<String>,
     /// Versions.
     pub versions: Versions,
     /// ALPN.
@@ -103,7 +106,10 @@ impl SiteConfig {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_cert_resolver(Arc::new(Choice { slots: terms.certificates.clone() }));
+        let mut config = builder.with_cert_resolver(Arc::new(Choice {
+            slots: terms.certificates.clone(),
+            unnamed: terms.unnamed.clone(),
+        }));
         config.alpn_protocols = terms.protocols.clone();
         // The scope is what tells sites and their rules for clients apart (FAULTS 53).
         let scope = scope(terms);
@@ -160,6 +166,7 @@ fn scope(terms: &Terms) -> Vec<u8> {
 /// Chooses among the certificates of a site by the name asked for and by what the client can verify.
 struct Choice {
     slots: Vec<Arc<Slot>>,
+    unnamed: Option<String>,
 }
 
 impl fmt::Debug for Choice {
@@ -178,7 +185,7 @@ impl Choice {
     /// One that covers the name before one that does not, ECDSA before RSA, and none that the client cannot
     /// verify, unless there is no other.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let name = name.map(str::to_ascii_lowercase);
+        let name = name.map(str::to_ascii_lowercase).or_else(|| self.unnamed.clone());
         let rank = |certificate: &crate::Certificate| {
             let is_usable = certificate.key.key.choose_scheme(schemes).is_some();
             let covers = name.as_deref().is_none_or(|name| certificate.about.covers(name));

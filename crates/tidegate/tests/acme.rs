@@ -56,6 +56,13 @@ impl Pebble {
             eprintln!("NOT TESTED: pebble is missing (cargo xtask tools)");
             return None;
         };
+        // Pebble has to be told its ports. A test that runs beside may have taken one since: then others are tried.
+        let started = (0..10).find_map(|_| Pebble::start_once(&pebble, &names));
+        Some(started.expect("pebble starts"))
+    }
+
+    /// `None` if it has ended at once.
+    fn start_once(pebble: &Path, names: &Path) -> Option<Pebble> {
         let folder = std::env::temp_dir().join(format!("tidegate-pebble-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -99,7 +106,11 @@ impl Pebble {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(authority.stdout.take().unwrap()).lines().map_while(Result::ok);
-        lines.find(|line| line.contains("ACME directory available"));
+        let mut running = [Running(names), Running(authority)];
+        lines.find(|line| line.contains("ACME directory available"))?;
+        if !matches!(running[0].0.try_wait(), Ok(None)) {
+            return None;
+        }
         std::thread::spawn(move || lines.for_each(drop));
         Some(Pebble {
             directory: format!("https://127.0.0.1:{api}/dir"),
@@ -108,7 +119,7 @@ impl Pebble {
             http,
             https,
             folder,
-            _running: [Running(authority), Running(names)],
+            _running: running,
         })
     }
 
@@ -133,7 +144,7 @@ impl Pebble {
                 authority "https://127.0.0.1:1/dir"
                 authority "{directory}" roots="api.pem" eab-id="kid-1" eab-key="{EAB_KEY}" profile="default"
                 challenge {challenge}
-                dns-hook "hook" settle="0s"
+                dns-hook "hook" settle="0s" user="root"
             }}
             listen "127.0.0.1:{http}"
             listen "127.0.0.1:{https}" {{ tls }}

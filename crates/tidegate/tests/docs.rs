@@ -117,6 +117,29 @@ fn settings_in_the_documents_are_sound() {
     assert!(count > 10, "only {count} examples were found");
 }
 
+/// What the page says of applications behind `try` is what r0981 serves, word for word.
+#[test]
+fn applications_in_static_files_are_those_of_the_transcript() {
+    let plain = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let transcript = plain(&read("tests/transcripts/r0981-examples-of-applications.txt"));
+    let page = read("docs/static-files.md");
+    let (_, section) = page.split_once("## The file if it exists, else the application").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let examples = blocks(section, "```kdl\n", "```");
+    assert_eq!(examples.len(), 3);
+    for (line, example) in examples {
+        let served = example
+            .replace("\"/srv/", "\"${DIR}/srv/")
+            .replace("unix:/run/php.sock", "${php}")
+            .replace("127.0.0.1:3000", "${rails}")
+            .replace("127.0.0.1:3001", "${node}");
+        assert!(
+            transcript.contains(plain(&served).trim()),
+            "line {line} of the section is not in r0981:\n{served}"
+        );
+    }
+}
+
 #[test]
 fn settings_in_the_sample_site_are_sound() {
     let ground = Ground::new("site");

@@ -127,7 +127,9 @@ fn kill(pid: u64) {
     let _ = kill_process(pid, Signal::KILL);
 }
 
-const POOL: &str = "pool \"scripts\" { cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
+/// Scripts of these tests write into a folder of whoever runs the tests.
+const POOL: &str =
+    "pool \"scripts\" { user \"root\"; cgi-stubs; processes min=3 max=3; queue length=100 age=\"10s\" }";
 const ROUTE: &str = "cgi \"scripts\"; alias \"cgi-bin\"";
 
 #[test]
@@ -232,7 +234,7 @@ fn a_reload_touches_only_what_it_changes() {
 
 #[test]
 fn scripts_that_take_too_long_are_killed_with_all_they_have_started() {
-    let pool = "pool \"scripts\" { cgi-stubs expiration=\"1s\" }";
+    let pool = "pool \"scripts\" { user \"root\"; cgi-stubs expiration=\"1s\" }";
     let server = Server::start("expire", pool, ROUTE);
     server.script("stuck", "sleep 1234 & echo $! > child; echo $$ > self; wait");
     let (status, _) = server.get("/cgi-bin/stuck");
@@ -273,4 +275,91 @@ fn a_process_that_hangs_is_ended_with_all_it_has_started_and_replaced() {
     let is_replaced = |now: BTreeSet<u64>| now.len() == 3 && now.intersection(&before).count() == 2;
     wait_for(|| is_replaced(server.processes()).then_some(()), "another process in its place");
     assert_eq!(server.get("/cgi-bin/hello").0, 200);
+}
+
+/// Neither what is not safe nor what has ended its process is begun again (FAULTS 62).
+#[test]
+fn a_script_that_crashes_is_run_once() {
+    let server = Server::start("crashing", POOL, ROUTE);
+    server.script("crash", "echo $REQUEST_METHOD >> runs; kill -9 $$");
+    for method in ["GET", "HEAD", "PUT", "DELETE", "POST"] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        let head = format!("{method} /cgi-bin/crash HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    }
+    let runs = fs::read_to_string(server.folder.join("cgi-bin/runs")).unwrap();
+    assert_eq!(runs.lines().collect::<Vec<_>>(), ["GET", "HEAD", "PUT", "DELETE", "POST"]);
+}
+
+/// FAULTS 65: nothing that a process writes is taken for a repetition, cut, or lost with its end, and nothing comes twice.
+#[test]
+fn every_line_that_a_process_writes_arrives_once_and_in_order() {
+    let wanted: Vec<String> =
+        (0..500).map(|n| format!("line {n} {}", "x".repeat(n % 70))).chain(["last words".into()]).collect();
+    let script = "import sys, time\nfor n in range(500): print('line', n, 'x' * (n % 70), flush=True)\n\
+                  sys.stderr.write('last words'); sys.stderr.flush(); sys.exit(3)\n";
+    for (name, log) in [("own", "output \"app.log\""), ("shared", "")] {
+        let pool = format!(
+            "error-log \"error.log\"\npool \"scripts\" {{ user \"root\"; command \"python3\" \"app.py\"; {log} }}"
+        );
+        let folder = std::env::temp_dir().join(format!("tidegate-{}-lines-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("app.py"), script).unwrap();
+        let pool = pool.replace("app.py", &folder.join("app.py").display().to_string());
+        let server = Server::start(&format!("lines-{name}"), &pool, ROUTE);
+        let path = server.folder.join(if log.is_empty() { "error.log" } else { "app.log" });
+        // The lines of the first process of several: each says its number.
+        let lines = || {
+            let text = fs::read_to_string(&path).ok()?;
+            let of = |line: &str| {
+                let (_, rest) = line.split_once("warn: pool scripts [")?;
+                let (pid, line) = rest.split_once("]: ")?;
+                Some((pid.to_owned(), line.to_owned()))
+            };
+            let all: Vec<(String, String)> = text.lines().filter_map(of).collect();
+            let first = all.first()?.0.clone();
+            let lines: Vec<String> =
+                all.into_iter().filter(|(pid, _)| *pid == first).map(|(_, line)| line).collect();
+            lines.contains(&"last words".to_owned()).then_some(lines)
+        };
+        let got = wait_for(lines, "the last words");
+        let trimmed: Vec<&str> = wanted.iter().map(|line| line.trim_end()).collect();
+        assert_eq!(got, trimmed, "{name}");
+    }
+}
+
+/// What goes beyond the bound is counted, and the sum is right.
+#[test]
+fn what_an_application_writes_beyond_its_bound_is_counted() {
+    let folder = std::env::temp_dir().join(format!("tidegate-{}-bound", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(
+        folder.join("app.py"),
+        "import sys, time\nfor n in range(2000): print('line', n)\nsys.stdout.flush()\ntime.sleep(1e6)\n",
+    )
+    .unwrap();
+    let pool = format!(
+        "pool \"scripts\" {{ user \"root\"; command \"python3\" \"{}\"; output \"app.log\" limit=\"10KiB\" }}",
+        folder.join("app.py").display()
+    );
+    let server = Server::start("bound", &pool, ROUTE);
+    let path = server.folder.join("app.log");
+    let counted = || {
+        let text = fs::read_to_string(&path).ok()?;
+        let written = text.lines().filter(|line| line.contains("]: line ")).count();
+        let left_out: usize = text
+            .lines()
+            .filter_map(|line| {
+                line.split_once("warn: scripts: ")?.1.split_once(" line")?.0.parse::<usize>().ok()
+            })
+            .sum();
+        (left_out > 0 && written + left_out >= 2000).then_some((written, left_out))
+    };
+    let (written, left_out) = wait_for(counted, "the count");
+    assert_eq!(written + left_out, 2000);
+    assert!(written > 10, "{written}");
 }

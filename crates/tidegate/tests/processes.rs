@@ -528,3 +528,57 @@ fn the_wall_clock_is_read_for_dates_alone() {
         }
     }
 }
+
+/// Until its time is over, a process that has been replaced serves the connections it has: what came in the last moment is
+/// not cut with those that nobody uses.
+#[test]
+fn a_request_in_the_last_moment_of_a_drain_is_answered() {
+    let application = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = Folder::new("last-moment");
+    let text = |workers| {
+        let to = application.local_addr().unwrap();
+        format!(
+            "workers {workers}\ndrain-timeout \"1s\"\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"http://{to}\" }}\n"
+        )
+    };
+    let server = Server::with_config(&folder, &text(1));
+    let connect = || {
+        let stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream
+    };
+    let ask = |stream: &mut TcpStream| stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let answer = |backend: &mut BufReader<TcpStream>| {
+        backend.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine").unwrap();
+    };
+    let accept = || {
+        let mut backend = BufReader::new(application.accept().unwrap().0);
+        while std::iter::once(()).any(|()| {
+            let mut line = String::new();
+            backend.read_line(&mut line).unwrap() > 2
+        }) {}
+        backend
+    };
+    let read = |stream: &mut TcpStream| {
+        let mut got = Vec::new();
+        while !got.ends_with(b"fine") {
+            let mut buffer = [0; 1024];
+            let count = stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "cut after {:?}", String::from_utf8_lossy(&got));
+            got.extend_from_slice(&buffer[..count]);
+        }
+    };
+    let (mut idle, mut late) = (connect(), connect());
+    ask(&mut late);
+    let mut busy = accept();
+    ask(&mut idle);
+    answer(&mut accept());
+    read(&mut idle);
+    folder.write("tidegate.kdl", &text(2));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    // Connections that nobody uses are closed first, at the end of the drain.
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0);
+    answer(&mut busy);
+    read(&mut late);
+}

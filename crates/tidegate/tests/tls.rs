@@ -8,6 +8,7 @@ use running::{Folder, Server, WAIT, wait_for};
 use rustix::process::{Signal, kill_process};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::Arc;
 use tidegate_io::socket::Received;
 use tidegate_tls::{Agreed, ClientSession, Connector, ConnectorOptions, Trust};
@@ -283,4 +284,29 @@ fn a_websocket_over_tls_loses_nothing_in_an_upgrade() {
     drop(line);
     assert_eq!(backend.join().unwrap(), said + 1);
     assert!(server.wait().success());
+}
+
+/// A client that was given an address names no site: the address that it has connected to is what it means, also where
+/// the site has a name beside it.
+#[test]
+fn who_connects_to_an_address_is_shown_the_certificate_of_that_address() {
+    let folder = Folder::new("addresses");
+    let text = "workers 1\nlisten \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\" { tls }\nlisten \"127.0.0.2:0\" { tls }\n\
+        listen \"[::1]:0\" { tls }\nacme { storage \"acme\" }\n\
+        site \"first.internal\" { respond 200 \"first\" }\n\
+        site \"localhost\" \"127.0.0.1\" \"::1\" \"127.0.0.2\" { respond 200 \"addresses\" }\n";
+    let mut server = Server::with_config(&folder, text);
+    let urls = [(); 3].map(|()| {
+        let line = server.line("listening on https://");
+        format!("https://{}/", line.rsplit("https://").next().unwrap())
+    });
+    for url in urls {
+        let fetch = || {
+            let root = folder.path("acme/local/root.pem");
+            Command::new("curl").arg("-sS").arg("--cacert").arg(root).arg(&url).output().unwrap()
+        };
+        // Its certificate may be on its way.
+        let output = wait_for(|| Some(fetch()).filter(|output| output.status.success()), &url);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "addresses", "{url}");
+    }
 }

@@ -30,6 +30,7 @@ mod rounds;
 pub mod scripted;
 mod server;
 mod share;
+mod slow;
 mod slow_disk;
 mod soak;
 mod static_files;
@@ -60,6 +61,8 @@ pub enum Bench {
     Generator(generators::Arguments),
     /// Ten thousand downloads beside nginx, thirty thousand that are all complete
     Downloads(downloads::Arguments),
+    /// Downloads that are slow and steady, over every protocol: none may be cut
+    Slow(slow::Arguments),
     /// What clients get at multiples of the peak, beside other servers
     Overload(overload::Arguments),
     /// Alternating bursts of many and few clients, beside other servers
@@ -87,6 +90,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Queue(arguments) => queue::run(arguments),
         Bench::Generator(arguments) => generators::run(arguments),
         Bench::Downloads(arguments) => downloads::run(arguments),
+        Bench::Slow(arguments) => slow::run(arguments),
         Bench::Overload(arguments) => overload::run(arguments),
         Bench::Burst(arguments) => burst::run(arguments),
         Bench::Reload(arguments) => reload::run(arguments),

@@ -49,17 +49,8 @@ impl Site {
         let folder = workspace::target_directory().join(format!("bench/{bench}-{}", std::process::id()));
         fs::create_dir_all(folder.join("documents"))?;
         let site = Self { folder, connections, http2 };
-        site.certify()?;
+        certify(&site.folder)?;
         Ok(site)
-    }
-
-    /// A certificate as most have it today: ECDSA with P-256.
-    fn certify(&self) -> Result<()> {
-        let mut command = Command::new("openssl");
-        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-        command.args(["-days", "30", "-subj", "/CN=bench.test", "-addext"]);
-        command.args(["subjectAltName=DNS:bench.test,IP:127.0.0.1", "-keyout", "site.key", "-out"]);
-        workspace::output(command.arg("site.pem").current_dir(&self.folder)).map(drop)
     }
 
     /// Adds a file of `size` bytes.
@@ -97,6 +88,15 @@ impl Site {
             .with_context(|| format!("{}:\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))?;
         Ok(running)
     }
+}
+
+/// Makes a certificate as most have it today: ECDSA with P-256.
+pub fn certify(folder: &Path) -> Result<()> {
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    command.args(["-days", "30", "-subj", "/CN=bench.test", "-addext"]);
+    command.args(["subjectAltName=DNS:bench.test,IP:127.0.0.1", "-keyout", "site.key", "-out"]);
+    workspace::output(command.arg("site.pem").current_dir(folder)).map(drop)
 }
 
 impl Drop for Site {

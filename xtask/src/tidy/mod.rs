@@ -4,6 +4,7 @@
 //! file, and prints what they found. The checks take plain data and touch no file, so that their tests
 //! need none. It changes nothing.
 
+mod borrows;
 mod direction;
 mod lexer;
 mod licences;
@@ -54,6 +55,7 @@ pub fn run() -> Result<()> {
     for file in &files {
         let text = fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {file}"))?;
         findings.extend(source::check(file, &text));
+        findings.extend(borrows::check(file, &text));
     }
 
     let transcripts = file_names(&root.join("tests/transcripts"))?;

@@ -2,7 +2,7 @@
 //! years, from a file, without a network.
 
 use super::chart::{Chart, Series, percent_at};
-use super::{PERCENTILES, Report};
+use super::{About, PERCENTILES, Report};
 use crate::compare::{self, Comparison};
 use crate::host::Host;
 use crate::quantity::{show_bytes, show_duration};
@@ -10,7 +10,7 @@ use crate::record::Times;
 use crate::run::Interval;
 use crate::statistics::median;
 use crate::sweep::Step;
-use crate::verdict::{Judgement, Verdict};
+use crate::verdict::Judgement;
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -21,7 +21,7 @@ h1{font-size:20px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px}\
 .sub{color:var(--soft);margin:0 0 16px;overflow-wrap:anywhere}\
 .verdict{border-radius:8px;padding:14px 18px;margin:0 0 16px;color:#fff}\
 .verdict b{font-size:20px}.verdict ul{margin:6px 0 0;padding-left:20px}\
-.PASS{background:#1f7a45}.FAIL{background:#b0243c}.INVALID{background:#8a5a00}\
+.PASS{background:#1f7a45}.MEASURED{background:#2a5d8f}.FAIL{background:#b0243c}.INVALID{background:#8a5a00}\
 .note{background:var(--card);border-left:4px solid #1f77b4;padding:8px 12px;margin:0 0 10px}\
 .card{background:var(--card);border-radius:8px;padding:12px 16px;margin:0 0 16px;overflow-x:auto}\
 table{border-collapse:collapse;width:100%}\
@@ -35,7 +35,7 @@ tr+tr td{border-top:1px solid var(--line)}svg{max-width:100%;height:auto;display
 
 /// The page of one run.
 pub fn page(report: &Report) -> String {
-    let mut body = top(&report.subject, &report.load, &report.judgement);
+    let mut body = top(&report.subject, &report.load, &report.about, &report.judgement);
     body.push_str("<div class=card><table>");
     for (name, value) in figures(report) {
         let _ = write!(body, "<tr><td>{}<td>{}", escape(&name), escape(&value));
@@ -63,12 +63,56 @@ pub fn page(report: &Report) -> String {
         );
     }
     body.push_str("</table></div>");
+    body.push_str(&failed(report));
     document(&report.subject, &body)
 }
 
+/// The first requests that failed.
+fn failed(report: &Report) -> String {
+    let failed = &report.outcome.failed;
+    if failed.is_empty() {
+        return String::new();
+    }
+    let mut out =
+        "<h2>The first that failed</h2><div class=card><table><tr><th>request<th>at<th>why<th>answer"
+            .to_owned();
+    for failed in failed {
+        let _ = write!(
+            out,
+            "<tr><td>{}<td>{:.3} s<td>{}<td>{}",
+            escape(&failed.request),
+            failed.at,
+            failed.failure.sentence(),
+            escape(failed.answer.as_deref().unwrap_or(""))
+        );
+    }
+    out.push_str("</table></div>");
+    out
+}
+
 /// The page of a sweep.
-pub fn sweep_page(subject: &str, load: &str, steps: &[Step], judgement: &Judgement) -> String {
-    let mut body = top(subject, load, judgement);
+pub fn sweep_page(subject: &str, load: &str, about: &About, steps: &[Step], judgement: &Judgement) -> String {
+    runs_at_rates(top(subject, load, about, judgement), subject, steps)
+}
+
+/// The page of a search for the highest rate: what was found, and all runs, the lowest rate first.
+pub fn peak_page(
+    subject: &str,
+    load: &str,
+    about: &About,
+    found: &str,
+    steps: &[Step],
+    judgement: &Judgement,
+) -> String {
+    let mut body = top(subject, load, about, judgement);
+    let _ = write!(body, "<p class=note>{}</p>", escape(found));
+    let mut steps = steps.to_vec();
+    steps.sort_by(|a, b| a.demanded.total_cmp(&b.demanded));
+    runs_at_rates(body, subject, &steps)
+}
+
+/// Charts and table of runs at several rates.
+fn runs_at_rates(mut body: String, subject: &str, steps: &[Step]) -> String {
     push_charts(&mut body, [rate_chart(steps), response_chart(steps), error_chart(steps)].into_iter());
     body.push_str(
         "<h2>Runs</h2><div class=card><table><tr><th>demanded<th>sent/s<th>answers/s<th>p50<th>p99<th>longest\
@@ -94,10 +138,16 @@ pub fn sweep_page(subject: &str, load: &str, steps: &[Step], judgement: &Judgeme
 }
 
 /// The page of a comparison.
-pub fn compare_page(a: &str, b: &str, comparisons: &[Comparison], judgement: &Judgement) -> String {
+pub fn compare_page(
+    a: &str,
+    b: &str,
+    about: &About,
+    comparisons: &[Comparison],
+    judgement: &Judgement,
+) -> String {
     let runs = comparisons.first().map_or(0, |comparison| comparison.a.len());
     let load = format!("B: {b}, {runs} runs of each, in ABBA blocks by lot");
-    let mut body = top(&format!("A: {a}"), &load, judgement);
+    let mut body = top(&format!("A: {a}"), &load, about, judgement);
     for comparison in comparisons {
         let _ = write!(body, "<p class=note>{}.</p>", escape(&comparison.sentence("A", "B")));
     }
@@ -380,6 +430,12 @@ fn figures(report: &Report) -> Vec<(String, String)> {
         ("Concurrency".to_owned(), format!("{:.2}", report.concurrency())),
         ("Connections opened".to_owned(), counts.connects.to_string()),
     ];
+    if counts.dropped > 0 {
+        rows.push(("Idle connections dropped".to_owned(), counts.dropped.to_string()));
+    }
+    if let Some(bytes) = report.bytes_per_connection() {
+        rows.push(("Bytes of the server for each connection".to_owned(), format!("{bytes:.0}")));
+    }
     for (failure, count) in &counts.failures {
         rows.push((format!("  {}", failure.sentence()), count.to_string()));
     }
@@ -407,18 +463,16 @@ fn figures(report: &Report) -> Vec<(String, String)> {
     rows
 }
 
-fn top(subject: &str, load: &str, judgement: &Judgement) -> String {
-    let explanation = match judgement.verdict {
-        Verdict::Pass => "The measurement can be trusted and every target was met.",
-        Verdict::Fail => "The measurement can be trusted; a target was missed.",
-        Verdict::Invalid => "The measurement cannot be trusted.",
-    };
+fn top(subject: &str, load: &str, about: &About, judgement: &Judgement) -> String {
+    let verdict = judgement.verdict;
     let mut out = format!(
-        "<h1>tidegate bench</h1><p class=sub>{}<br>{}</p><div class=\"verdict {}\"><b>{}</b> {explanation}",
+        "<h1>tidegate bench</h1><p class=sub>{}<br>{}<br>{}<br><code>{}</code></p>\
+         <div class=\"verdict {verdict}\"><b>{verdict}</b> {}",
         escape(subject),
         escape(load),
-        judgement.verdict,
-        judgement.verdict,
+        escape(&about.sentence()),
+        escape(&about.command),
+        verdict.explanation(),
     );
     if !judgement.reasons.is_empty() {
         out.push_str("<ul>");

@@ -13,8 +13,8 @@ pub fn json(report: &Report) -> Value {
     let statuses: Map<String, Value> =
         counts.statuses.iter().map(|(status, count)| (status.to_string(), json!(count))).collect();
     let digests: Map<String, Value> =
-        report.outcome.digests.iter().map(|(crc, count)| (format!("{crc:08x}"), json!(count))).collect();
-    json!({
+        report.digests().into_iter().map(|(crc, count)| (format!("{crc:08x}"), json!(count))).collect();
+    let mut object = json!({
         "subject": report.subject,
         "load": report.load,
         "protocol": report.protocol,
@@ -67,7 +67,13 @@ pub fn json(report: &Report) -> Value {
         "warmup_requests": report.outcome.warmup_requests,
         "host": report.host,
         "intervals": intervals(report),
-    })
+    });
+    object["dropped"] = json!(counts.dropped);
+    object["surplus"] = json!(counts.surplus);
+    object["server_bytes_per_connection"] = json!(report.bytes_per_connection());
+    object["first_failed"] = json!(report.outcome.failed);
+    object["about"] = json!(report.about);
+    object
 }
 
 /// A distribution: seconds.

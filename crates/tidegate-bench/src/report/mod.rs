@@ -2,14 +2,16 @@
 //!
 //! Every form derives from one [`Report`], so that no two of them disagree.
 
+mod about;
 mod chart;
 mod files;
 mod html;
 mod json;
 mod terminal;
 
+pub use about::About;
 pub use files::{csv, hdr_log};
-pub use html::{compare_page, page, rate_chart, sweep_page};
+pub use html::{compare_page, page, peak_page, rate_chart, sweep_page};
 pub use json::json;
 pub use terminal::{screen, show_judgement, table};
 
@@ -18,6 +20,7 @@ use crate::plan::{Load, Plan};
 use crate::run::{Outcome, Totals};
 use crate::schedule::Arrivals;
 use crate::verdict::{Judgement, Target, judge};
+use std::collections::BTreeMap;
 
 /// The percentiles that every form names.
 pub const PERCENTILES: [f64; 9] = [50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 99.0, 99.9, 99.99];
@@ -45,6 +48,10 @@ pub struct Report {
     pub min_bitrate: Option<f64>,
     /// The machine during the run.
     pub host: Option<Host>,
+    /// Whether connections only stayed open.
+    pub is_idle: bool,
+    /// Date, machine, versions and command.
+    pub about: About,
 }
 
 impl Report {
@@ -64,6 +71,8 @@ impl Report {
             demanded,
             min_bitrate: plan.min_bitrate,
             host: None,
+            is_idle: plan.is_idle,
+            about: About::default(),
         }
     }
 
@@ -77,6 +86,24 @@ impl Report {
     pub fn concurrency(&self) -> f64 {
         let seconds = self.outcome.seconds();
         if seconds > 0.0 { self.totals.counts.response_sum as f64 / 1e9 / seconds } else { 0.0 }
+    }
+
+    /// Checksums of bodies and how many had each, whatever was asked.
+    pub fn digests(&self) -> BTreeMap<u32, u64> {
+        let mut all = BTreeMap::new();
+        for (crc, count) in self.outcome.digests.values().flatten() {
+            *all.entry(*crc).or_default() += count;
+        }
+        all
+    }
+
+    /// Resident bytes that the server gained over the run for each connection that was open, where it is on this
+    /// host and connections only stayed open.
+    pub fn bytes_per_connection(&self) -> Option<f64> {
+        let host = self.host.as_ref().filter(|_| self.is_idle)?;
+        let gained = host.server_resident()? as f64 - host.server_resident_before? as f64;
+        let open = self.most_open();
+        (open > 0).then(|| gained.max(0.0) / f64::from(open))
     }
 
     /// The most connections that were open at the end of an interval.

@@ -18,6 +18,8 @@ pub fn screen(report: &Report) -> String {
     };
     line("Target", report.subject.clone());
     line("Load", report.load.clone());
+    line("Command", report.about.command.clone());
+    line("On", report.about.sentence());
     line("Elapsed time", format!("{seconds:.3} s"));
     line("Complete requests", format!("{}", counts.answered));
     line("Failed requests", failures(report));
@@ -36,7 +38,15 @@ pub fn screen(report: &Report) -> String {
     );
     line("Statuses", statuses(report));
     line("Concurrency", format!("{:.2} requests on average", report.concurrency()));
-    line("Connections", format!("{} opened, {} open at most", counts.connects, report.most_open()));
+    let dropped = if counts.dropped > 0 {
+        format!(", {} dropped by the server", counts.dropped)
+    } else {
+        String::new()
+    };
+    line("Connections", format!("{} opened, {} open at most{dropped}", counts.connects, report.most_open()));
+    if let Some(bytes) = report.bytes_per_connection() {
+        line("Memory of the server", format!("{bytes:.0} bytes more for each open connection"));
+    }
     let handshakes = counts.tls_full + counts.tls_resumed;
     if handshakes > 0 {
         let each = if seconds > 0.0 { handshakes as f64 / seconds } else { 0.0 };
@@ -71,8 +81,9 @@ pub fn screen(report: &Report) -> String {
             format!("{}/s min, {}/s median, {}/s max", speed(0.0), speed(50.0), speed(100.0)),
         );
     }
-    if let Some((crc, count)) = report.outcome.digests.iter().next() {
-        let others = report.outcome.digests.len() - 1;
+    let digests = report.digests();
+    if let Some((crc, count)) = digests.iter().next() {
+        let others = digests.len() - 1;
         let more = if others == 0 { "all alike".to_owned() } else { format!("and {others} other checksums") };
         line("CRC-32 of bodies", format!("{crc:08x} in {count}, {more}"));
     }
@@ -85,7 +96,34 @@ pub fn screen(report: &Report) -> String {
     out.push('\n');
     out.push_str(&percentiles(report));
     out.push('\n');
+    out.push_str(&failed(report));
     out.push_str(&show_judgement(&report.judgement));
+    out
+}
+
+/// Characters of an answer that fit on a screen; JSON and HTML have more.
+const ANSWER_WIDTH: usize = 160;
+
+/// The first requests that failed.
+fn failed(report: &Report) -> String {
+    let mut out = String::new();
+    let mut shown = None;
+    for failed in &report.outcome.failed {
+        if out.is_empty() {
+            out.push_str("The first that failed\n");
+        }
+        let status = failed.status.map_or_else(String::new, |status| format!(" ({status})"));
+        let sentence = failed.failure.sentence();
+        let _ = writeln!(out, "  {:.3} s  {}  {sentence}{status}", failed.at, failed.request);
+        // The same answer again would push the verdict off the screen.
+        if let Some(answer) = failed.answer.as_ref().filter(|answer| shown != Some(*answer)) {
+            let _ = writeln!(out, "           {}", answer.get(..ANSWER_WIDTH).unwrap_or(answer));
+            shown = Some(answer);
+        }
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
     out
 }
 

@@ -7,6 +7,7 @@ use crate::connection::Exchange;
 use crate::plan::Load;
 use crate::record::{Failure, Stamps};
 use crate::response::ResponseFault;
+use std::collections::HashMap;
 use std::io;
 use tidegate_io::socket::Received;
 use tidegate_io::wheel::TICK;
@@ -14,6 +15,9 @@ use tidegate_io::{Key, Ready};
 
 /// Full buffers that one connection may read before others have their turn.
 pub(super) const READS_IN_A_ROW: u32 = 32;
+
+/// Bytes of a failed answer that a report shows.
+const ANSWER_SHOWN: usize = 400;
 
 /// What became of a connection that was read from.
 pub(super) enum Outcome {
@@ -27,6 +31,8 @@ pub(super) enum Outcome {
     Free,
     /// The server closed it, or it may carry no more.
     Ended,
+    /// The server closed it while it was to stay idle.
+    Dropped,
     Failed(Failure),
 }
 
@@ -231,6 +237,10 @@ impl Worker<'_> {
                     self.end(key, now);
                     return now;
                 }
+                Outcome::Dropped => {
+                    self.drop_idle(key);
+                    return now;
+                }
                 Outcome::Failed(failure) => {
                     self.fail(key, failure, monotonic_ns());
                     return now;
@@ -306,17 +316,20 @@ impl Worker<'_> {
     #[inline]
     fn take_bytes(&mut self, key: Key, count: usize, now: u64) -> Outcome {
         let plan = self.plan;
-        let mut from = 0;
+        let (mut from, mut began) = (0, usize::MAX);
         let mut is_free = false;
         while from < count {
             let Some(connection) = self.connections.get_mut(key) else { return Outcome::Wait };
             let Some(exchange) = connection.in_flight.front() else {
+                self.recorder.counts.surplus += 1;
                 return Outcome::Failed(Failure::Malformed); // an answer to nothing
             };
             let method =
                 plan.mix.prepared.get(exchange.request as usize).map_or("GET", |request| &request.method);
-            if connection.reader.is_between() {
+            let begins_here = connection.reader.is_between();
+            if begins_here {
                 connection.first_byte = now;
+                began = from;
             }
             let input = self.buffer.get(from..count).unwrap_or_default();
             let fed = match connection.reader.feed(input, method) {
@@ -331,10 +344,26 @@ impl Worker<'_> {
             let (consumed, is_complete) = (fed.consumed, fed.is_complete);
             from += consumed;
             if is_complete {
-                match self.complete(key, now) {
+                let kept = self.failed.len();
+                let outcome = self.complete(key, now);
+                if let (Some(failed), Some(answer)) =
+                    (self.failed.get_mut(kept), self.buffer.get(began..from))
+                {
+                    let beginning = answer.get(..ANSWER_SHOWN).unwrap_or(answer);
+                    failed.answer = Some(beginning.escape_ascii().to_string());
+                }
+                began = usize::MAX;
+                match outcome {
                     Outcome::Free => is_free = true,
                     Outcome::Wait => {}
-                    outcome => return outcome,
+                    outcome => {
+                        let is_last = self
+                            .connections
+                            .get(key)
+                            .is_some_and(|connection| connection.in_flight.is_empty());
+                        self.recorder.counts.surplus += u64::from(is_last && from < count);
+                        return outcome;
+                    }
                 }
             }
         }
@@ -401,7 +430,7 @@ impl Worker<'_> {
                 failure = Some(Failure::Check);
             }
             if let Some(crc) = crc.filter(|_| failure.is_none()) {
-                count_digest(&mut self.digests, crc);
+                count_digest(&mut self.digests, exchange.request, crc);
             }
         }
         if plan.min_bitrate.is_some() || is_paced {
@@ -413,7 +442,10 @@ impl Worker<'_> {
         }
         match failure {
             None => self.recorder.succeed(),
-            Some(failure) => self.recorder.fail(failure, 1),
+            Some(failure) => {
+                self.recorder.fail(failure, 1);
+                self.keep_failed(exchange.request, failure, Some(status), now);
+            }
         }
         self.failures_in_a_row = 0;
         self.has_connect_failure = false;
@@ -427,11 +459,19 @@ impl Worker<'_> {
                 Outcome::Free => Outcome::Ended,
                 outcome => outcome,
             },
-            Ok(false) if connection.in_flight.is_empty() && !self.plan.is_idle => Outcome::Ended,
+            Ok(false) if connection.in_flight.is_empty() && self.plan.is_idle => Outcome::Dropped,
+            Ok(false) if connection.in_flight.is_empty() => Outcome::Ended,
             Ok(false) => Outcome::Failed(Failure::Closed),
             Err(ResponseFault::Body(_) | ResponseFault::NoResponse) => Outcome::Failed(Failure::Truncated),
             Err(_) => Outcome::Failed(Failure::Malformed),
         }
+    }
+
+    /// The server has closed a connection that was to stay. It gets no successor: that would be a flood of
+    /// connects to a server that keeps none.
+    fn drop_idle(&mut self, key: Key) {
+        self.recorder.counts.dropped += u64::from(!self.is_stopping);
+        self.remove(key);
     }
 
     /// A connection has done its service. What it still carried is sent anew on another: the server said that
@@ -449,6 +489,11 @@ impl Worker<'_> {
             self.source.give_back(exchange);
         }
         drop(connection);
+        if self.plan.is_idle {
+            // Answered, and not kept: it will not be idle.
+            self.recorder.counts.dropped += u64::from(!self.is_stopping);
+            return;
+        }
         if matches!(self.plan.load, Load::Open { .. }) {
             if self.plan.keep_alive {
                 self.rest(now);
@@ -550,11 +595,11 @@ pub(super) fn broken(error: &io::Error) -> Failure {
     }
 }
 
-/// Few different digests are expected, mostly one.
-fn count_digest(digests: &mut Vec<(u32, u64)>, crc: u32) {
-    if let Some((_, count)) = digests.iter_mut().find(|(known, _)| *known == crc) {
+/// Few different digests are expected, mostly one of each request.
+fn count_digest(digests: &mut HashMap<(u32, u32), u64>, request: u32, crc: u32) {
+    if let Some(count) = digests.get_mut(&(request, crc)) {
         *count += 1;
-    } else if digests.len() < 1_000 {
-        digests.push((crc, 1));
+    } else if digests.len() < 100_000 {
+        digests.insert((request, crc), 1);
     }
 }

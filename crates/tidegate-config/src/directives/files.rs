@@ -36,7 +36,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[some("paths", Kind::Try)],
         inheritance: Inheritance::Replaces,
         doc: "What is looked up instead of the path of the request, in order; the first that exists is served. \
-              `{path}` is the path of the request. `\"=404\"` answers that status and comes last; without it the \
+              `{path}` is the path of the request; `{path}/` is the folder of that name, and a request without the \
+              slash is redirected to it. `\"@app\"` hands the request on, as it is, to `route \"@app\"` of the \
+              site, an application perhaps; `\"=404\"` answers that status. Either comes last; without them the \
               answer is 404.",
         example: "try \"{path}\" \"{path}.html\" \"/index.html\"",
         ..Directive::new("try", INSIDE)
@@ -112,7 +114,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 name: "min",
                 kind: Kind::Size { least: 0, most: 1 << 30 },
                 default: Some("1KiB"),
-                doc: "Smaller bodies are sent as they are.",
+                doc: "Smaller bodies are sent as they are. One of unknown length is looked at for 5 ms: if it has not ended \
+                      by then, it counts as long.",
             },
             Property {
                 name: "zstd-level",

@@ -1,7 +1,8 @@
 //! Applications behind the server.
 
 use crate::directive::{
-    Argument, Children, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some, some_or,
+    Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some,
+    some_or,
 };
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
@@ -114,10 +115,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "keep-timeout \"30s\"",
         "How long an idle connection is kept. Less than what the application itself keeps them for.",
         "keep-timeout \"4s\""),
-    bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["unlimited"])],
-        "connections unlimited",
+    bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["auto", "unlimited"])],
+        "connections auto",
         "Requests that the application gets at once, all workers together: the number of its processes where each \
-         takes one at a time. The others wait in a queue, in the order of their arrival. A pool knows its own.",
+         takes one at a time. The others wait in a queue, in the order of their arrival. `auto` lets 1024 wait for the \
+         beginning of their answers, so that an application that hangs fills its own queue and nothing else; an answer \
+         that has begun, such as a WebSocket, is not counted. A pool knows its own.",
         "connections 8"),
     Directive {
         properties: &[
@@ -217,6 +220,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               taken away and what `strip-prefix` cut off is put back. `keep` passes them on as they are.",
         example: "redirects keep",
         ..Directive::new("redirects", PROXY)
+    },
+    Directive {
+        arguments: &[OFF],
+        default: Some("encoded-slashes off"),
+        doc: "Passes on paths that hold `%2F`, as they were sent: GitLab, npm and RabbitMQ have such addresses. Without \
+              it they are answered with 404. The route is looked up twice, with a slash in its place and with a part \
+              of a name, and has to be the same: so `/api/a%2F..%2F..%2Fadmin` does not pass as a path below `/api/`, \
+              whatever the application takes it for.",
+        example: "encoded-slashes",
+        ..Directive::new("encoded-slashes", PROXY)
     },
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["off"])],

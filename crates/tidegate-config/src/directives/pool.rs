@@ -133,6 +133,23 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("queue", &[Context::Pool, Context::Upstream])
     },
     Directive {
+        arguments: &[one_or("target", Kind::LogTarget, &["error-log"])],
+        properties: &[Property {
+            name: "limit",
+            kind: Kind::Size { least: 1 << 10, most: 1 << 30 },
+            default: Some("1MiB"),
+            doc: "Bytes that are written in a second, for each process of the server. Lines beyond that are left out, and \
+                  how many they were, and of how many bytes, is said in the same log.",
+        }],
+        default: Some("output error-log limit=\"1MiB\""),
+        doc: "Where each line goes that the application writes to its standard error, and a process to its standard \
+              output: a path, `stderr`, `stdout`, or the `error-log`, which leaves out what is below its level. A line \
+              keeps the level that it begins with (`PHP Warning:`, `[error]`, `INFO`), those of a trace that of its \
+              first line; others are `warn`.",
+        example: "output \"php.log\"",
+        ..Directive::new("output", POOL)
+    },
+    Directive {
         arguments: &[one_or("requests", Kind::Number { least: 1, most: 1_000_000_000 }, &["unlimited"])],
         default: Some("requests unlimited"),
         doc: "Requests after which a process is replaced, against memory that it loses. Set it below the \
@@ -184,7 +201,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one("name", Kind::Token)],
-        doc: "The user that processes run as, where the server runs as root; without it the server's own.",
+        doc: "The user that processes run as, where the server is started as root; without it the server's `user`, and \
+              without that www-data or what the system has in its place. Processes are root only where `user \"root\"` \
+              stands here. `tidegate check` and the error log say which user each pool has.",
         example: "user \"www-data\"",
         ..Directive::new("user", POOL)
     },
@@ -283,6 +302,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
                 kind: Kind::Duration { least: 0, most: DAY },
                 default: Some("10s"),
                 doc: "Does it at most once in so long.",
+            },
+            Property {
+                name: "user",
+                kind: Kind::Text { most: 64 },
+                default: None,
+                doc: "The user that the program of `run` is run as, where the server is started as root; without it \
+                      that of the pool's processes, or the server's for an `address`.",
             },
         ],
         repeats: true,

@@ -256,15 +256,24 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["none"])],
         default: Some("exempt-addresses \"127.0.0.0/8\" \"::1\""),
-        doc: "Clients that `connections-per-address` does not count: load balancers and TLS terminators in front, \
-              mirrors that fetch a lot. `none` counts everyone.",
+        doc: "Clients that `connections-per-address` does not count, nor the requests that they cancel over HTTP/2: \
+              load balancers and TLS terminators in front, mirrors that fetch a lot. `none` counts everyone.",
         example: "exempt-addresses \"127.0.0.0/8\" \"::1\" \"10.0.0.0/8\"",
         ..Directive::new("exempt-addresses", LIMITS)
     },
     bound("in-flight", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "in-flight 4096",
         "Requests that wait for something at the same time: an application, a cold disk, a scan of a folder. What \
-         is answered at once is not counted. Requests over it wait in the `queue`.",
+         is answered at once is not counted, nor is one whose content is still to come. Of what is free, all requests \
+         to one application may hold eight times as much, those of one site sixteen times: one alone ends at eight \
+         ninths, the others always find some, and whoever has none is let in even when all are taken. Requests over \
+         it wait in the `queue`.",
         "in-flight 500"),
+    bound("incoming-bodies", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })],
+        "incoming-bodies 8192",
+        "Requests whose content is still to come before they can be answered. They hold nothing of an application and \
+         no place `in-flight`. One client may have half of what is free, one site sixteen seventeenths; further ones \
+         get the `busy-answer`.",
+        "incoming-bodies 1000"),
     Directive {
         properties: &[
             Property {
@@ -281,7 +290,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             },
         ],
         default: Some("queue length=4096 age=\"10s\""),
-        doc: "Where requests over `in-flight` wait, in the order they came. A client that goes away frees its place.",
+        doc: "Where requests over `in-flight` wait, those for each application in the order they came. A client that goes away frees its place.",
         example: "queue length=500 age=\"2s\"",
         ..Directive::new("queue", LIMITS)
     },
@@ -322,7 +331,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "body-rate \"1KiB\""),
     bound("send-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
         "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
-         passed. `\"0B\"` waits for ever.",
+         passed. What counts is what the client has acknowledged. `\"0B\"` waits for ever.",
         "send-rate \"1KiB\""),
     bound("streams", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "streams 128",
         "Requests that a client may have under way at once on one HTTP/2 connection. More are refused, and may be \

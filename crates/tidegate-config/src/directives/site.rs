@@ -22,7 +22,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               the first that fits decides, and what fits none is the site's own. `*` stands for any characters, \
               `/` included: `\"/static/*\"`, `\"*.php\"`, `\"/a/*/b\"`; without a star the path must be equal. The \
               path is compared decoded and without its query. What the site sets holds in its routes unless they \
-              set it anew.",
+              set it anew. A name such as `\"@app\"` matches no path: only a `try` leads there.",
         example: "route \"/static/*\" { expires \"30d\" }",
         ..Directive::new("route", &[Context::Site])
     },

@@ -132,10 +132,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one("command", Kind::File)],
-        properties: &[Property { name: "settle", kind: Kind::Duration { least: 0, most: 3_600_000 }, default: Some("10s"),
-            doc: "How long a record needs until every server of the zone has it." }],
+        properties: &[
+            Property { name: "settle", kind: Kind::Duration { least: 0, most: 3_600_000 }, default: Some("10s"),
+                doc: "How long a record needs until every server of the zone has it." },
+            Property { name: "user", kind: Kind::Text { most: 64 }, default: None,
+                doc: "The user that the command runs as, where the server is started as root; without it that of the \
+                      server. Give it one of its own where it reads a key that applications must not." },
+        ],
         doc: "A command that sets records for `dns-01`. It gets `present` or `cleanup`, the full name of the record, and \
-              its value.",
+              its value. It is root only with `user=\"root\"`.",
         example: "dns-hook \"dns-hook\" settle=\"30s\"",
         ..Directive::new("dns-hook", ACME)
     },

@@ -8,7 +8,8 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::gateway::{
-    Application, BackendTls, BackendTrust, Destination, Gateway, Proxy, Script, SendfileRoot, Spill,
+    Application, BackendTls, BackendTrust, Connections, Destination, Gateway, Proxy, Script, SendfileRoot,
+    Spill,
 };
 use crate::settings::{Action, CertificateFiles, PathPattern};
 use crate::suggest;
@@ -91,6 +92,7 @@ pub(super) fn proxy(
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
         rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
+        passes_encoded_slashes: item.child("encoded-slashes").is_some_and(|item| !item.is_word("off")),
     }))
 }
 
@@ -224,10 +226,10 @@ fn gateway(
     let few = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     let queue = find("queue");
     let property = |name: &str| queue.as_ref().and_then(|queue| queue.property(name));
-    let connections = find("connections").filter(|item| !item.is_word("unlimited"));
+    let connections = find("connections");
     if let (Destination::Named(name), Some(written)) = (&to, item.child("connections"))
         && !name.is_empty()
-        && connections.is_some()
+        && !written.is_word("unlimited")
     {
         let message = format!("`connections` stands where `{name}` knows it itself");
         let help = "take the line out; `places` of the pool, or of the upstream's members, says it";
@@ -252,7 +254,11 @@ fn gateway(
         timeout: time("timeout"),
         keep: few(amount("keep")),
         keep_timeout: time("keep-timeout"),
-        connections: connections.map(|item| few(number(&item))),
+        connections: match connections {
+            Some(item) if item.is_word("unlimited") => Connections::Unlimited,
+            Some(item) if !item.is_word("auto") => Connections::Most(few(number(&item))),
+            _ => Connections::Auto,
+        },
         queue_length: match property("length") {
             Some(Value::Number(length)) => few(length),
             _ => 0,

@@ -12,7 +12,8 @@ mod site;
 mod tls;
 mod upstream;
 
-use std::ops::Range;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,46 +23,90 @@ use crate::directive::{Context, Directive};
 use crate::disk::{Disk, What};
 use crate::environment::Environment;
 use crate::include::TopNode;
-use crate::load::RejectedSite;
+use crate::load::{LeftOut, RejectedSite};
 use crate::settings::gateway::Destination;
 use crate::settings::{
     AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, Origin, PathPattern, Route, Settings,
 };
 use crate::source::Source;
 use crate::suggest;
+use crate::syntax::document::{Literal, Node};
 use crate::value::Value;
 
 pub(crate) use server::{Server, server};
 
-/// Lowers every site by itself. Those with a mistake are left out and returned, each with the range of the
-/// diagnostics that say why.
+/// Which name is whose, of all sites of the files, those with mistakes too: a mistake in one site must not
+/// hand its names to another.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// `None` for being without a name.
+    sites: HashMap<Option<HostPattern>, Origin>,
+    /// What more than one site claims.
+    contested: Vec<Option<HostPattern>>,
+}
+
+impl Claims {
+    /// Gives a name to the site at `origin`; the site that has it already, if there is one.
+    pub fn claim(&mut self, name: Option<HostPattern>, origin: &Origin) -> Option<&Origin> {
+        match self.sites.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert(origin.clone());
+                None
+            }
+            Entry::Occupied(place) => {
+                self.contested.push(place.key().clone());
+                Some(place.into_mut())
+            }
+        }
+    }
+}
+
+/// Lowers every site by itself. Those with a mistake are added to `left_out`, which holds what was lost with
+/// whole files already; what more than one site claims comes back.
 pub(crate) fn sites(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     nodes: &[TopNode],
     server: &mut Server,
-) -> Vec<(RejectedSite, Range<usize>)> {
-    let mut rejected = Vec::new();
-    for TopNode { file, node } in nodes.iter().filter(|top| top.node.name().value() == "site") {
-        let start = checker.diagnostics.len();
-        let Some(item) = checker.item(file, node, Context::Top) else { continue };
-        let site = site::site(checker, disk, &item, &server.inherited, &server.settings.sites);
-        if !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
-            server.settings.sites.push(Arc::new(site));
-        } else {
-            let names = names_as_written(node);
-            let site = RejectedSite { names, origin: item.origin(), is_whole_file: false };
-            rejected.push((site, start..checker.diagnostics.len()));
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Option<HostPattern>> {
+    let mut claims = Claims::default();
+    for lost in left_out.iter() {
+        let site = &lost.site;
+        for host in site.names.iter().filter_map(|name| crate::value::host(name)) {
+            claims.claim(Some(host), &site.origin);
         }
     }
-    rejected
-}
-
-/// The names of a site, wrong ones too: what is left out must still be recognised.
-fn names_as_written(node: &kdl::KdlNode) -> Vec<String> {
-    let arguments = node.entries().iter().filter(|entry| entry.name().is_none());
-    let names = arguments.filter_map(|entry| entry.value().as_string());
-    names.map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect()
+    for TopNode { file, node, mistakes, lost } in nodes.iter().filter(|top| top.node.name == "site") {
+        let start = checker.diagnostics.len();
+        let Some(item) = checker.item(file, node, Context::Top) else { continue };
+        let site = site::site(checker, disk, &item, &server.inherited, &mut claims);
+        let end = checker.diagnostics.len();
+        if let Some(lost) = lost.and_then(|at| left_out.get_mut(at)) {
+            lost.diagnostics.push(start..end);
+        } else if !node.is_broken && !checker.diagnostics[start..].iter().any(Diagnostic::is_error) {
+            server.settings.sites.push(Arc::new(site));
+        } else {
+            let names = item.arguments.iter().filter_map(|placed| match &placed.value {
+                Value::Host(host) => Some(host_text(host)),
+                _ => None,
+            });
+            let mut names: Vec<String> = names.collect();
+            // What is left out must still be called by something.
+            let mut written = node.arguments().filter_map(|entry| match &entry.value {
+                Literal::Text(name) => Some(name.clone()),
+                _ => None,
+            });
+            let has_unread_names = node.is_header_broken || names.len() < node.arguments().count();
+            if names.is_empty() {
+                names.extend(written.next());
+            }
+            let origin = item.origin();
+            let site = RejectedSite { names, has_unread_names, origin, is_whole_file: false };
+            left_out.push(LeftOut { site, diagnostics: vec![mistakes.clone(), start..end] });
+        }
+    }
+    claims.contested
 }
 
 /// Adds the pool that starts CGI scripts where a route wants it and nobody has written it.
@@ -79,12 +124,12 @@ pub(crate) fn implied_pools(checker: &mut Checker<'_>, settings: &mut Settings) 
 pub(crate) fn consistency(
     checker: &mut Checker<'_>,
     server: &Server,
-    rejected: &[(RejectedSite, Range<usize>)],
+    left_out: &[LeftOut],
     nodes: &[TopNode],
     main: &Source,
 ) {
     let settings = &server.settings;
-    let has = |name: &str| nodes.iter().any(|top| top.node.name().value() == name);
+    let has = |name: &str| nodes.iter().any(|top| top.node.name == name);
     if !has("listen") {
         let message = format!("{} names nothing to listen on", main.name);
         checker.diagnostics.push(
@@ -92,16 +137,17 @@ pub(crate) fn consistency(
                 .help("add `listen \"127.0.0.1:8080\"`, or `listen \":80\"` for every address"),
         );
     }
-    if !has("site") && rejected.is_empty() {
+    if !has("site") && left_out.is_empty() {
         let message = format!("{} holds no site", main.name);
         checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
     }
     upstream::reach(checker, settings);
+    let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
+    let rejected = left_out.iter().flat_map(|left| left.site.names.iter().map(String::as_str));
+    let is_known: HashSet<&str> = known.iter().map(String::as_str).chain(rejected).collect();
     for (listener, default) in settings.listeners.iter().zip(&server.default_sites) {
         let (Some(name), Some(item)) = (&listener.default_site, default) else { continue };
-        let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
-        let is_rejected = rejected.iter().any(|(site, _)| site.names.contains(name));
-        if known.contains(name) || is_rejected {
+        if is_known.contains(name.as_str()) {
             continue;
         }
         let near = suggest::nearest(name, known.iter().map(String::as_str));
@@ -130,9 +176,9 @@ pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<It
         }
     }
     let text = directive.default?;
-    let document = text.parse::<kdl::KdlDocument>().ok()?;
+    let node = Node::parse(text)?;
     let file = File { source: Source::new("<default>", text), folder: Arc::from(Path::new("/")) };
-    Checker::new(&Nothing).item(&file, document.nodes().first()?, context)
+    Checker::new(&Nothing).item(&file, &node, context)
 }
 
 /// The item of a name in a block: as written, else the default of the table.
@@ -173,7 +219,7 @@ fn check_log(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, target: &L
             let message = format!("the log {} is a folder", path.display());
             checker.diagnostics.push(item.error_at(0, message).help("name a file in it"));
         }
-        What::Missing | What::Hidden => check_folder(checker, disk, item, path, "the log"),
+        What::Missing | What::Dangling | What::Hidden => check_folder(checker, disk, item, path, "the log"),
         What::File | What::Special if !disk.may_write(path) => {
             let message = format!("the log {} may not be written to", path.display());
             let help = "give the user that runs the server the right to write to it";
@@ -192,7 +238,9 @@ fn check_folder(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &
             "may not be written to",
             "give the user that runs the server the right to write there".to_owned(),
         ),
-        What::Missing => ("does not exist", format!("make it: `mkdir -p {}`", folder.display())),
+        What::Missing | What::Dangling => {
+            ("does not exist", format!("make it: `mkdir -p {}`", folder.display()))
+        }
         What::File | What::Special => ("is no folder", "name a file in a folder".to_owned()),
         What::Hidden => {
             ("may not be looked into", "give the user that runs the server the right to enter it".to_owned())

@@ -8,10 +8,11 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::pool::{
-    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, Processes, Program, Queue,
+    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, PoolLog, Processes, Program, Queue,
     Resources, Socket, Threshold, WarmUp, WarmUpProtocol,
 };
 use crate::settings::{HostPattern, ListenAddress};
+use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// What a pool is, one of them.
@@ -47,6 +48,10 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
         let hooks = item.children.iter().filter(|child| child.directive.name == "on");
         let hooks = hooks.filter_map(|child| hook(checker, child)).collect();
         let queue = within(item, "queue");
+        let log = within(item, "output");
+        if let (Some(Value::LogTarget(target)), Some(item)) = (log.as_ref().and_then(Item::first), &log) {
+            super::check_log(checker, disk, item, target);
+        }
         pools.push(Pool {
             name,
             application,
@@ -57,6 +62,16 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
             queue: Queue {
                 length: queue.as_ref().map_or(0, |item| amount(item, "length")),
                 age: queue.as_ref().map(|item| time(item, "age")).unwrap_or_default(),
+            },
+            log: PoolLog {
+                target: log.as_ref().and_then(|item| match item.first() {
+                    Some(Value::LogTarget(target)) => Some(target.clone()),
+                    _ => None,
+                }),
+                limit: match log.as_ref().and_then(|item| item.property("limit")) {
+                    Some(Value::Number(limit)) => limit,
+                    _ => 1 << 20,
+                },
             },
             hooks,
             origin: item.origin(),
@@ -69,10 +84,10 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
 /// there, with as many processes as its reference says.
 pub(super) fn plain_cgi(checker: &mut Checker<'_>) -> Option<Pool> {
     let text = "pool \"cgi\" { cgi-stubs; processes min=2 max=32 }";
-    let document = text.parse::<kdl::KdlDocument>().ok()?;
+    let node = Node::parse(text)?;
     let source = crate::source::Source::new("<default>", text);
     let file = crate::check::File { source, folder: std::sync::Arc::from(Path::new("/")) };
-    let item = checker.item(&file, document.nodes().first()?, Context::Top)?;
+    let item = checker.item(&file, &node, Context::Top)?;
     pools(checker, &crate::disk::NoDisk, &[item]).pop()
 }
 
@@ -402,7 +417,13 @@ fn hook(checker: &mut Checker<'_>, item: &Item) -> Option<Hook> {
                 }
                 HookAction::Call(url)
             }
-            _ => HookAction::Run(what),
+            _ => {
+                let user = match item.property("user") {
+                    Some(Value::Text(user)) => Some(user),
+                    _ => None,
+                };
+                HookAction::Run { command: what, user, group: None }
+            }
         };
     Some(Hook { measure, threshold, action, every: time(item, "every") })
 }

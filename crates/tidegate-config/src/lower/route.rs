@@ -31,6 +31,12 @@ pub(super) fn route(
         inherited.try_list.clear();
     }
     let action = action(checker, disk, item, &pattern, &inherited, is_site);
+    if !is_site
+        && let Some(item) = item.child("try")
+        && !matches!(action, Action::Files(_))
+    {
+        ignored_try(checker, item);
+    }
     // Who may see a status page may control the server's cache: only an `allow` beside it opens it to others.
     if action == Action::Status && item.child("allow").is_none() {
         if item.child("deny").is_none() {
@@ -223,7 +229,7 @@ fn check_root(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Pa
             format!("the {name} {shown} may not be looked into"),
             "give the user that runs the server the right to enter it".to_owned(),
         ),
-        What::Missing => (
+        What::Missing | What::Dangling => (
             format!("the {name} {shown} does not exist"),
             format!("make it: `mkdir -p {shown}`; a relative path counts from the folder of this file"),
         ),
@@ -234,15 +240,29 @@ fn check_root(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Pa
     checker.diagnostics.push(item.error_at(0, message).help(help));
 }
 
-/// Says so when an entry of `try` behind a status would never be looked at.
+/// Says that a `try` stands where no files are looked for.
+pub(super) fn ignored_try(checker: &mut Checker<'_>, item: &Item) {
+    let message = "`try` looks for files, and something else answers here";
+    let help = "give the application a route with a name, and the files a `try` that leads to it: `root \"public\"; \
+                try \"{path}\" \"@app\"; route \"@app\" { proxy \"http://127.0.0.1:3000\" }`";
+    checker.diagnostics.push(item.error(message).help(help));
+}
+
+/// Says so when an entry of `try` behind a status or a route would never be looked at.
 fn check_try(checker: &mut Checker<'_>, item: &Item) {
     let Some(item) = item.child("try") else { return };
-    let status = item.arguments.iter().position(|placed| matches!(placed.value, Value::Try(Try::Status(_))));
-    if let Some(at) = status
+    let is_last = |value: &Value| match value {
+        Value::Try(Try::Status(_)) => Some("a status"),
+        Value::Try(Try::Route(_)) => Some("a route"),
+        _ => None,
+    };
+    let last = item.arguments.iter().enumerate();
+    let last = last.filter_map(|(at, placed)| is_last(&placed.value).map(|what| (at, what))).next();
+    if let Some((at, what)) = last
         && at + 1 < item.arguments.len()
     {
-        let message = "nothing behind a status is looked at";
-        checker.diagnostics.push(item.error_at(at + 1, message).help("put the status last"));
+        let message = format!("nothing behind {what} is looked at");
+        checker.diagnostics.push(item.error_at(at + 1, message).help("put it last"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The top level: listeners, limits, the file cache, logs, the server's own files.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub(crate) struct Server {
 /// Lowers everything of the top level but the sites.
 pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNode]) -> Server {
     let mut items: Vec<Item> = Vec::new();
-    for TopNode { file, node } in nodes.iter().filter(|top| top.node.name().value() != "site") {
+    for TopNode { file, node, .. } in nodes.iter().filter(|top| top.node.name != "site") {
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
         if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
             checker.once(first, &item);
@@ -170,6 +171,7 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
         connections_per_address: unless("connections-per-address", "unlimited").map(|item| small(&item)),
         exempt_addresses: find("exempt-addresses").map(|item| networks(&item)).unwrap_or_default(),
         in_flight: count("in-flight"),
+        incoming_bodies: count("incoming-bodies"),
         queue_length: match queue.as_ref().and_then(|item| item.property("length")) {
             Some(Value::Number(length)) => u32::try_from(length).unwrap_or(u32::MAX),
             _ => 0,
@@ -240,7 +242,10 @@ fn busy(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> Busy {
             checker.diagnostics.push(problem.help("take one of the two out"));
         }
         media_type = "text/html; charset=utf-8".to_owned();
-        match disk.read(&path) {
+        let read = disk
+            .read(&path)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text")));
+        match read {
             Ok(read) if read.len() > BUSY_MOST => {
                 let message = format!("the file {} is longer than {BUSY_MOST} bytes", path.display());
                 let help = "name a shorter one: it is sent when there is least to spare";

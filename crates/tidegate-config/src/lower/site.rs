@@ -1,24 +1,25 @@
 //! A site: its names, its routes, and what is wrong among them.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use super::inherit::Inherited;
-use super::{access_log, host_text, route, tls};
+use super::{Claims, access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::disk::Disk;
-use crate::settings::{Action, HostPattern, PathPattern, Route, Site};
-use crate::value::{Value, covers, pattern_text};
+use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
+use crate::value::{Value, covers, is_name, pattern_text};
 
-/// Lowers a site. The caller leaves it out if errors were said meanwhile. `others` are the sites so far.
+/// Lowers a site. The caller leaves it out if errors were said meanwhile.
 pub(super) fn site(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     item: &Item,
     outer: &Inherited,
-    others: &[Arc<Site>],
+    claims: &mut Claims,
 ) -> Site {
-    let names = names(checker, item, others);
+    let names = names(checker, item, claims);
     let mut inherited = outer.clone();
     inherited.apply(checker, &item.children);
     let is_https_only = tls::hsts(&mut inherited);
@@ -34,11 +35,13 @@ pub(super) fn site(
         written.push(child);
     }
     unreachable(checker, &routes, &written);
+    names_of_routes(checker, item, &routes, &written);
     let everything = PathPattern::Prefix("/".to_owned());
     let is_taken = routes.iter().any(|route| covers(&route.pattern, &everything));
     let says_nothing = ["root", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"]
         .iter()
         .all(|name| item.child(name).is_none());
+    paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
         let action = Action::Respond { status: 404, body: String::new() };
@@ -46,50 +49,100 @@ pub(super) fn site(
     } else {
         route::route(checker, disk, item, everything, &inherited, true)
     });
+    unused_try(checker, item, &routes);
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     Site { names, routes, access_log, tls, is_https_only, origin: item.origin() }
 }
 
-fn names(checker: &mut Checker<'_>, item: &Item, others: &[Arc<Site>]) -> Vec<HostPattern> {
-    let mut names: Vec<HostPattern> = Vec::new();
+fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {
+    let origin = item.origin();
+    let mut names: Vec<HostPattern> = Vec::with_capacity(item.arguments.len());
+    let mut seen: HashSet<&HostPattern> = HashSet::new();
     for placed in &item.arguments {
         let Value::Host(host) = &placed.value else { continue };
         let error = |message: String| Diagnostic::error(message).at(&item.file.source, placed.range.clone());
-        if names.contains(host) {
+        if !seen.insert(host) {
             let message = format!("`{}` stands twice in this site", host_text(host));
             checker.diagnostics.push(error(message).help("take one of the two out"));
             continue;
         }
-        if let Some(other) = others.iter().find(|other| other.names.contains(host)) {
+        if let Some(other) = claims.claim(Some(host.clone()), &origin) {
             let message = format!("`{}` is the name of another site already", host_text(host));
-            let help = format!(
-                "it stands in {}:{}; give it to one of the two",
-                other.origin.file, other.origin.line
-            );
+            let help = format!("it stands in {other}; give it to one of the two");
             checker.diagnostics.push(error(message).help(help));
         }
         names.push(host.clone());
     }
     // A site whose names are all wrong is not one without a name.
     if item.header == item.name
-        && let Some(other) = others.iter().find(|other| other.names.is_empty())
+        && let Some(other) = claims.claim(None, &origin)
     {
         let message = "there is another site without a name already";
-        let help =
-            format!("it stands in {}:{}; give one of the two a name", other.origin.file, other.origin.line);
+        let help = format!("it stands in {other}; give one of the two a name");
         checker.diagnostics.push(item.error(message).help(help));
     }
     names
 }
 
+/// `try` leads to routes that there are, and each route with a name has a `try` that leads to it.
+fn names_of_routes(checker: &mut Checker<'_>, site: &Item, routes: &[Route], written: &[&Item]) {
+    let mut used: Vec<&str> = Vec::new();
+    for item in std::iter::once(site).chain(written.iter().copied()).filter_map(|item| item.child("try")) {
+        for (at, placed) in item.arguments.iter().enumerate() {
+            let Value::Try(Try::Route(name)) = &placed.value else { continue };
+            used.push(name);
+            if !routes.iter().any(|route| route.pattern == PathPattern::Exact(name.clone())) {
+                let message = format!("this site has no route `{name}`");
+                let help = format!("add it: `route \"{name}\" {{ proxy \"http://127.0.0.1:3000\" }}`");
+                checker.diagnostics.push(item.error_at(at, message).help(help));
+            }
+        }
+    }
+    for (route, item) in routes.iter().zip(written).filter(|(route, _)| is_name(&route.pattern)) {
+        let name = pattern_text(&route.pattern);
+        if !used.contains(&name.as_str()) {
+            let message = format!("nothing leads to the route `{name}`");
+            let help =
+                format!("no path matches a name; write `try \"{{path}}\" \"{name}\"` where it is meant");
+            checker
+                .diagnostics
+                .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
+        }
+    }
+}
+
+/// A folder's path without its slash leads to it, also where a route begins with the folder: the same route again
+/// for that path alone. Behind all that were written, so that one for that very path has the first word.
+fn paths_of_folders(routes: &mut Vec<Route>, of_site: Option<&Path>) {
+    let folders = routes.iter().filter_map(|route| {
+        let (PathPattern::Prefix(prefix), Action::Files(files)) = (&route.pattern, &route.action) else {
+            return None;
+        };
+        let path = prefix.strip_suffix('/').filter(|path| !path.is_empty())?;
+        // What lies below the root of the site is found there.
+        (files.strip_prefix.is_some() || Some(&*files.root) != of_site)
+            .then(|| Route { pattern: PathPattern::Exact(path.to_owned()), ..route.clone() })
+    });
+    let folders: Vec<Route> = folders.collect();
+    routes.extend(folders);
+}
+
+/// Says so when a `try` has no files to look for: beside an application, nothing looks at it.
+fn unused_try(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
+    let Some(item) = site.child("try") else { return };
+    if !routes.iter().any(|route| matches!(route.action, Action::Files(_))) {
+        route::ignored_try(checker, item);
+    }
+}
+
 /// Warns of routes that an earlier one leaves nothing for.
 fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
-    for (at, (later, item)) in routes.iter().zip(written).enumerate() {
-        let Some(earlier) = routes[..at].iter().find(|earlier| covers(&earlier.pattern, &later.pattern))
-        else {
-            continue;
-        };
+    let mut seen = Seen::default();
+    for (later, item) in routes.iter().zip(written) {
+        let earlier = seen.first_that_covers(&later.pattern);
+        seen.add(later);
+        let Some(earlier) = earlier else { continue };
         let message = format!("the route `{}` can never match", pattern_text(&later.pattern));
         let help = format!(
             "`{}` in line {} matches all that it matches and comes first; put the narrower route above it",
@@ -99,5 +152,80 @@ fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
         checker
             .diagnostics
             .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
+    }
+}
+
+/// Most patterns with stars in their middle that later routes are compared with one by one.
+const COMPARED: usize = 200;
+
+/// Routes in their order, so that the first that covers another is found without a look at each.
+#[derive(Default)]
+struct Seen<'a> {
+    exact: HashMap<&'a str, (usize, &'a Route)>,
+    prefixes: HashMap<&'a str, (usize, &'a Route)>,
+    suffixes: HashMap<&'a str, (usize, &'a Route)>,
+    others: Vec<(usize, &'a Route)>,
+    count: usize,
+}
+
+impl<'a> Seen<'a> {
+    fn add(&mut self, route: &'a Route) {
+        let place = (self.count, route);
+        self.count += 1;
+        match &route.pattern {
+            PathPattern::Exact(text) => drop(self.exact.entry(text).or_insert(place)),
+            PathPattern::Prefix(text) => drop(self.prefixes.entry(text).or_insert(place)),
+            PathPattern::Suffix(text) => drop(self.suffixes.entry(text).or_insert(place)),
+            PathPattern::Pieces(_) if self.others.len() < COMPARED => self.others.push(place),
+            PathPattern::Pieces(_) => {}
+        }
+    }
+
+    fn first_that_covers(&self, later: &PathPattern) -> Option<&'a Route> {
+        // What stands in front of its first star, and behind its last.
+        let (front, back) = match later {
+            PathPattern::Exact(text) => (text.as_str(), text.as_str()),
+            PathPattern::Prefix(text) => (text.as_str(), ""),
+            PathPattern::Suffix(text) => ("", text.as_str()),
+            PathPattern::Pieces(pieces) => {
+                (pieces.first().map_or("", String::as_str), pieces.last().map_or("", String::as_str))
+            }
+        };
+        let cuts = |text: &'_ str| -> Vec<usize> {
+            (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect()
+        };
+        let prefixes = cuts(front).into_iter().filter_map(|at| self.prefixes.get(&front[..at]));
+        let suffixes = cuts(back).into_iter().filter_map(|at| self.suffixes.get(&back[at..]));
+        let everything = self.prefixes.get("/").into_iter();
+        let same = self.exact.get(front).into_iter();
+        let found = prefixes.chain(suffixes).chain(everything).chain(same).chain(&self.others);
+        let found = found.filter(|(_, earlier)| covers(&earlier.pattern, later));
+        found.min_by_key(|(at, _)| *at).map(|(_, route)| *route)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_a_look_at_each_finds(
+            texts in prop::collection::vec("(/|/a|/b|/a/|\\*|/\\*)(a|b|\\*|\\.x|)(b|\\*|\\*\\.x|/|)", 1..12)
+        ) {
+            let text: String = texts.iter().map(|text| format!("route \"{text}\" {{ respond 200 }}\n")).collect();
+            let text = format!("listen \":1\"\nsite {{ respond 200\n{text} }}\n");
+            let loaded = crate::load_str("s", &text, std::path::Path::new("/"), &crate::ProcessEnvironment);
+            let Some(settings) = loaded.settings else { return Ok(()) };
+            let routes = &settings.sites[0].routes;
+            let mut seen = Seen::default();
+            for (at, later) in routes.iter().enumerate() {
+                let slow = routes[..at].iter().find(|earlier| covers(&earlier.pattern, &later.pattern));
+                let fast = seen.first_that_covers(&later.pattern);
+                prop_assert_eq!(fast.map(|route| &route.origin), slow.map(|route| &route.origin), "{}", text);
+                seen.add(later);
+            }
+        }
     }
 }

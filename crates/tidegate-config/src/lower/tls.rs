@@ -110,7 +110,11 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
                 Some(Value::Duration(settle)) => settle,
                 _ => Duration::ZERO,
             };
-            path(item.first().cloned()).map(|command| DnsHook { command, settle })
+            let user = match item.property("user") {
+                Some(Value::Text(user)) => Some(user),
+                _ => None,
+            };
+            path(item.first().cloned()).map(|command| DnsHook { command, settle, user, group: None })
         }),
     }
 }

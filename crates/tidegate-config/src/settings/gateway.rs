@@ -32,9 +32,8 @@ pub struct Gateway {
     pub keep: u32,
     /// How long one is kept.
     pub keep_timeout: Duration,
-    /// Requests that the application gets at once, all workers together; `None` is no bound. Not for pools,
-    /// which know it themselves.
-    pub connections: Option<u32>,
+    /// Requests that the application gets at once, all workers together. Not for pools, which know it themselves.
+    pub connections: Connections,
     /// Requests that wait for one of those.
     pub queue_length: u32,
     /// How long one waits.
@@ -47,6 +46,17 @@ pub struct Gateway {
     pub trusted_proxies: Vec<Network>,
     /// Folders whose files the application may have sent.
     pub sendfile: Vec<SendfileRoot>,
+}
+
+/// How many requests an application gets at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Connections {
+    /// As many as are usual, until their answers begin.
+    Auto,
+    /// So many, until their answers have ended.
+    Most(u32),
+    /// As many as come.
+    Unlimited,
 }
 
 /// TLS with an application.
@@ -135,6 +145,8 @@ pub struct Proxy {
     pub request_fields: Vec<(String, String)>,
     /// Whether `Location` of its answers is made to lead back here.
     pub rewrites_redirects: bool,
+    /// A path with `%2F` is passed on as it was sent.
+    pub passes_encoded_slashes: bool,
 }
 
 /// Where content of requests goes that has to be complete before it is passed on.

@@ -1,6 +1,6 @@
 //! Pools: applications that are started and watched by the server, or run elsewhere and are named here.
 
-use super::{ListenAddress, Origin};
+use super::{ListenAddress, LogTarget, Origin};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,8 @@ pub struct Pool {
     pub places: Option<u32>,
     /// Requests that may wait before it.
     pub queue: Queue,
+    /// Where what it writes goes.
+    pub log: PoolLog,
     /// What is done when the queue, or the number of requests under way, crosses a threshold.
     pub hooks: Vec<Hook>,
     /// Where it was written.
@@ -26,7 +28,7 @@ pub struct Pool {
 impl Pool {
     /// Whether two revisions say the same of it, wherever it stands: then its processes stay.
     pub fn is_same_as(&self, other: &Pool) -> bool {
-        let Pool { name, application, places, queue, hooks, origin: _ } = self;
+        let Pool { name, application, places, queue, hooks, log: _, origin: _ } = self;
         (name, application, places, queue, hooks)
             == (&other.name, &other.application, &other.places, &other.queue, &other.hooks)
     }
@@ -61,7 +63,7 @@ pub struct Processes {
     /// The folder it starts in; `None` is `/`.
     #[serde(with = "crate::travel::optional_path")]
     pub folder: Option<PathBuf>,
-    /// The user it runs as; `None` is the server's.
+    /// The user it runs as; `None` is the server's `user`.
     pub user: Option<String>,
     /// The group it runs as; `None` is that of `user`.
     pub group: Option<String>,
@@ -175,6 +177,15 @@ pub enum IoPriority {
     Idle,
 }
 
+/// Where what an application writes to its standard error, and a process to its standard output, goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolLog {
+    /// A log of its own; `None` is the error log.
+    pub target: Option<LogTarget>,
+    /// Bytes a second that are written; what goes beyond is counted.
+    pub limit: u64,
+}
+
 /// The queue before an application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
@@ -228,8 +239,15 @@ pub enum Threshold {
 /// What a hook does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookAction {
-    /// Runs a program with arguments.
-    Run(Vec<String>),
+    /// Runs a program.
+    Run {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// The user it runs as; `None` is that of the pool's processes.
+        user: Option<String>,
+        /// The group it runs as; `None` is that of `user`.
+        group: Option<String>,
+    },
     /// Sends a `POST` to a URL of scheme `http`.
     Call(String),
 }

@@ -102,6 +102,10 @@ pub struct DnsHook {
     pub command: PathBuf,
     /// How long a record needs to be seen everywhere.
     pub settle: Duration,
+    /// The user it runs as; `None` is the server's `user`.
+    pub user: Option<String>,
+    /// The group it runs as; `None` is that of `user`.
+    pub group: Option<String>,
 }
 
 /// A zone that may be changed by dynamic updates (RFC 2136), signed with HMAC-SHA256.

@@ -1,49 +1,87 @@
-//! Tokens to well-formed nodes: finds every mistake of form in a file, and an outline of its top level.
+//! Tokens to a tree of nodes: KDL 2 by its grammar, within bounds, going on behind every mistake.
 //!
-//! Runs before the `kdl` crate sees the text. The crate recurses without bound on broken input (a few
-//! thousand stray braces overflow its stack) and takes exponential time on nested `/-`; so it is given only
-//! text that passed here, with comments and `/-` parts blanked out. It also lets us word the errors.
+//! It finds every mistake of form in a file and builds the tree of all that is sound, so that what it means is
+//! examined as well and a mistake costs the node that it stands in. Only a mistake that leaves open which
+//! block a line belongs to (a brace too many or too few, a string that is not closed) costs the whole file.
+//! Recursion is bounded by `BLOCK_DEPTH`, work by the number of tokens.
 
 use std::ops::Range;
 
+use super::document::{Entry, Literal, Node, literal, text};
 use super::lexer::{SyntaxError, Token, TokenKind};
 
 /// The deepest nesting of blocks; settings need four.
 const BLOCK_DEPTH: usize = 16;
 /// Most nodes of one file.
-const NODES: usize = 100_000;
-
-/// A node of the top level, as far as it could be made out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OutlineNode {
-    /// Its name.
-    pub name: Range<usize>,
-    /// Its words and quoted strings that are no properties.
-    pub arguments: Vec<Range<usize>>,
-}
+const NODES: usize = 1_000_000;
 
 /// What the pass found.
 #[derive(Debug, Default)]
-pub(crate) struct Outline {
-    pub nodes: Vec<OutlineNode>,
+pub(crate) struct Tree {
+    pub nodes: Vec<Node>,
     pub errors: Vec<SyntaxError>,
-    /// What the `kdl` crate must not see: comments, continuations, `/-` parts.
-    pub blanks: Vec<Range<usize>>,
+    /// It is not certain which block what follows belongs to.
+    pub is_structure_lost: bool,
 }
 
-/// Checks the form of a token list.
-pub(crate) fn check(tokens: &[Token]) -> Outline {
-    let mut pass = Pass { tokens, at: 0, depth: 0, count: 0, out: Outline::default() };
-    pass.nodes();
-    pass.out
+/// Builds the tree of a token list; `errors` are those of the lexer.
+pub(crate) fn parse(source: &str, tokens: &[Token], errors: Vec<SyntaxError>) -> Tree {
+    let mut pass = Pass {
+        source,
+        tokens,
+        at: 0,
+        depth: 0,
+        count: 0,
+        out: Tree { errors, ..Tree::default() },
+        lost_from: usize::MAX,
+    };
+    // What a broken string has swallowed may have held a brace.
+    let swallowed = tokens.iter().find(|token| {
+        token.kind == TokenKind::Bad
+            && source.get(token.range.clone()).is_some_and(|bad| bad.contains(['{', '}', '\n']))
+    });
+    if let Some(token) = swallowed {
+        pass.lose_structure(token.range.start);
+    }
+    let mut nodes = pass.nodes();
+    let mut tree = pass.out;
+    tree.is_structure_lost = pass.lost_from != usize::MAX;
+    if tree.is_structure_lost {
+        // What stands before it is examined, but for the block that may have ended too early.
+        nodes.retain(|node| node.range.end <= pass.lost_from);
+        if let Some(last) = nodes.iter().rposition(|node| node.children.is_some()) {
+            nodes.truncate(last);
+        }
+    }
+    tree.errors.sort_by_key(|error| error.range.start);
+    let starts: Vec<usize> = tree.errors.iter().map(|error| error.range.start).collect();
+    nodes.iter_mut().for_each(|node| mark(node, &starts));
+    tree.nodes = nodes;
+    tree
+}
+
+/// Says of a node and all below it whether a mistake stands in it.
+fn mark(node: &mut Node, starts: &[usize]) {
+    let has_error = |range: Range<usize>| {
+        let first = starts.partition_point(|start| *start < range.start);
+        starts.get(first).is_some_and(|start| *start < range.end)
+    };
+    node.is_broken = has_error(node.range.clone());
+    if node.is_broken {
+        node.is_header_broken = has_error(node.range.start..node.header_end);
+        node.children.iter_mut().flatten().for_each(|child| mark(child, starts));
+    }
 }
 
 struct Pass<'a> {
+    source: &'a str,
     tokens: &'a [Token],
     at: usize,
     depth: usize,
     count: usize,
-    out: Outline,
+    out: Tree,
+    /// Where the structure is lost.
+    lost_from: usize,
 }
 
 impl Pass<'_> {
@@ -56,64 +94,53 @@ impl Pass<'_> {
         self.tokens.get(self.at).map_or(end..end, |token| token.range.clone())
     }
 
+    /// Where the token before the present one ends.
+    fn behind(&self) -> usize {
+        self.at.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(0, |token| token.range.end)
+    }
+
     fn error(&mut self, range: Range<usize>, message: &str, help: &str) {
         self.out.errors.push(SyntaxError { range, message: message.to_owned(), help: Some(help.to_owned()) });
     }
 
-    /// Skips white space and comments within a line; says whether there was any.
-    fn skip_space(&mut self) -> bool {
+    fn lose_structure(&mut self, from: usize) {
+        self.lost_from = self.lost_from.min(from);
+    }
+
+    /// `node-space`: white space, comments and line continuations; says whether there was any.
+    fn skip_node_space(&mut self) -> bool {
         let start = self.at;
-        while let Some(kind) = self.kind() {
-            match kind {
-                TokenKind::Space => {}
-                TokenKind::BlockComment | TokenKind::Continuation | TokenKind::LineComment => {
-                    let range = self.range();
-                    self.out.blanks.push(range);
-                    if kind == TokenKind::LineComment {
-                        self.at += 1;
-                        break;
-                    }
-                }
-                _ => break,
-            }
+        while matches!(
+            self.kind(),
+            Some(TokenKind::Space | TokenKind::BlockComment | TokenKind::Continuation)
+        ) {
             self.at += 1;
         }
         self.at > start
     }
 
-    /// Skips what may stand between `/-` and what it leaves out: the same line holds both.
-    fn skip_gap(&mut self) {
-        while matches!(self.kind(), Some(TokenKind::Space | TokenKind::BlockComment)) {
-            self.at += 1;
+    /// `line-space`: the same with line ends and comments to their end.
+    fn skip_line_space(&mut self) {
+        while self.skip_node_space()
+            || matches!(self.kind(), Some(TokenKind::Newline | TokenKind::LineComment))
+        {
+            if matches!(self.kind(), Some(TokenKind::Newline | TokenKind::LineComment)) {
+                self.at += 1;
+            }
         }
     }
 
     /// All nodes up to the end of the text, or up to the brace that closes the block.
-    fn nodes(&mut self) {
-        // Whether a `;` would end a node; one that ends nothing is more than the crate takes.
-        let mut ends_node = false;
+    fn nodes(&mut self) -> Vec<Node> {
+        let mut nodes = Vec::new();
         loop {
-            loop {
-                self.skip_space();
-                match self.kind() {
-                    Some(TokenKind::Newline) => {}
-                    Some(TokenKind::Semicolon) if ends_node => {}
-                    Some(TokenKind::Semicolon) => {
-                        let range = self.range();
-                        self.out.blanks.push(range);
-                    }
-                    Some(TokenKind::Space | TokenKind::BlockComment | TokenKind::Continuation) => continue,
-                    _ => break,
-                }
-                ends_node = false;
-                self.at += 1;
-            }
-            ends_node = true;
+            self.skip_line_space();
             match self.kind() {
-                None => return,
-                Some(TokenKind::Close) if self.depth > 0 => return,
+                None => return nodes,
+                Some(TokenKind::Close) if self.depth > 0 => return nodes,
                 Some(TokenKind::Close) => {
                     let range = self.range();
+                    self.lose_structure(range.start);
                     self.error(
                         range,
                         "this `}` closes nothing",
@@ -121,171 +148,241 @@ impl Pass<'_> {
                     );
                     self.at += 1;
                 }
+                Some(TokenKind::Semicolon) => {
+                    let range = self.range();
+                    self.error(range.clone(), "this `;` ends nothing", "delete it");
+                    self.at += 1;
+                    // It belongs to what stands before it, if anything does.
+                    if let Some(last) = nodes.last_mut() {
+                        let last: &mut Node = last;
+                        last.range.end = range.end;
+                    }
+                }
                 Some(TokenKind::Slashdash) => {
                     let start = self.range().start;
                     self.at += 1;
-                    self.skip_gap();
-                    let outline = self.out.nodes.len();
-                    if !matches!(
-                        self.kind(),
-                        Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Bad | TokenKind::Open)
-                    ) {
-                        self.error(
-                            start..start + 2,
-                            "nothing follows this `/-`",
-                            "it leaves out the directive that begins on its line",
-                        );
+                    self.skip_line_space();
+                    if matches!(self.kind(), None | Some(TokenKind::Close | TokenKind::Semicolon)) {
+                        let help = "it leaves out the directive that follows it";
+                        self.error(start..start + 2, "nothing follows this `/-`", help);
                     } else {
-                        self.node();
+                        drop(self.node());
                     }
-                    self.out.nodes.truncate(outline);
-                    self.blank_from(start);
-                    ends_node = false;
                 }
-                Some(_) => self.node(),
+                Some(_) => nodes.push(self.node()),
             }
             if self.count > NODES {
                 let range = self.range();
-                self.error(
-                    range,
-                    "there are more than 100000 directives in this file",
-                    "split it with `include`",
-                );
+                self.lose_structure(range.start);
+                let message = "there are more than 1000000 directives in this file";
+                self.error(range, message, "split it with `include`");
                 self.at = self.tokens.len();
             }
         }
     }
 
-    /// Blanks everything from an offset to where the pass stands.
-    fn blank_from(&mut self, start: usize) {
-        let end = self.range().start;
-        self.out.blanks.push(start..end);
-    }
-
-    fn node(&mut self) {
+    fn node(&mut self) -> Node {
         self.count += 1;
-        let name = self.range();
+        let start = self.range().start;
+        self.annotation();
+        let name_range = self.range();
+        let mut name = String::new();
         match self.kind() {
-            Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Bad) => self.at += 1,
-            Some(TokenKind::Open) => {
-                self.error(
-                    name.clone(),
-                    "a block begins here without its directive",
-                    "the `{` stands on the line of its directive: `site \"example.com\" {`",
-                );
-                return self.children();
+            Some(TokenKind::Word | TokenKind::Quoted) => {
+                name = self.text(&name_range);
+                self.at += 1;
             }
+            Some(TokenKind::Bad) => self.at += 1,
+            Some(TokenKind::Open) => self.error(
+                name_range.clone(),
+                "a block begins here without its directive",
+                "the `{` stands on the line of its directive: `site \"example.com\" {`",
+            ),
             _ => {
                 self.error(
-                    name,
+                    name_range.clone(),
                     "a directive begins with its name",
                     "numbers, `=` and `#…` can only follow a name",
                 );
-                self.at += 1;
-                return;
+                // What ends the line is left to `entries`.
+                if matches!(self.kind(), Some(TokenKind::Literal | TokenKind::Equals)) {
+                    self.at += 1;
+                }
             }
         }
-        let top = self.depth == 0;
-        if top {
-            self.out.nodes.push(OutlineNode { name, arguments: Vec::new() });
-        }
-        self.entries(top);
+        let mut node = Node {
+            name,
+            header_end: name_range.end,
+            name_range,
+            entries: Vec::new(),
+            children: None,
+            range: start..start,
+            is_header_broken: false,
+            is_broken: false,
+        };
+        self.entries(&mut node);
+        node.range.end = self.behind().max(node.header_end);
+        node
     }
 
-    fn entries(&mut self, top: bool) {
+    /// What follows the name of a node, up to and with what ends it.
+    fn entries(&mut self, node: &mut Node) {
+        let mut is_block_left_out = false;
         loop {
-            let spaced = self.skip_space();
+            let spaced = self.skip_node_space();
             let range = self.range();
             match self.kind() {
-                None | Some(TokenKind::Newline | TokenKind::Semicolon | TokenKind::Close) => return,
+                None | Some(TokenKind::Close) => return,
+                Some(TokenKind::Newline | TokenKind::Semicolon | TokenKind::LineComment) => {
+                    self.at += 1;
+                    return;
+                }
+                Some(TokenKind::Open) if node.children.is_none() => node.children = Some(self.children()),
                 Some(TokenKind::Open) => {
-                    self.children();
-                    return self.terminator();
+                    let message = "something follows the block on its line";
+                    let help = "begin a new line, or put `;` between: `a { … }; b`";
+                    self.error(range, message, help);
+                    drop(self.children());
                 }
                 Some(TokenKind::Slashdash) => {
                     self.at += 1;
-                    self.skip_gap();
+                    self.skip_line_space();
                     match self.kind() {
-                        Some(TokenKind::Open) => self.children(),
-                        Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Literal | TokenKind::Bad) => {
-                            self.entry();
+                        Some(TokenKind::Open) => {
+                            is_block_left_out = true;
+                            drop(self.children());
                         }
-                        _ => self.error(
-                            range.clone(),
-                            "nothing follows this `/-`",
-                            "it leaves out what is behind it",
-                        ),
+                        Some(kind) if kind.begins_value() => {
+                            if !spaced {
+                                let help = "values are parted by spaces";
+                                self.error(range.clone(), "a space is missing before this", help);
+                            }
+                            if node.children.is_some() || is_block_left_out {
+                                let message = "only a block may be left out here";
+                                self.error(range, message, "begin a new line before the `/-`");
+                            }
+                            drop(self.entry());
+                        }
+                        _ => {
+                            self.error(range, "nothing follows this `/-`", "it leaves out what is behind it")
+                        }
                     }
-                    self.blank_from(range.start);
                 }
                 Some(TokenKind::Equals) => {
                     self.error(range, "`=` stands without a name before it", "a property is `name=value`");
                     self.at += 1;
-                    self.skip_space();
-                    if matches!(self.kind(), Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Literal)) {
+                    self.skip_node_space();
+                    if self.kind().is_some_and(TokenKind::begins_value) {
                         self.at += 1;
                     }
+                    node.header_end = node.header_end.max(self.behind());
                 }
                 Some(kind) => {
-                    // What is broken has been said by the lexer.
-                    if !spaced && kind != TokenKind::Bad {
-                        self.error(
-                            range.clone(),
-                            "a space is missing before this",
-                            "values are parted by spaces",
-                        );
+                    if node.children.is_some() || is_block_left_out {
+                        let message = "something follows the block on its line";
+                        let help = "begin a new line, or put `;` between: `a { … }; b`";
+                        self.error(range.clone(), message, help);
+                    } else if !spaced && kind != TokenKind::Bad {
+                        // What is broken has been said by the lexer.
+                        let message = "a space is missing before this";
+                        self.error(range.clone(), message, "values are parted by spaces");
                     }
-                    let is_argument = self.entry();
-                    if top
-                        && is_argument
-                        && let Some(node) = self.out.nodes.last_mut()
-                    {
-                        node.arguments.push(range);
+                    let entry = self.entry();
+                    if node.children.is_none() {
+                        node.header_end = node.header_end.max(self.behind());
+                        node.entries.extend(entry);
                     }
                 }
             }
         }
     }
 
-    /// An argument or a property; says whether it was an argument.
-    fn entry(&mut self) -> bool {
-        let name = self.range();
-        let is_literal = self.kind() == Some(TokenKind::Literal);
-        self.at += 1;
-        let behind_name = self.at;
-        while self.kind() == Some(TokenKind::Space) {
+    /// A type in round brackets before a name or a value: it is read, and means nothing here.
+    fn annotation(&mut self) -> bool {
+        let is_there = self.kind() == Some(TokenKind::Annotation);
+        if is_there {
             self.at += 1;
+            self.skip_node_space();
         }
-        if self.kind() != Some(TokenKind::Equals) {
-            self.at = behind_name;
-            return true;
-        }
-        if is_literal {
-            self.error(name, "a property cannot be named by a number", "a property is `name=value`");
-        }
-        self.at += 1;
-        while self.kind() == Some(TokenKind::Space) {
-            self.at += 1;
-        }
-        self.value();
-        false
+        is_there
     }
 
-    fn value(&mut self) {
-        match self.kind() {
-            Some(TokenKind::Word | TokenKind::Quoted | TokenKind::Literal | TokenKind::Bad) => self.at += 1,
+    /// A value or a property; nothing where it is broken.
+    fn entry(&mut self) -> Option<Entry> {
+        let start = self.range();
+        let has_type = self.annotation();
+        let first = self.range();
+        let kind = self.kind();
+        let value = self.value()?;
+        let behind_value = self.at;
+        self.skip_node_space();
+        if self.kind() != Some(TokenKind::Equals) {
+            self.at = behind_value;
+            return Some(Entry { name: None, value, range: start.start..first.end, value_range: first });
+        }
+        let name = match value {
+            Literal::Text(name) if kind != Some(TokenKind::Literal) => name,
             _ => {
-                let at = self.tokens.get(self.at.saturating_sub(1)).map_or(0..0, |token| token.range.clone());
-                self.error(at, "no value follows this `=`", "a property is `name=value`");
+                let help = "a property is `name=value`";
+                self.error(first.clone(), "a property cannot be named by a number", help);
+                String::new()
+            }
+        };
+        if has_type {
+            let help = "a type stands before a value: `name=(type)value`";
+            self.error(start.clone(), "a type stands before the name of a property", help);
+        }
+        self.at += 1;
+        self.skip_node_space();
+        self.annotation();
+        let value_range = self.range();
+        let value = self.value()?;
+        Some(Entry { name: Some(name), value, range: start.start..value_range.end, value_range })
+    }
+
+    fn value(&mut self) -> Option<Literal> {
+        let range = self.range();
+        match self.kind() {
+            Some(TokenKind::Word | TokenKind::Quoted) => {
+                self.at += 1;
+                Some(Literal::Text(self.text(&range)))
+            }
+            Some(TokenKind::Literal) => {
+                self.at += 1;
+                Some(literal(self.source.get(range).unwrap_or_default()))
+            }
+            Some(TokenKind::Bad) => {
+                self.at += 1;
+                None
+            }
+            _ => {
+                let last = self.at.saturating_sub(1);
+                let at = self.tokens.get(last).map_or(0..0, |token| token.range.clone());
+                self.error(
+                    at,
+                    "a value is missing here",
+                    "a property is `name=value`, a type stands before a value",
+                );
+                None
             }
         }
     }
 
-    fn children(&mut self) {
+    /// What a string token says. The lexer has seen to its form.
+    fn text(&self, range: &Range<usize>) -> String {
+        text(self.source.get(range.clone()).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn children(&mut self) -> Vec<Node> {
         let open = self.range();
         self.at += 1;
         if self.depth >= BLOCK_DEPTH {
-            self.error(open, "blocks are nested more than 16 deep here", "settings need four levels at most");
+            self.error(
+                open.clone(),
+                "blocks are nested more than 16 deep here",
+                "settings need four levels at most",
+            );
+            self.lose_structure(open.start);
             // What is inside is skipped, not read: the nesting of the pass stays bounded.
             let mut level = 1usize;
             while let Some(kind) = self.kind() {
@@ -296,48 +393,20 @@ impl Pass<'_> {
                 }
                 self.at += 1;
                 if level == 0 {
-                    return;
+                    break;
                 }
             }
-            return;
+            return Vec::new();
         }
         self.depth += 1;
-        self.nodes();
+        let nodes = self.nodes();
         self.depth -= 1;
         if self.kind() == Some(TokenKind::Close) {
             self.at += 1;
         } else {
+            self.lose_structure(open.start);
             self.error(open, "this block is not closed", "close it with `}`");
         }
-    }
-
-    /// What follows a block must be on a line of its own.
-    fn terminator(&mut self) {
-        loop {
-            self.skip_space();
-            let range = self.range();
-            match self.kind() {
-                None | Some(TokenKind::Newline | TokenKind::Semicolon | TokenKind::Close) => return,
-                Some(TokenKind::Slashdash) => {
-                    self.at += 1;
-                    self.skip_gap();
-                    if self.kind() == Some(TokenKind::Open) {
-                        self.children();
-                        self.blank_from(range.start);
-                        continue;
-                    }
-                    self.error(
-                        range,
-                        "only a block may be left out here",
-                        "begin a new line before the `/-`",
-                    );
-                    return;
-                }
-                Some(_) => {
-                    let help = "begin a new line, or put `;` between: `a { … }; b`";
-                    return self.error(range, "something follows the block on its line", help);
-                }
-            }
-        }
+        nodes
     }
 }

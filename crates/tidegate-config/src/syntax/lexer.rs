@@ -2,7 +2,7 @@
 //!
 //! Used by `grammar` (which finds all mistakes of a file) and by `format` (which keeps what people wrote).
 //! It only finds where tokens begin and end and whether they are well formed; what a string or a number
-//! *means* is left to the `kdl` crate. A newline always ends a broken token, so one slip spoils one line.
+//! *means* is for `document`. A newline always ends a broken token, so one slip spoils one line.
 
 use std::ops::Range;
 
@@ -29,8 +29,17 @@ pub(crate) enum TokenKind {
     Word,
     /// A number, or `#true` and its like.
     Literal,
+    /// A type in round brackets, `(u8)`.
+    Annotation,
     /// What could not be read; an error was recorded.
     Bad,
+}
+
+impl TokenKind {
+    /// Whether a value or a property can begin with it.
+    pub fn begins_value(self) -> bool {
+        matches!(self, Self::Word | Self::Quoted | Self::Literal | Self::Annotation | Self::Bad)
+    }
 }
 
 /// A token and where it stands.
@@ -53,13 +62,13 @@ const COMMENT_DEPTH: usize = 32;
 /// The longest string, bytes.
 const STRING_SIZE: usize = 64 * 1024;
 
-/// Cuts a text into tokens that cover it wholly, in order.
-pub(crate) fn lex(text: &str) -> (Vec<Token>, Vec<SyntaxError>) {
+/// Cuts a text into tokens that cover it wholly, in order; stops when there are `most`.
+pub(crate) fn lex(text: &str, most: usize) -> (Vec<Token>, Vec<SyntaxError>) {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), errors: Vec::new() };
     if text.starts_with('\u{feff}') {
         lexer.take(TokenKind::Space, '\u{feff}'.len_utf8());
     }
-    while lexer.at < text.len() {
+    while lexer.at < text.len() && lexer.tokens.len() < most {
         lexer.step();
     }
     (lexer.tokens, lexer.errors)
@@ -97,12 +106,14 @@ impl<'a> Lexer<'a> {
             ';' => self.take(TokenKind::Semicolon, 1),
             '"' => self.quoted(0),
             '\\' => self.continuation(),
+            '(' if self.annotation() => {}
             '(' | ')' => {
                 let range = self.at..self.at + 1;
-                self.error(range, "round brackets mean nothing in settings", Some("put the value in quotes"));
+                let help = "put the value in quotes; a type before a value is `(type)value`";
+                self.error(range, "a round bracket stands here", Some(help));
                 self.take(TokenKind::Bad, 1);
             }
-            _ if rest.starts_with("//") => self.take(TokenKind::LineComment, line_length(rest)),
+            _ if rest.starts_with("//") => self.comment(TokenKind::LineComment, line_length(rest)),
             _ if rest.starts_with("/*") => self.block_comment(),
             _ if rest.starts_with("/-") => self.take(TokenKind::Slashdash, 2),
             '#' if rest.trim_start_matches('#').starts_with('"') => {
@@ -135,7 +146,10 @@ impl<'a> Lexer<'a> {
             let ends = matches!(character, '{' | '}' | '(' | ')' | '=' | ';' | '"' | '\\')
                 || is_space(character)
                 || is_forbidden(character)
-                || newline_length(&rest[at..]) > 0;
+                || newline_length(&rest[at..]) > 0
+                // A comment may follow a word at once. One that is not closed on the line is rather a path, such
+                // as `sites/*.kdl`, that needs quotes.
+                || character == '/' && comment_length(&rest[at..at + line_length(&rest[at..])]).is_some();
             if ends && at > 0 {
                 break;
             }
@@ -154,13 +168,24 @@ impl<'a> Lexer<'a> {
     fn continuation(&mut self) {
         let rest = self.rest();
         let behind = &rest[1..];
-        let blank = behind.find(|character| !is_space(character)).unwrap_or(behind.len());
+        let mut blank = 0;
+        loop {
+            let after = &behind[blank..];
+            let space = after.find(|character| !is_space(character)).unwrap_or(after.len());
+            match comment_length(&after[space..]) {
+                Some(comment) => blank += space + comment,
+                None => {
+                    blank += space;
+                    break;
+                }
+            }
+        }
         let after = &behind[blank..];
         let comment = if after.starts_with("//") { line_length(after) } else { 0 };
         let end = &after[comment..];
         let newline = newline_length(end);
         if newline > 0 || end.is_empty() {
-            return self.take(TokenKind::Continuation, 1 + blank + comment + newline);
+            return self.comment(TokenKind::Continuation, 1 + blank + comment + newline);
         }
         let range = self.at..self.at + 1;
         self.error(
@@ -172,26 +197,57 @@ impl<'a> Lexer<'a> {
     }
 
     fn block_comment(&mut self) {
-        let bytes = self.rest().as_bytes();
-        let (mut depth, mut at) = (0usize, 0usize);
-        loop {
-            match bytes.get(at..).unwrap_or(&[]) {
-                [b'/', b'*', ..] if depth < COMMENT_DEPTH => (depth, at) = (depth + 1, at + 2),
-                [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
-                [] => {
-                    self.error(
-                        self.at..self.at + 2,
-                        "this comment is not closed",
-                        Some("close it with `*/`"),
-                    );
-                    return self.take(TokenKind::Bad, bytes.len());
-                }
-                _ => at += 1,
-            }
-            if depth == 0 {
-                return self.take(TokenKind::BlockComment, at);
+        let rest = self.rest();
+        match comment_length(rest) {
+            Some(length) => self.comment(TokenKind::BlockComment, length),
+            None => {
+                let range = self.at..self.at + 2;
+                self.error(range, "this comment is not closed", Some("close it with `*/`"));
+                self.take(TokenKind::Bad, rest.len());
             }
         }
+    }
+
+    /// Takes a comment. What KDL does not allow in a text it does not allow there either: such characters can
+    /// make a text look like another.
+    fn comment(&mut self, kind: TokenKind, length: usize) {
+        let text = &self.rest()[..length];
+        if let Some((at, character)) = text.char_indices().find(|(_, character)| is_forbidden(*character)) {
+            let code = u32::from(character);
+            let range = self.at + at..self.at + at + character.len_utf8();
+            let message = format!("the invisible character U+{code:04X} stands in a comment");
+            self.error(range, message, Some("delete it"));
+        }
+        self.take(kind, length);
+    }
+
+    /// A type in round brackets; `false`, and nothing taken, when it is none.
+    fn annotation(&mut self) -> bool {
+        let (start, tokens, errors) = (self.at, self.tokens.len(), self.errors.len());
+        self.at += 1;
+        let mut strings = 0;
+        let is_type = loop {
+            match self.rest().chars().next() {
+                Some(')') => break strings == 1,
+                None | Some('(' | '{' | '}' | ';' | '=') => break false,
+                Some(_) => self.step(),
+            }
+            match self.tokens.last().map(|token| token.kind) {
+                Some(TokenKind::Word | TokenKind::Quoted) => strings += 1,
+                Some(TokenKind::Space | TokenKind::BlockComment | TokenKind::Continuation) => {}
+                _ => break false,
+            }
+        };
+        self.tokens.truncate(tokens);
+        if !is_type {
+            self.errors.truncate(errors);
+            self.at = start;
+            return false;
+        }
+        let length = self.at + 1 - start;
+        self.at = start;
+        self.take(TokenKind::Annotation, length);
+        true
     }
 
     /// A string in quotes: `"…"`, `"""` over several lines, or either between `hashes` hash signs (raw).
@@ -243,24 +299,21 @@ impl<'a> Lexer<'a> {
             let message = format!("this string is longer than {STRING_SIZE} bytes");
             let line = line_length(self.rest());
             self.error(self.at..self.at + line, message, Some("serve it from a file"));
-            return self.take(TokenKind::Bad, length);
+            return self.take(TokenKind::Quoted, length);
         }
         let token = &self.rest()[..length];
         if quotes == 3 && newline_length(&token[hashes + 3..]) == 0 {
             let help = Some("the text begins on the line below the opening `\"\"\"`");
             self.error(range, "text follows the opening `\"\"\"`", help);
-            return self.take(TokenKind::Bad, length);
+            return self.take(TokenKind::Quoted, length);
         }
-        // What the lines of such a string have in front of them is for the crate to judge.
-        if quotes == 3 && self.errors.last().is_none_or(|error| error.range.start < range.start) {
-            let known = format!("text {token}");
-            if known.parse::<kdl::KdlDocument>().is_err() {
-                let help = Some(
-                    "every line must begin with the white space that stands before the closing `\"\"\"`",
-                );
-                self.error(range, "the lines of this string are not indented alike", help);
-                return self.take(TokenKind::Bad, length);
-            }
+        if quotes == 3
+            && self.errors.last().is_none_or(|error| error.range.start < range.start)
+            && let Err(message) = super::document::text(token)
+        {
+            let help = "the closing `\"\"\"` stands on a line of its own, and every line begins with the white space \
+                        before it";
+            self.error(range, message, Some(help));
         }
         self.take(TokenKind::Quoted, length);
     }
@@ -317,9 +370,7 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
     let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
     let unsigned_start = unsigned.strip_prefix('.').unwrap_or(unsigned);
     if unsigned.starts_with(|character: char| character.is_ascii_digit()) {
-        // The crate decides what a number is; a bare one cannot hurt it.
-        let is_number = format!("number {word}").parse::<kdl::KdlDocument>().is_ok();
-        return if is_number {
+        return if super::document::is_number(word) {
             Ok(TokenKind::Literal)
         } else {
             quote("begins like a number but is none: it must be in quotes")
@@ -328,10 +379,29 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
     if unsigned_start.starts_with(|character: char| character.is_ascii_digit()) {
         return quote("must be in quotes");
     }
-    if word.contains(['/', '[', ']', '#', '<', '>', ',']) {
+    if word.contains(['/', '[', ']', '#']) {
         return quote("must be in quotes");
     }
     Ok(TokenKind::Word)
+}
+
+/// The length of the block comment that begins a text, nested ones included; `None` when there is none, or it
+/// is not closed.
+fn comment_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut depth, mut at) = (0usize, 0usize);
+    loop {
+        match bytes.get(at..)? {
+            [b'/', b'*', ..] if depth < COMMENT_DEPTH => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] if depth > 0 => (depth, at) = (depth - 1, at + 2),
+            [] => return None,
+            _ if depth == 0 => return None,
+            _ => at += 1,
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
 }
 
 /// The length of the line that begins a text, without its end.
@@ -340,7 +410,7 @@ fn line_length(text: &str) -> usize {
 }
 
 /// The length of the line end that begins a text; 0 when there is none.
-fn newline_length(text: &str) -> usize {
+pub(super) fn newline_length(text: &str) -> usize {
     if text.starts_with("\r\n") {
         return 2;
     }
@@ -352,7 +422,7 @@ fn newline_length(text: &str) -> usize {
     }
 }
 
-fn is_space(character: char) -> bool {
+pub(super) fn is_space(character: char) -> bool {
     matches!(
         character,
         '\t' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
@@ -370,7 +440,7 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> String {
-        let (tokens, errors) = lex(text);
+        let (tokens, errors) = lex(text, usize::MAX);
         assert_eq!(tokens.iter().map(|token| token.range.len()).sum::<usize>(), text.len());
         let letters: String = tokens
             .iter()
@@ -388,6 +458,7 @@ mod tests {
                 TokenKind::Quoted => 'q',
                 TokenKind::Word => 'w',
                 TokenKind::Literal => '1',
+                TokenKind::Annotation => 't',
                 TokenKind::Bad => '?',
             })
             .collect();
@@ -403,15 +474,19 @@ mod tests {
             ("a \\ // more\n b /-c", "w_c_w_-w 0"),
             ("a #\"raw \\ \" x\"#", "w_q 0"),
             ("a \"\"\"\n  x\n  \"\"\"", "w_q 0"),
-            ("a \"\"\"\n x\n  \"\"\"", "w_? 1"),
-            ("a \"\"\"x\"\"\"", "w_? 1"),
+            ("a \"\"\"\n x\n  \"\"\"", "w_q 1"),
+            ("a \"\"\"x\"\"\"", "w_q 1"),
             ("a \"\\q \\u{41}\"", "w_q 1"),
             ("a \"open\nb", "w_?nw 1"),
             ("a 10s 5 -3 0x1f 1.", "w_?_1_1_1_? 2"),
             ("a /srv http://x true", "w_?_?_? 3"),
             ("a \u{202e}", "w_? 1"),
             ("/* open", "? 1"),
-            ("a (b)c", "w_?w?w 2"),
+            ("a (b)c (/* x */ \"t\" )1", "w_tw_t1 0"),
+            ("a (b c)d (", "w_?w_w?w_? 3"),
+            ("// \u{202e}\na /* \0 */", "lnw_b 2"),
+            ("a \\ /* x */ // y\nb", "w_cw 0"),
+            ("a 0X1F 1_0", "w_?_1 1"),
             ("a \\b", "w_?w 1"),
         ];
         for (text, expected) in cases {

@@ -1,83 +1,113 @@
-//! The form of a settings file: text in, KDL document or all mistakes of form out.
+//! The form of a settings file: text in, a tree and all mistakes of form out.
 //!
-//! Called by loading and by `format`. Three steps: `lexer` (tokens), `grammar` (bounds, errors in our words),
-//! then the `kdl` crate for what the text means.
+//! Called by loading and by `format`. Two steps: `lexer` (tokens) and `grammar` (the tree, `document`). KDL 2 by its
+//! grammar; `tests/kdl.rs` holds it to the official cases and names the few that settings refuse.
 
+pub(crate) mod document;
 pub(crate) mod grammar;
 pub(crate) mod lexer;
 
 use std::ops::Range;
 
-use kdl::KdlDocument;
-
 use crate::diagnostic::Diagnostic;
 use crate::source::Source;
-use grammar::OutlineNode;
+use document::Node;
 use lexer::{SyntaxError, Token};
 
 /// The largest file of settings, bytes.
-pub(crate) const FILE_SIZE: usize = 1024 * 1024;
+pub(crate) const FILE_SIZE: usize = 16 * 1024 * 1024;
+/// Most tokens of one file: they bound the memory that reading one takes.
+const TOKENS: usize = 4_000_000;
 /// Most mistakes of form that are told of one file.
 const ERRORS: usize = 100;
 
-/// A file that could not be read as KDL.
-pub(crate) struct Broken {
+/// A file, as far as it could be read.
+#[derive(Debug, Default)]
+pub(crate) struct Parsed {
+    /// The top level; nodes with mistakes of form are marked, and what is broken in them is left out.
+    pub nodes: Vec<Node>,
+    /// The mistakes of form, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
-    /// The top level as far as it could be made out, so that the reader knows what is lost.
-    pub outline: Vec<OutlineNode>,
+    /// Where each of `diagnostics` stands.
+    starts: Vec<usize>,
+    /// A mistake stands outside of every node, or leaves open which node a line belongs to: it concerns the
+    /// whole file.
+    pub is_lost: bool,
+    /// The text of what begins a line and is followed by a string: all that can be said of a file that is lost.
+    pub outline: Vec<(String, Vec<String>)>,
+}
+
+impl Parsed {
+    /// Which of `diagnostics` stand in a node.
+    pub fn mistakes_in(&self, node: &Node) -> Range<usize> {
+        let index = |offset: usize| self.starts.partition_point(|start| *start < offset);
+        index(node.range.start)..index(node.range.end)
+    }
 }
 
 /// Reads a source as KDL.
-pub(crate) fn parse(source: &Source) -> Result<KdlDocument, Broken> {
-    let (_, outline) = scan(source)?;
-    let text = blank(&source.text, &outline.blanks);
-    text.parse::<KdlDocument>().map_err(|error| {
-        let diagnostics = error
-            .diagnostics
-            .iter()
-            .take(ERRORS)
-            .map(|found| {
-                let start = found.span.offset();
-                let message = found.message.clone().unwrap_or_else(|| "this cannot be read".to_owned());
-                Diagnostic::error(message)
-                    .at(source, start..start + found.span.len())
-                    .help_if(found.help.clone())
-            })
-            .collect();
-        Broken { diagnostics, outline: outline.nodes }
-    })
+pub(crate) fn parse(source: &Source) -> Parsed {
+    match tokens(source) {
+        Ok((tokens, errors)) => tree(source, &tokens, errors),
+        Err(diagnostic) => {
+            Parsed { diagnostics: vec![*diagnostic], starts: vec![0], is_lost: true, ..Parsed::default() }
+        }
+    }
 }
 
-/// Cuts a source into tokens and checks its form.
-pub(crate) fn scan(source: &Source) -> Result<(Vec<Token>, grammar::Outline), Broken> {
+/// Cuts a source into tokens.
+pub(crate) fn tokens(source: &Source) -> Result<(Vec<Token>, Vec<SyntaxError>), Box<Diagnostic>> {
     if source.text.len() > FILE_SIZE {
-        let message = format!("{} is larger than 1 MiB", source.name);
-        let diagnostic = Diagnostic::error(message).help("split it with `include`");
-        return Err(Broken { diagnostics: vec![diagnostic], outline: Vec::new() });
+        let message = format!("{} is larger than {} MiB", source.name, FILE_SIZE >> 20);
+        return Err(Box::new(Diagnostic::error(message).help("split it with `include`")));
     }
-    let (tokens, mut errors) = lexer::lex(&source.text);
-    let mut outline = grammar::check(&tokens);
-    errors.append(&mut outline.errors);
-    if errors.is_empty() {
-        return Ok((tokens, outline));
+    let (tokens, mut errors) = lexer::lex(&source.text, TOKENS);
+    if tokens.len() >= TOKENS {
+        let message = format!("{} holds more than {TOKENS} words and signs", source.name);
+        return Err(Box::new(Diagnostic::error(message).help("split it with `include`")));
     }
-    errors.sort_by_key(|error| error.range.start);
-    let diagnostics = errors.into_iter().take(ERRORS).map(|error| diagnose(source, error)).collect();
-    Err(Broken { diagnostics, outline: outline.nodes })
+    errors.extend(source.unread.iter().map(|range| SyntaxError {
+        range: range.clone(),
+        message: "bytes that are no UTF-8 text stand here".to_owned(),
+        help: Some("save the file as UTF-8".to_owned()),
+    }));
+    Ok((tokens, errors))
+}
+
+fn tree(source: &Source, tokens: &[Token], errors: Vec<SyntaxError>) -> Parsed {
+    let mut tree = grammar::parse(&source.text, tokens, errors);
+    let is_in_node = |error: &SyntaxError| {
+        let behind = tree.nodes.partition_point(|node| node.range.start <= error.range.start);
+        let node = behind.checked_sub(1).and_then(|at| tree.nodes.get(at));
+        node.is_some_and(|node| error.range.start < node.range.end)
+    };
+    let is_lost = tree.is_structure_lost || !tree.errors.iter().all(is_in_node);
+    let outline = if is_lost { outline(&source.text, tokens) } else { Vec::new() };
+    tree.errors.truncate(ERRORS);
+    let starts = tree.errors.iter().map(|error| error.range.start).collect();
+    let diagnostics = tree.errors.into_iter().map(|error| diagnose(source, error)).collect();
+    Parsed { nodes: tree.nodes, diagnostics, starts, is_lost, outline }
+}
+
+/// The first words of all lines that do not begin with white space, with the strings behind them.
+fn outline(text: &str, tokens: &[Token]) -> Vec<(String, Vec<String>)> {
+    use lexer::TokenKind::{Newline, Quoted, Space, Word};
+    let mut lines = Vec::new();
+    let mut rest = tokens;
+    while let Some((first, behind)) = rest.split_first() {
+        let line = behind.iter().position(|token| token.kind == Newline).unwrap_or(behind.len());
+        let slice = |token: &Token| text.get(token.range.clone()).unwrap_or_default();
+        if matches!(first.kind, Word | Quoted) {
+            let named = behind[..line].iter().take_while(|token| matches!(token.kind, Space | Word | Quoted));
+            let names = named.filter(|token| token.kind != Space);
+            let names = names.filter_map(|token| document::text(slice(token)).ok()).collect();
+            lines.push((slice(first).to_owned(), names));
+        }
+        rest = behind.get(line + 1..).unwrap_or_default();
+    }
+    lines
 }
 
 fn diagnose(source: &Source, error: SyntaxError) -> Diagnostic {
     Diagnostic::error(error.message).at(source, error.range).help_if(error.help)
-}
-
-/// Replaces ranges by spaces, byte for byte, so that every offset stays true.
-fn blank(text: &str, ranges: &[Range<usize>]) -> String {
-    let mut bytes = text.as_bytes().to_vec();
-    for range in ranges {
-        if let Some(part) = bytes.get_mut(range.clone()) {
-            part.fill(b' ');
-        }
-    }
-    // The ranges are whole tokens, so what is left is whole characters.
-    String::from_utf8(bytes).expect("invariant: tokens end on character boundaries")
 }

@@ -18,7 +18,7 @@ use crate::settings::gateway::Destination;
 use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
 
 pub(crate) use names::field_names_agree;
-pub(crate) use paths::{covers, pattern_text};
+pub(crate) use paths::{covers, is_name, pattern_text};
 pub(crate) use quantity::{duration_text, size_text};
 
 /// A value that fits its type.
@@ -65,6 +65,11 @@ impl ValueError {
     fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { message: message.into(), help: help.into() }
     }
+}
+
+/// A host name, where the text is one.
+pub(crate) fn host(text: &str) -> Option<HostPattern> {
+    names::host(text).ok()
 }
 
 /// Reads a value of a type; `words` may stand in its place. Relative paths count from `folder`.
@@ -244,7 +249,10 @@ impl Kind {
                 "`\"all\"`, `\"unix\"`, an address or a network, such as `\"10.0.0.0/8\"`".to_owned()
             }
             Self::FileName => "a file name, such as `\"index.html\"`".to_owned(),
-            Self::Try => "a path, such as `\"{path}.html\"`, or a status, such as `\"=404\"`".to_owned(),
+            Self::Try => {
+                "a path, such as `\"{path}.html\"`, a route, `\"@app\"`, or a status, such as `\"=404\"`"
+                    .to_owned()
+            }
             Self::Target => {
                 "an address, such as `\"/new/{path}\"` or `\"https://example.com{uri}\"`".to_owned()
             }

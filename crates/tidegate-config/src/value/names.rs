@@ -22,6 +22,10 @@ pub(super) fn host(text: &str) -> Result<HostPattern, ValueError> {
             Err(_) => bad("the address in brackets is no IPv6 address", "write `\"[2001:db8::1]\"`"),
         };
     }
+    // Without brackets nothing else could be meant.
+    if let Ok(address) = name.parse::<Ipv6Addr>() {
+        return Ok(HostPattern::Exact(format!("[{address}]")));
+    }
     if name.contains(':') {
         return bad("it holds a `:`", "a site is named without a port; ports are given with `listen`");
     }
@@ -278,6 +282,9 @@ mod tests {
             ("localhost", exact("localhost")),
             ("127.0.0.1", exact("127.0.0.1")),
             ("[::1]", exact("[::1]")),
+            ("::1", exact("[::1]")),
+            ("0:0:0:0:0:0:0:1", exact("[::1]")),
+            ("[0:0::0:1]", exact("[::1]")),
             ("*.Example.com", Some(HostPattern::Suffix(".example.com".to_owned()))),
             ("", None),
             ("a..b", None),

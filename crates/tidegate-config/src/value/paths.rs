@@ -38,6 +38,9 @@ pub(super) fn log_target(text: &str, folder: &Path) -> Result<LogTarget, ValueEr
 /// Reads a pattern. It is compared with decoded, normalised paths, so what cannot stand in one is refused.
 pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     let bad = |why: &str, help: &str| Err(ValueError::new(format!("the pattern `{text}` {why}"), help));
+    if text.starts_with('@') {
+        return route_name(text).map(PathPattern::Exact);
+    }
     if !text.starts_with(['/', '*']) {
         return bad(
             "begins with neither `/` nor `*`",
@@ -76,6 +79,24 @@ pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     })
 }
 
+/// Reads the name of a route that no path leads to, as in `route "@app"`.
+fn route_name(text: &str) -> Result<String, ValueError> {
+    let name = text.strip_prefix('@').unwrap_or_default();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
+        return Err(ValueError::new(
+            format!("`{text}` is no name of a route"),
+            "write `@` and up to 64 letters, digits, `-`, `_` or `.`: `\"@app\"`",
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// Whether a pattern is the name of a route, which no path matches.
+pub(crate) fn is_name(pattern: &PathPattern) -> bool {
+    matches!(pattern, PathPattern::Exact(text) if text.starts_with('@'))
+}
+
 /// The pattern as one writes it.
 pub(crate) fn pattern_text(pattern: &PathPattern) -> String {
     pieces(pattern).join("*")
@@ -94,6 +115,9 @@ fn pieces(pattern: &PathPattern) -> Vec<&str> {
 /// Whether `earlier` matches all that `later` matches. Every path begins with `/`, so `*` covers `/*`, and
 /// `/*` covers what begins with a star.
 pub(crate) fn covers(earlier: &PathPattern, later: &PathPattern) -> bool {
+    if is_name(earlier) || is_name(later) {
+        return earlier == later;
+    }
     let mut earlier = pieces(earlier);
     if earlier.len() > 1 && earlier[0] == "/" && later_begins_free(later) {
         earlier[0] = "";
@@ -159,6 +183,9 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
                 "write `\"=404\"`; the statuses go from 400 to 599",
             )),
         };
+    }
+    if text.starts_with('@') {
+        return route_name(text).map(Try::Route);
     }
     if text.contains('$') {
         return Err(ValueError::new(

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Power of two.
 const SHARDS: usize = 64;
@@ -18,18 +18,24 @@ const ROOM: usize = 64;
 /// Who is counted as one: an IPv4 address, or an IPv6 network of 64 bits, which is what one subscriber has
 /// at least (RFC 6177). An IPv4 client of an IPv6 socket is the IPv4 client that it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Subscriber {
+pub(super) enum Subscriber {
     V4(u32),
     V6(u64),
 }
 
 impl Subscriber {
-    fn of(address: SocketAddr) -> Subscriber {
+    pub(super) fn of(address: SocketAddr) -> Subscriber {
         match address.ip().to_canonical() {
             IpAddr::V4(address) => Subscriber::V4(address.to_bits()),
             IpAddr::V6(address) => Subscriber::V6((address.to_bits() >> 64) as u64),
         }
     }
+}
+
+/// A hash of whom an address belongs to, for those who count other things by it.
+pub(super) fn subscriber(address: SocketAddr) -> u64 {
+    static STATE: OnceLock<RandomState> = OnceLock::new();
+    STATE.get_or_init(RandomState::new).hash_one(Subscriber::of(address))
 }
 
 /// Open connections by subscriber.

@@ -1,120 +1,102 @@
-//! Requests that wait for something, and the queue before them: `limits in-flight` and `limits queue`.
+//! Requests that wait for something: `limits in-flight` and `limits queue`, and those whose content is still to come:
+//! `limits incoming-bodies`.
 //!
-//! What is answered at once never comes here. A `Reply::Later` becomes a [`Later`]: it takes a place, or
-//! waits for one in the order of arrival, and its future is not polled before. The places are common to the
-//! workers of a process. A [`Later`] belongs to a request, not to a connection: every stream may have one.
-//! Dropping it frees its place, or gives up its turn (R2: `RqThrottle`, the connection queue).
+//! What is answered at once never comes here. A `Reply::Later` becomes a [`Later`]: it takes a place, or waits for one,
+//! and its future is not polled before. A `Reply::Preparing` is polled at once: what it waits for is the client, so it
+//! takes no place among those in flight before it has become a `Reply::Later`; a bound of its own is for what is still
+//! waited for after the first look. Places of both kinds are common to the workers of a process, and shared out
+//! (`shares`): of those in flight by upstream and by site, of contents by client and by site, so that one client or one
+//! application that hangs leaves the others theirs (FAULTS 58).
+//!
+//! A [`Later`] belongs to a request, not to a connection: every stream may have one. Dropping it frees its place, or
+//! gives up its turn (R2: `RqThrottle`, the connection queue).
 
 use super::Ledger;
+use super::addresses::subscriber;
+use super::shares::{Claim, Entry, Key, Shares};
+use crate::exchange::{LateWishes, Reply};
 use crate::response::Response;
-use std::collections::VecDeque;
-use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
+use tidegate_io::socket::Peer;
 use tidegate_io::timer::{self, Deadline};
 use tidegate_stats::QueueRefusal;
 
-/// The places and the queue, for all workers of a process.
+/// One upstream may hold eight ninths of what is in flight, all routes of one site together sixteen seventeenths.
+const UPSTREAM: u32 = 8;
+const SITE: u32 = 16;
+/// One client may hold half of the contents that are waited for.
+const CLIENT: u32 = 1;
+
+/// What all workers of a process have in flight, and what they wait for from clients.
 #[derive(Default)]
-pub struct InFlight(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    taken: u32,
-    /// By rising number, which is the order of arrival.
-    waiting: VecDeque<Waiting>,
-    numbers: u64,
+pub struct InFlight {
+    running: Mutex<Shares>,
+    preparing: Mutex<Shares>,
 }
 
-struct Waiting {
-    number: u64,
-    waker: Option<Waker>,
+fn lock(shares: &Mutex<Shares>) -> MutexGuard<'_, Shares> {
+    shares.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What asking for a place gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
-    /// A place.
-    Place,
-    /// A turn, by its number.
-    Turn(u64),
-    /// The queue is full.
-    Full,
+fn leave(shares: &Mutex<Shares>, claim: &Claim, most: u32) {
+    let woken = lock(shares).leave(claim, most);
+    woken.into_iter().for_each(Waker::wake);
 }
 
-impl InFlight {
-    /// Asks for one of `most` places, or a turn in a queue of `length`.
-    pub fn enter(&self, most: u32, length: u32) -> Entry {
-        let mut state = self.lock();
-        if state.taken < most && state.waiting.is_empty() {
-            state.taken += 1;
-            return Entry::Place;
-        }
-        if state.waiting.len() >= length as usize {
-            return Entry::Full;
-        }
-        state.numbers += 1;
-        let number = state.numbers;
-        state.waiting.push_back(Waiting { number, waker: None });
-        Entry::Turn(number)
-    }
-
-    /// Whether the turn has come, and with it a place; otherwise `waker` is woken when it comes.
-    pub fn has_come(&self, number: u64, waker: &Waker) -> bool {
-        let mut state = self.lock();
-        match state.position(number) {
-            Some(at) => {
-                match &mut state.waiting[at].waker {
-                    Some(known) => known.clone_from(waker),
-                    none => *none = Some(waker.clone()),
-                }
-                false
-            }
-            None => true,
-        }
-    }
-
-    /// Gives up a turn. `false`: it has come meanwhile, and there is a place to be left.
-    pub fn withdraw(&self, number: u64) -> bool {
-        let mut state = self.lock();
-        let at = state.position(number);
-        at.is_some_and(|at| state.waiting.remove(at).is_some())
-    }
-
-    /// Leaves a place; of `most` places, those that are free go to who waits longest.
-    pub fn leave(&self, most: u32) {
-        let mut state = self.lock();
-        state.taken = state.taken.saturating_sub(1);
-        while state.taken < most
-            && let Some(next) = state.waiting.pop_front()
-        {
-            state.taken += 1;
-            if let Some(waker) = next.waker {
-                waker.wake();
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// On whose account a request waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Account {
+    /// A hash of the site's names.
+    pub site: u64,
+    /// A hash of the application's address or name; 0 where there is none.
+    pub upstream: u64,
+    /// The client.
+    pub peer: Peer,
 }
 
-impl State {
-    fn position(&self, number: u64) -> Option<usize> {
-        self.waiting.binary_search_by_key(&number, |waiting| waiting.number).ok()
+impl Account {
+    fn in_flight(&self) -> Claim {
+        let site = Key { party: self.site, weight: SITE };
+        // What waits for no application waits for the machine: a party of each site.
+        let upstream = if self.upstream == 0 { self.site.rotate_left(32) ^ 1 } else { self.upstream };
+        [Key { party: upstream, weight: UPSTREAM }, site]
+    }
+
+    fn preparing(&self) -> Claim {
+        let client = match self.peer {
+            Peer::Tcp(address) => subscriber(address),
+            Peer::Unix => 1,
+        };
+        [Key { party: client, weight: CLIENT }, Key { party: self.site ^ 2, weight: SITE }]
     }
 }
 
 /// A response that is still being made, with its place among those in flight.
 pub struct Later {
-    future: LocalFuture<Response>,
-    place: Place,
+    stage: Stage,
+    account: Account,
+    is_exempt: bool,
     ledger: Rc<Ledger>,
+    late: Option<Rc<LateWishes>>,
+}
+
+enum Stage {
+    /// It waits for what it needs before it can run.
+    Preparing {
+        future: LocalFuture<Reply>,
+        is_counted: bool,
+    },
+    /// It runs, or waits for a place to.
+    Running {
+        future: LocalFuture<Response>,
+        place: Place,
+    },
+    Done,
 }
 
 enum Place {
@@ -128,75 +110,152 @@ enum Place {
         deadline: Deadline,
     },
     Refused(QueueRefusal),
-    Done,
 }
 
 impl Later {
-    pub(super) fn new(ledger: Rc<Ledger>, future: LocalFuture<Response>, is_exempt: bool) -> Later {
-        let place = if is_exempt { Place::Exempt } else { Place::of(&ledger) };
-        Later { future, place, ledger }
+    /// `Ok`: it is there already.
+    pub(super) fn new(
+        ledger: &Rc<Ledger>,
+        reply: Reply,
+        account: Account,
+        is_exempt: bool,
+    ) -> Result<Response, Later> {
+        let stage = match reply {
+            Reply::Ready(response) => return Ok(response),
+            Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
+            Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
+        };
+        Err(Later { stage, account, is_exempt, ledger: ledger.clone(), late: None })
+    }
+
+    /// With what a handler may still say of the request when it has waited.
+    pub(crate) fn hearing(mut self, late: Option<Rc<LateWishes>>) -> Later {
+        self.late = late;
+        self
+    }
+
+    /// Whether a handler has said, since it waited, that the answer is worth nothing once the client has gone.
+    pub fn ends_with_client(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.abandons.get())
     }
 
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending
     /// and may be gone; one that waits for a place gives up its turn to those who are there, and gets the
     /// busy answer in case it listens.
     pub fn poll(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
-        if let Place::Queued { turn, since, deadline } = &mut self.place {
-            let (turn, since) = (*turn, *since);
-            let places = &self.ledger.shared.in_flight;
+        while let Stage::Preparing { future, .. } = &mut self.stage {
+            match future.as_mut().poll(cx) {
+                Poll::Pending if self.count_preparing() => return Poll::Pending,
+                Poll::Pending => {
+                    self.leave();
+                    self.ledger.stats.queue_refusals.add(QueueRefusal::Full, 1);
+                    return Poll::Ready(self.ledger.busy());
+                }
+                Poll::Ready(reply) => {
+                    self.leave();
+                    self.stage = match reply {
+                        Reply::Ready(response) => return Poll::Ready(response),
+                        Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
+                        Reply::Later(future) => {
+                            if let Some(late) = self.late.as_ref().filter(|late| late.upstream.get() != 0) {
+                                self.account.upstream = late.upstream.get();
+                            }
+                            let place = Place::of(&self.ledger, &self.account, self.is_exempt);
+                            Stage::Running { future, place }
+                        }
+                    };
+                }
+            }
+        }
+        let Stage::Running { future, place } = &mut self.stage else {
+            return Poll::Ready(self.ledger.busy()); // not to be asked again
+        };
+        if let Place::Queued { turn, since, deadline } = place {
+            let (turn, since, claim) = (*turn, *since, self.account.in_flight());
+            let places = &self.ledger.shared.in_flight.running;
             let given_up = if has_left {
                 Some(QueueRefusal::Client)
             } else {
                 Pin::new(deadline).poll(cx).is_ready().then_some(QueueRefusal::Age)
             };
             match given_up {
-                Some(why) if places.withdraw(turn) => self.place = Place::Refused(why),
-                None if !places.has_come(turn, cx.waker()) => return Poll::Pending,
+                Some(why) if lock(places).withdraw(&claim, turn) => *place = Place::Refused(why),
+                None if !lock(places).has_come(&claim, turn, cx.waker()) => return Poll::Pending,
                 _ => {
                     self.ledger.stats.queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
                     self.ledger.enter_flight();
-                    self.place = Place::Taken;
+                    *place = Place::Taken;
                 }
             }
             self.ledger.stats.queued.sub(1);
         }
-        if let Place::Refused(why) = self.place {
-            self.ledger.stats.queue_refusals.add(why, 1);
-            self.place = Place::Done;
+        if let Place::Refused(why) = place {
+            self.ledger.stats.queue_refusals.add(*why, 1);
+            self.stage = Stage::Done;
             return Poll::Ready(self.ledger.busy());
         }
-        let polled = self.future.as_mut().poll(cx);
+        let polled = future.as_mut().poll(cx);
         if polled.is_ready() {
             self.leave();
         }
         polled
     }
 
+    /// Counts content that is still to come; `false` where as much is waited for as may be.
+    fn count_preparing(&mut self) -> bool {
+        let Stage::Preparing { is_counted, .. } = &mut self.stage else { return true };
+        if !*is_counted && !self.is_exempt {
+            let most = self.ledger.limits().incoming_bodies;
+            let mut shares = lock(&self.ledger.shared.in_flight.preparing);
+            *is_counted = shares.enter(&self.account.preparing(), most, 0) == Entry::Place;
+            return *is_counted;
+        }
+        true
+    }
+
     fn leave(&mut self) {
         let ledger = &self.ledger;
-        match std::mem::replace(&mut self.place, Place::Done) {
-            Place::Taken => ledger.leave_flight(),
-            Place::Queued { turn, .. } => {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Preparing { is_counted: true, .. } => {
+                let most = ledger.limits().incoming_bodies;
+                leave(&ledger.shared.in_flight.preparing, &self.account.preparing(), most);
+            }
+            Stage::Running { place: Place::Taken, .. } => {
+                ledger.stats.in_flight.sub(1);
+                let claim = self.account.in_flight();
+                leave(&ledger.shared.in_flight.running, &claim, ledger.limits().in_flight);
+            }
+            Stage::Running { place: Place::Queued { turn, .. }, .. } => {
                 ledger.stats.queued.sub(1);
                 ledger.stats.queue_refusals.add(QueueRefusal::Client, 1);
-                if !ledger.shared.in_flight.withdraw(turn) {
-                    ledger.shared.in_flight.leave(ledger.limits().in_flight);
+                let (claim, places) = (self.account.in_flight(), &ledger.shared.in_flight.running);
+                let has_withdrawn = lock(places).withdraw(&claim, turn);
+                if !has_withdrawn {
+                    leave(places, &claim, ledger.limits().in_flight);
                 }
             }
-            Place::Exempt | Place::Refused(_) | Place::Done => {}
+            Stage::Running { place: Place::Exempt | Place::Refused(_), .. }
+            | Stage::Preparing { is_counted: false, .. }
+            | Stage::Done => {}
         }
     }
 }
 
 impl Place {
-    fn of(ledger: &Ledger) -> Place {
+    fn of(ledger: &Ledger, account: &Account, is_exempt: bool) -> Place {
+        if is_exempt {
+            return Place::Exempt;
+        }
         let limits = ledger.limits();
-        match ledger.shared.in_flight.enter(limits.in_flight, limits.queue_length) {
+        let mut shares = lock(&ledger.shared.in_flight.running);
+        match shares.enter(&account.in_flight(), limits.in_flight, limits.queue_length) {
             Entry::Place => {
+                drop(shares);
                 ledger.enter_flight();
                 Place::Taken
             }
             Entry::Turn(turn) => {
+                drop(shares);
                 ledger.stats.queued.add(1);
                 ledger.stats.requests_queued.add(1);
                 Place::Queued { turn, since: monotonic_ns(), deadline: timer::after(limits.queue_age) }
@@ -209,109 +268,5 @@ impl Place {
 impl Drop for Later {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::task::Wake;
-
-    #[test]
-    fn turns_come_in_the_order_of_arrival() {
-        let places = InFlight::default();
-        assert_eq!(places.enter(1, 2), Entry::Place);
-        let (first, second) = (places.enter(1, 2), places.enter(1, 2));
-        let (Entry::Turn(first), Entry::Turn(second)) = (first, second) else { panic!("two turns") };
-        assert_eq!(places.enter(1, 2), Entry::Full);
-        let come = |turn| places.has_come(turn, Waker::noop());
-        assert!(!come(first) && !come(second));
-        places.leave(1);
-        assert!(come(first) && !come(second));
-        // A free place is not for who comes now while others wait.
-        assert!(places.withdraw(second));
-        places.leave(1);
-        assert_eq!(places.enter(1, 2), Entry::Place);
-    }
-
-    #[test]
-    fn a_turn_that_has_come_cannot_be_withdrawn() {
-        let places = InFlight::default();
-        places.enter(1, 1);
-        let Entry::Turn(turn) = places.enter(1, 1) else { panic!("a turn") };
-        places.leave(1);
-        assert!(!places.withdraw(turn));
-        assert_eq!(places.enter(1, 0), Entry::Full, "its place is taken until it is left");
-        places.leave(1);
-        assert_eq!(places.enter(1, 0), Entry::Place);
-    }
-
-    #[test]
-    fn who_waits_is_woken_once() {
-        struct Count(AtomicUsize);
-        impl Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Relaxed);
-            }
-        }
-        let (places, count) = (InFlight::default(), Arc::new(Count(AtomicUsize::new(0))));
-        places.enter(1, 1);
-        let Entry::Turn(turn) = places.enter(1, 1) else { panic!("a turn") };
-        let waker = Waker::from(count.clone());
-        assert!(!places.has_come(turn, &waker) && !places.has_come(turn, &waker));
-        places.leave(1);
-        places.leave(1);
-        assert_eq!(count.0.load(Relaxed), 1);
-    }
-
-    proptest! {
-        /// However places are taken, left and given up, never more than `most` are taken, nobody waits
-        /// beside a free one, turns come in order, and in the end all are free.
-        #[test]
-        fn places_are_neither_lost_nor_doubled(
-            most in 1u32..4,
-            length in 0u32..5,
-            steps in proptest::collection::vec((0u8..3, 0usize..8), 1..200),
-        ) {
-            let places = InFlight::default();
-            let (mut taken, mut turns) = (0u32, Vec::<u64>::new());
-            for (what, which) in steps {
-                match what {
-                    0 => match places.enter(most, length) {
-                        Entry::Place => taken += 1,
-                        Entry::Turn(turn) => turns.push(turn),
-                        Entry::Full => prop_assert_eq!(turns.len(), length as usize),
-                    },
-                    1 if taken > 0 => {
-                        places.leave(most);
-                        taken -= 1;
-                    }
-                    2 if !turns.is_empty() => {
-                        let turn = turns.remove(which % turns.len());
-                        prop_assert!(places.withdraw(turn));
-                    }
-                    _ => {}
-                }
-                while turns.first().is_some_and(|turn| places.has_come(*turn, Waker::noop())) {
-                    turns.remove(0);
-                    taken += 1;
-                }
-                prop_assert!(turns.iter().all(|turn| !places.has_come(*turn, Waker::noop())));
-                prop_assert!(taken <= most);
-                prop_assert!(turns.is_empty() || taken == most);
-            }
-            for turn in turns {
-                places.withdraw(turn);
-            }
-            for _ in 0..taken {
-                places.leave(most);
-            }
-            for _ in 0..most {
-                prop_assert_eq!(places.enter(most, 0), Entry::Place);
-            }
-        }
     }
 }

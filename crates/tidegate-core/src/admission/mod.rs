@@ -4,8 +4,10 @@
 //! | --- | --- | --- |
 //! | connections, and the reserve for the status page | this one | `limits connections` |
 //! | connections of one address | `addresses` | `limits connections-per-address`, `exempt-addresses` |
-//! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue` |
+//! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue`, `incoming-bodies` |
+//! | who may take how many of those places | `shares` | |
 //! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
+//! | requests of one address that are cancelled | `resets` | `exempt-addresses` |
 //! | memory that connections own | `memory` | `limits memory` |
 //! | the answer to who is turned away | `busy` | `busy-answer` |
 //!
@@ -18,11 +20,14 @@ mod busy;
 mod in_flight;
 mod memory;
 mod overload;
+mod resets;
+mod shares;
 mod waits;
 
-pub use in_flight::Later;
+pub use in_flight::{Account, Later};
 pub use overload::{Change, Overload, Queue};
 
+use crate::exchange::Reply;
 use crate::log;
 use crate::phase::covers;
 use crate::response::Response;
@@ -30,13 +35,13 @@ use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
 use memory::Bound;
+use resets::Resets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tidegate_config::settings::{Network, Settings};
-use tidegate_io::LocalFuture;
 use tidegate_io::clock;
 use tidegate_io::socket::Peer;
 use tidegate_stats::{ConnectionRefusal, Worker as Stats};
@@ -53,6 +58,7 @@ pub struct Shared {
     /// Those of them beyond the limits.
     reserved: AtomicU32,
     addresses: Addresses,
+    resets: Resets,
     in_flight: InFlight,
 }
 
@@ -77,6 +83,7 @@ struct FlightLimits {
     in_flight: u32,
     queue_length: u32,
     queue_age: Duration,
+    incoming_bodies: u32,
 }
 
 impl Ledger {
@@ -87,11 +94,6 @@ impl Ledger {
     fn enter_flight(&self) {
         self.stats.in_flight.add(1);
         self.stats.sessions_created.add(1);
-    }
-
-    fn leave_flight(&self) {
-        self.stats.in_flight.sub(1);
-        self.shared.in_flight.leave(self.limits().in_flight);
     }
 
     fn busy(&self) -> Response {
@@ -135,7 +137,12 @@ impl Admission {
         let ledger = Rc::new(Ledger {
             shared,
             stats,
-            limits: Cell::new(FlightLimits { in_flight: 0, queue_length: 0, queue_age: Duration::ZERO }),
+            limits: Cell::new(FlightLimits {
+                in_flight: 0,
+                queue_length: 0,
+                queue_age: Duration::ZERO,
+                incoming_bodies: 0,
+            }),
             busy: RefCell::new(Busy::new(settings)),
         });
         let mut admission = Admission {
@@ -162,6 +169,7 @@ impl Admission {
             in_flight: limits.in_flight,
             queue_length: limits.queue_length,
             queue_age: limits.queue_age,
+            incoming_bodies: limits.incoming_bodies,
         });
         ledger.busy.replace(Busy::new(settings));
         self.overload.set_patience(limits.overload_delay);
@@ -228,6 +236,13 @@ impl Admission {
         }
     }
 
+    /// A client has cancelled a request that was under way; whether its address does so too often.
+    pub fn on_reset(&self, peer: Peer, second: u32) -> bool {
+        let Peer::Tcp(address) = peer else { return false };
+        !self.exempt.iter().any(|known| covers(*known, peer))
+            && self.ledger.shared.resets.add(address, second)
+    }
+
     /// A request has begun at this time, monotonic nanoseconds.
     #[inline]
     pub fn on_request(&mut self, at: u64) {
@@ -274,9 +289,10 @@ impl Admission {
         self.may_shed_request() && self.overload.sheds_request(self.spent())
     }
 
-    /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
-    pub fn later(&self, future: LocalFuture<Response>, is_exempt: bool) -> Later {
-        Later::new(self.ledger.clone(), future, is_exempt)
+    /// A reply that may wait for something; `Ok` where it does not. `is_exempt`: it needs no place among those in
+    /// flight.
+    pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Result<Response, Later> {
+        Later::new(&self.ledger, reply, account, is_exempt)
     }
 
     /// The busy answer to a request.

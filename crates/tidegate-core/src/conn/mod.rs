@@ -1,13 +1,15 @@
 //! A client connection: a plain state machine driven by edges, wake-ups and timers.
 //!
-//! It borrows the worker's buffers while it runs and owns bytes only when stuck: `input` holds a request
+//! It borrows the worker's memory while it runs and owns bytes only when stuck: `input` holds a request
 //! that is incomplete or not yet its turn, `work` what cannot be finished at once, `held` what a full
-//! socket refused. An idle connection has none of them. `receive` reads requests, `send` writes responses;
+//! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
+mod batch;
 mod faults;
 mod h2;
 mod pieces;
+mod progress;
 mod receive;
 mod send;
 mod stream;
@@ -19,7 +21,10 @@ use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
 use crate::worker::Ctx;
+use batch::Batch;
+pub(crate) use batch::BatchMemory;
 use h2::Http2;
+use progress::{Reader, Terms};
 use receive::Incoming;
 use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
@@ -46,6 +51,9 @@ pub enum Next {
     /// Drop it.
     Close,
 }
+
+/// What the end of sending counts for in the kernel's queue; a client that has gone never takes it.
+const FIN: u64 = 1;
 
 /// Which deadline is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +104,10 @@ pub struct Connection {
     is_blocked: bool,
     /// Requests begun on this connection.
     served: u32,
-    /// Bytes moved since the rate was looked at last.
+    /// Bytes received, or accepted by the kernel, since the rate was looked at last.
     window: u32,
+    /// The client, while a full socket waits for it.
+    reader: Reader,
     /// The worker's turn in which it was idle last.
     idle_since: u32,
     /// Bytes that are accounted to it.
@@ -109,6 +119,8 @@ pub struct Connection {
     input: Vec<u8>,
     /// Bytes that a full socket refused; nothing overtakes them.
     held: Vec<u8>,
+    /// Bytes that leave in one call. Empty unless it runs.
+    batch: Batch,
     work: Option<Box<Work>>,
     /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
     h2: Option<Box<Http2>>,
@@ -143,6 +155,12 @@ struct Request {
     received: u64,
 }
 
+/// How slowly a client may take what it is sent.
+fn reading_terms(cx: &Ctx) -> Terms {
+    let limits = &cx.engine.settings.limits;
+    Terms { rate: limits.send_rate, grace: limits.rate_grace }
+}
+
 impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
@@ -165,12 +183,14 @@ impl Connection {
             is_blocked: false,
             served: 0,
             window: 0,
+            reader: Reader::new(),
             idle_since: 0,
             owned: 0,
             stuck_since: 0,
             scanner: HeadScanner::new(),
             input: Vec::new(),
             held: Vec::new(),
+            batch: Batch::default(),
             work: None,
             h2: None,
         }
@@ -262,25 +282,52 @@ impl Connection {
     /// Runs until it has to wait.
     #[inline]
     pub fn drive(&mut self, key: Key, cx: &mut Ctx) -> Next {
-        match self.run(key, cx) {
+        self.batch.borrow_memory(&mut cx.batch_memory);
+        let next = self.take_turn(key, cx);
+        self.batch.return_memory(&mut cx.batch_memory);
+        next
+    }
+
+    /// Its deadline has passed.
+    pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        self.batch.borrow_memory(&mut cx.batch_memory);
+        let next = self.time_out(key, cx);
+        if self.transport.resets_on_close() || self.flush_batch().is_err() {
+            self.batch.discard();
+        }
+        self.batch.return_memory(&mut cx.batch_memory);
+        next
+    }
+
+    /// Runs, and leaves nothing in the batch, however the turn has ended.
+    #[inline]
+    fn take_turn(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        match self.run(key, cx).and_then(|next| self.flush_batch().map(|()| next)) {
             Ok(Next::Close) => Next::Close,
             Ok(next) => {
                 self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
                 self.account(cx);
                 next
             }
-            Err(_) => Next::Close, // the peer is gone
+            Err(_) => {
+                self.batch.discard();
+                Next::Close // the peer is gone
+            }
         }
     }
 
-    /// Its deadline has passed.
-    pub fn on_timer(&mut self, key: Key, cx: &mut Ctx) -> Next {
+    fn time_out(&mut self, key: Key, cx: &mut Ctx) -> Next {
         let timer = std::mem::replace(&mut self.timer, Timer::Off);
         let limits = &cx.engine.settings.limits;
         let grace = limits.rate_grace;
         match timer {
             Timer::Off => Next::Wait,
             Timer::Streams => self.check_streams(key, cx),
+            // The last answer is with the kernel, and perhaps with the kernel alone.
+            Timer::Idle | Timer::Linger if self.transport.stream().send_queue().waiting > FIN => {
+                self.await_reader(key, cx);
+                Next::Wait
+            }
             Timer::Idle => {
                 cx.stats.keep_alive_timeouts.add(1);
                 Next::Close
@@ -306,16 +353,40 @@ impl Connection {
                 self.fail_receiving(RequestBodyError::Interrupted);
                 self.give_up(key, cx)
             }
-            Timer::Write => {
-                if self.is_fast_enough(limits.send_rate, grace) {
-                    self.arm_for(Timer::Write, grace, key, cx);
-                    return Next::Wait;
-                }
-                cx.stats.timeouts.add(Timeout::Write, 1);
-                self.transport.reset_on_close(); // what is unsent leaves the kernel with it
-                Next::Close
-            }
+            Timer::Write => self.look_at_reader(key, cx),
         }
+    }
+
+    /// Waits for the client to take what is with the kernel.
+    fn await_reader(&mut self, key: Key, cx: &mut Ctx) {
+        let terms = reading_terms(cx);
+        self.reader.begin(terms.grace);
+        self.window = 0;
+        self.arm_for(Timer::Write, self.reader.span(terms), key, cx);
+    }
+
+    /// The client has been waited for: is it still reading?
+    fn look_at_reader(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        let (taken, waiting) = self.delivery();
+        if waiting == 0 && self.is_free() {
+            self.arm(key, cx); // it has all of it; from here on it is idle, or lingers
+            return Next::Wait;
+        }
+        if let Some(after) = self.reader.look(taken, reading_terms(cx)) {
+            self.arm_for(Timer::Write, after, key, cx);
+            return Next::Wait;
+        }
+        cx.stats.timeouts.add(Timeout::Write, 1);
+        self.transport.reset_on_close(); // what is unsent leaves the kernel with it
+        Next::Close
+    }
+
+    /// Bytes that the client has taken, from a beginning that does not matter, and those that it has not.
+    fn delivery(&self) -> (u64, u64) {
+        let queue = self.transport.stream().send_queue();
+        let waiting = queue.waiting;
+        // Where nobody acknowledges anything, what the kernel has accepted and no longer has was taken.
+        (queue.acknowledged.unwrap_or_else(|| u64::from(self.window).wrapping_sub(waiting)), waiting)
     }
 
     fn is_fast_enough(&mut self, rate: u32, grace: Duration) -> bool {
@@ -337,13 +408,15 @@ impl Connection {
         if self.refuse(cx, Status::REQUEST_TIMEOUT, None).is_err() {
             return Next::Close;
         }
-        self.drive(key, cx)
+        self.take_turn(key, cx)
     }
 
     /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
     fn is_abandoned(&self) -> bool {
         let is_given_up = |work: &Work| {
-            work.request.ends_with_client && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+            let is_asked =
+                work.request.ends_with_client || work.output.as_ref().is_some_and(Output::ends_with_client);
+            is_asked && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
         };
         (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
     }
@@ -392,7 +465,7 @@ impl Connection {
                     }
                     match count {
                         0 => Ok(()),
-                        _ if self.h2.is_some() => self.take_first_frames(key, cx, &buffer[..count]),
+                        _ if self.h2.is_some() => self.take_first_frames(cx, &buffer[..count]),
                         _ => self.accept_bytes(key, cx, &buffer[..count]),
                     }
                 }
@@ -451,15 +524,21 @@ impl Connection {
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
-        if let Some(h2) = self.h2.as_ref().filter(|_| !self.lingering) {
-            let (timer, after) = self.h2_timer(h2, cx);
-            return self.arm_anew(timer, after, key, cx);
+        if self.h2.is_some() && !self.lingering {
+            return self.arm_h2(key, cx);
         }
         let limits = &cx.engine.settings.limits;
         let (timer, after) = match self.work.as_deref() {
+            // It takes what was sent, and is waited for on other terms.
+            _ if self.lingering && self.timer == Timer::Write => return,
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
             _ if self.transport.is_opening() => (Timer::Handshake, limits.handshake_timeout),
-            _ if self.is_blocked => (Timer::Write, limits.rate_grace),
+            _ if self.is_blocked => {
+                if self.timer != Timer::Write {
+                    self.await_reader(key, cx);
+                }
+                return;
+            }
             Some(Work { incoming: Some(incoming), .. })
                 if incoming.has_least_rate() && incoming.wants_more() =>
             {
@@ -519,14 +598,17 @@ impl Connection {
                 cx.stats.keep_alive.sub(1);
             }
         }
-        self.window = 0;
+        if timer == Timer::Body {
+            self.window = 0;
+        }
         self.idle_since = cx.turn;
     }
 
     /// The worker is about to drop it.
     pub fn on_close(&mut self, key: Key, cx: &mut Ctx) {
-        cx.batch.clear(); // what a failed send has left there is for nobody else
+        self.batch.borrow_memory(&mut cx.batch_memory);
         cx.wheel.cancel(key.index());
+        self.abandon_h2(cx);
         self.transport.say_goodbye();
         if self.is_idle {
             cx.stats.keep_alive.sub(1);
@@ -537,6 +619,6 @@ impl Connection {
         if let Some(mut work) = self.work.take() {
             work.abandon(cx);
         }
-        self.abandon_h2(cx);
+        self.batch.return_memory(&mut cx.batch_memory);
     }
 }

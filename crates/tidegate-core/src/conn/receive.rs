@@ -1,11 +1,12 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
+use super::batch::Batch;
 use super::send::{Output, count};
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
-use crate::admission::Entry;
+use crate::admission::{Account, Entry};
 use crate::answer;
-use crate::body::{self, BodySink, RequestBodyError};
+use crate::body::{self, BodySink, RequestBody, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
@@ -14,7 +15,6 @@ use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_http::path::normalise;
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
@@ -211,7 +211,7 @@ impl Connection {
                 // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
                 Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
                     self.begin_h2(cx);
-                    self.take_first_frames(key, cx, data)?;
+                    self.take_first_frames(cx, data)?;
                     return Ok(data.len());
                 }
                 Err(error) => {
@@ -222,7 +222,7 @@ impl Connection {
                 }
             }
         }
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         Ok(at)
     }
 
@@ -289,6 +289,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
+        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -308,9 +309,9 @@ impl Connection {
             {
                 Reply::Ready(response)
             }
-            (Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+            (Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
-                Ok(path) if self.is_turned_away(cx, &engine, site, path) => {
+                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
                     // Opening a connection anew would cost both sides more than the answer.
                     if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
                         cx.stats.keep_alive_refusals.add(self.keep_alive.into());
@@ -318,7 +319,7 @@ impl Connection {
                     }
                     Reply::Ready(cx.admission.busy())
                 }
-                Ok(path) => {
+                Ok((path, has_encoded_slash)) => {
                     let content = decoder.is_some().then(|| {
                         let (sink, content) = body::pipe(len);
                         content_sink = Some(sink);
@@ -341,13 +342,24 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
+                            .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    if matches!(reply, Reply::Later(_)) {
+                    if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
+                        account.site = site.account();
                     }
-                    reply
+                    match (reply, exchange.body.take()) {
+                        // What has chunks may turn out to be no request at all.
+                        (Reply::Ready(response), Some(content))
+                            if len.is_none() && !head.expects_continue && response.status.0 < 400 =>
+                        {
+                            is_exempt = true; // waits for nothing but the client
+                            Reply::Later(Box::pin(once_read(response, content, limits.discard_size)))
+                        }
+                        (reply, _) => reply,
+                    }
                 }
             },
         };
@@ -357,19 +369,20 @@ impl Connection {
         let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
+        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(future) => {
-                let mut later = cx.admission.later(future, is_exempt);
+            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
+                let mut later = later.hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
                 if let Some(interim) = &interim {
-                    push_interim(cx, interim);
+                    push_interim(cx, interim, &mut self.batch);
                 }
                 match polled {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }
+            }),
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         let ready = match ready {
@@ -378,7 +391,7 @@ impl Connection {
             }
             ready => ready,
         };
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
@@ -473,7 +486,7 @@ impl Connection {
             incoming => {
                 if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
                     cx.stats.responses.add(Status::CONTINUE.0);
-                    cx.batch.extend_from_slice(h1::CONTINUE);
+                    self.batch.extend_from_slice(h1::CONTINUE);
                 }
                 work.incoming = incoming;
             }
@@ -596,7 +609,7 @@ impl Connection {
         let engine = cx.engine.clone();
         let sink = engine.site_for(usize::from(self.listener), "").and_then(|site| site.access_log);
         self.respond_inline(cx, response, request, true, sink, &entry)?;
-        self.flush_shared(cx)
+        self.flush_batch()
     }
 
     #[inline]
@@ -672,10 +685,10 @@ impl Incoming {
 }
 
 /// Appends what is to be told before the answer.
-pub(super) fn push_interim(cx: &mut Ctx, queue: &InterimQueue) {
+pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
-        h1::encode_interim(&mut cx.batch, status.0, status.reason(), lines.as_bytes());
+        h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
 }
 
@@ -711,4 +724,18 @@ pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unloca
             None => Err(Unlocated::Server), // `OPTIONS http://host` is `OPTIONS *`, section 3.2.4
         },
     }
+}
+
+/// An answer to a request with content in chunks that nobody reads: given once that is complete, or more than is
+/// read for nothing. So who sends a malformed chunk hears 400 and nothing before.
+async fn once_read(response: Response, mut content: RequestBody, most: u64) -> Response {
+    let (mut bytes, mut read) = (Vec::new(), 0u64);
+    while let Ok(count @ 1..) = content.read(&mut bytes).await {
+        read = read.saturating_add(count as u64);
+        if read > most {
+            break;
+        }
+        bytes.clear();
+    }
+    response
 }

@@ -1,6 +1,6 @@
 //! Writing: responses to bytes, bytes to the socket, and what a full socket leaves for later.
 //!
-//! Small answers are joined in the worker's batch and leave in one `send(2)`; what the socket refuses is
+//! Small answers are joined in the connection's batch and leave in one `send(2)`; what the socket refuses is
 //! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
 use super::pieces::Turn;
@@ -111,6 +111,11 @@ impl Output {
         Output { source: Source::Later(later), ..Output::unbegun() }
     }
 
+    /// Whether an answer that is still being made is given up with its client.
+    pub(super) fn ends_with_client(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.ends_with_client())
+    }
+
     /// Whether any of it may have been sent.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun
@@ -202,7 +207,7 @@ pub(super) fn tally(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Re
 }
 
 impl Connection {
-    /// Begins a response. What is small is complete on return: in the worker's batch, with the kernel, or
+    /// Begins a response. What is small is complete on return: in the batch, with the kernel, or
     /// held.
     #[inline]
     pub(super) fn start(
@@ -248,15 +253,15 @@ impl Connection {
     ) -> io::Result<Output> {
         let encoded = message.stamped(cx.now, &cx.date);
         let (bytes, head) = (encoded.as_bytes(), encoded.head().len());
-        let is_alone = is_last && cx.batch.is_empty();
+        let is_alone = is_last && self.batch.is_empty();
         if !self.held.is_empty() || (bytes.len() <= COPY_MAX && !is_alone) {
-            cx.batch.extend_from_slice(bytes);
-            if cx.batch.len() >= BATCH_MAX {
-                self.flush_shared(cx)?;
+            self.batch.extend_from_slice(bytes);
+            if self.batch.len() >= BATCH_MAX {
+                self.flush_batch()?;
             }
             return Ok(Output::begun(status, head, bytes.len()));
         }
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         let sent = if self.held.is_empty() { self.transport.send(bytes, false)? } else { 0 };
         if sent == bytes.len() {
             return Ok(Output::begun(status, head, sent));
@@ -289,10 +294,10 @@ impl Connection {
             (true, 0) => ConnectionField::KeepAlive,
             (true, _) => ConnectionField::None,
         };
-        let begin = cx.batch.len();
+        let begin = self.batch.len();
         match &response.head {
             Head::Prebuilt(message) => {
-                message.stamped(cx.now, &cx.date).append_head(&mut cx.batch, connection);
+                message.stamped(cx.now, &cx.date).append_head(&mut self.batch, connection);
             }
             Head::Fields(lines) | Head::Final(lines) => {
                 let parts = ResponseParts {
@@ -304,10 +309,10 @@ impl Connection {
                     framing,
                     connection,
                 };
-                h1::encode_head(&mut cx.batch, &parts);
+                h1::encode_head(&mut self.batch, &parts);
             }
         }
-        let mut output = Output::begun(status, cx.batch.len() - begin, 0);
+        let mut output = Output::begun(status, self.batch.len() - begin, 0);
         if let Body::Tunnel { stream, sink } = response.body {
             output.source = Source::Stream(stream);
             output.tunnel = Some(sink);
@@ -317,7 +322,7 @@ impl Connection {
             output.source = match response.body {
                 Body::Empty => Source::None,
                 Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => {
-                    cx.batch.extend_from_slice(&bytes);
+                    self.batch.extend_from_slice(&bytes);
                     Source::None
                 }
                 Body::Bytes(bytes) => Source::Parts { parts: vec![Part::Bytes(bytes)].into_iter(), at: None },
@@ -325,7 +330,7 @@ impl Connection {
                     let encoded = message.encoded();
                     let at = encoded.head().len();
                     if encoded.body().len() <= COPY_MAX {
-                        cx.batch.extend_from_slice(encoded.body());
+                        self.batch.extend_from_slice(encoded.body());
                         Source::None
                     } else {
                         drop(encoded);
@@ -338,23 +343,23 @@ impl Connection {
                 Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => Source::Stream(stream),
             };
         }
-        output.sent = (cx.batch.len() - begin) as u64;
+        output.sent = (self.batch.len() - begin) as u64;
         match &output.source {
-            Source::None if cx.batch.len() < BATCH_MAX => {}
-            Source::None => self.flush_shared(cx)?,
+            Source::None if self.batch.len() < BATCH_MAX => {}
+            Source::None => self.flush_batch()?,
             // The head waits for the first chunk, and they leave together.
             Source::Stream(_) => {
                 output.keeps_head = self.held.is_empty();
-                self.held.extend_from_slice(&cx.batch);
-                cx.batch.clear();
+                self.held.extend_from_slice(&self.batch);
+                self.batch.clear();
             }
             // Sealed together with the first bytes of the file.
             Source::File(_) if self.transport.is_tls() => {
-                self.held.extend_from_slice(&cx.batch);
-                cx.batch.clear();
+                self.held.extend_from_slice(&self.batch);
+                self.batch.clear();
             }
             _ => {
-                self.write_shared(cx, true)?;
+                self.write_batch(true)?;
                 if self.held.is_empty() {
                     self.advance(&mut output, None)?;
                 }
@@ -368,7 +373,7 @@ impl Connection {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
         let mut output = self.start(cx, response, &request, true)?;
-        self.flush_shared(cx)?;
+        self.flush_batch()?;
         if let Some(work) = &mut self.work {
             if let Some(tunnel) = output.take_tunnel() {
                 work.incoming = Some(tunnel);
@@ -386,13 +391,17 @@ impl Connection {
             if let Some(interim) = self.work.as_ref().and_then(|work| work.interim.as_ref())
                 && (self.held.is_empty() || polled.is_ready())
             {
-                push_interim(cx, interim);
+                push_interim(cx, interim, &mut self.batch);
+            }
+            let ends_with_client = later.ends_with_client();
+            if let Some(work) = &mut self.work {
+                work.request.ends_with_client |= ends_with_client;
             }
             match polled {
                 Poll::Pending => {
                     self.put_back(output);
                     self.invite(cx)?;
-                    self.flush_shared(cx)?;
+                    self.flush_batch()?;
                     let is_flushed = self.send_held(false)?;
                     return Ok(if is_flushed { Progress::Waiting } else { Progress::Blocked });
                 }
@@ -470,7 +479,7 @@ impl Connection {
                 },
                 Source::None | Source::Stream(_) | Source::Later(_) | Source::Made(_) => Progress::Done,
             };
-            self.window = self.window.saturating_add((output.sent - before) as u32);
+            self.window = self.window.wrapping_add((output.sent - before) as u32);
             if progress == Progress::Done {
                 output.source = Source::None;
             }
@@ -508,25 +517,26 @@ impl Connection {
         let is_wanted = matches!(&work.incoming, Some(Incoming::Pipe { sink, .. }) if sink.is_wanted());
         if is_wanted && std::mem::take(&mut work.request.expects_continue) {
             cx.stats.responses.add(Status::CONTINUE.0);
-            cx.batch.extend_from_slice(h1::CONTINUE);
-            self.flush_shared(cx)?;
+            self.batch.extend_from_slice(h1::CONTINUE);
+            self.flush_batch()?;
         }
         Ok(())
     }
 
-    /// Sends the worker's batch; what the socket refuses is held.
+    /// Sends the batch; what the socket refuses is held.
     #[inline]
-    pub(super) fn flush_shared(&mut self, cx: &mut Ctx) -> io::Result<()> {
-        if cx.batch.is_empty() { Ok(()) } else { self.write_shared(cx, false) }
+    pub(super) fn flush_batch(&mut self) -> io::Result<()> {
+        if self.batch.is_empty() { Ok(()) } else { self.write_batch(false) }
     }
 
-    fn write_shared(&mut self, cx: &mut Ctx, more: bool) -> io::Result<()> {
-        let sent = if self.held.is_empty() { self.transport.send(&cx.batch, more)? } else { 0 };
-        if sent < cx.batch.len() {
-            self.held.extend_from_slice(&cx.batch[sent..]);
+    fn write_batch(&mut self, more: bool) -> io::Result<()> {
+        let sent = if self.held.is_empty() { self.transport.send(&self.batch, more)? } else { 0 };
+        self.window = self.window.wrapping_add(sent as u32);
+        if sent < self.batch.len() {
+            self.held.extend_from_slice(&self.batch[sent..]);
             self.is_blocked = true;
         }
-        cx.batch.clear();
+        self.batch.clear();
         Ok(())
     }
 
@@ -536,7 +546,7 @@ impl Connection {
             return self.flush_transport();
         }
         let sent = self.transport.send(&self.held, more)?;
-        self.window = self.window.saturating_add(sent as u32);
+        self.window = self.window.wrapping_add(sent as u32);
         if sent < self.held.len() {
             self.held.drain(..sent);
             self.is_blocked = true;
@@ -551,7 +561,7 @@ impl Connection {
     #[inline]
     pub(super) fn flush_transport(&mut self) -> io::Result<bool> {
         let (sent, is_done) = self.transport.flush()?;
-        self.window = self.window.saturating_add(sent as u32);
+        self.window = self.window.wrapping_add(sent as u32);
         self.is_blocked = !is_done;
         Ok(is_done)
     }

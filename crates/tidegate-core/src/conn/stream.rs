@@ -99,7 +99,7 @@ impl Connection {
                 let Some(stream) = self.transport.bare() else { return Ok(Some(Progress::Done)) };
                 while pipe.held() > 0 {
                     let sent = pipe.drain(stream.as_fd(), false)?;
-                    self.window = self.window.saturating_add(sent as u32);
+                    self.window = self.window.wrapping_add(sent as u32);
                     if sent == 0 {
                         return Ok(Some(Progress::Blocked));
                     }
@@ -153,7 +153,7 @@ impl Connection {
         } else {
             self.transport.send_all(&[IoSlice::new(&self.held), IoSlice::new(bytes)], more)?
         };
-        self.window = self.window.saturating_add(sent as u32);
+        self.window = self.window.wrapping_add(sent as u32);
         self.held.drain(..sent.min(held));
         self.held.extend_from_slice(&bytes[sent.saturating_sub(held)..]);
         if self.held.is_empty() {

@@ -42,6 +42,7 @@ pub(super) enum TransportError {
 pub(super) struct Transport {
     stream: Stream,
     layer: Layer,
+    resets_on_close: bool,
 }
 
 enum Layer {
@@ -64,7 +65,7 @@ impl Transport {
             Opening::Tls => Layer::Tls(Box::new(Session::new())),
             Opening::Proxy { then_tls } => Layer::Proxy(Box::new(Prelude { received: Vec::new(), then_tls })),
         };
-        Transport { stream, layer }
+        Transport { stream, layer, resets_on_close: false }
     }
 
     #[inline]
@@ -112,7 +113,9 @@ impl Transport {
         match &mut self.layer {
             Layer::Bare => Ok(self.stream.recv(buffer)?),
             Layer::Tls(session) => {
-                let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello);
+                let stream = &self.stream;
+                let mut choose =
+                    |hello: &Hello| engine.terms(usize::from(listener), hello, || stream.local_ip());
                 Ok(session.receive(&self.stream, buffer, &mut choose)?)
             }
             Layer::Proxy(_) => self.recv_header(buffer, engine, listener, client),
@@ -137,8 +140,10 @@ impl Transport {
         let Some((header, length)) = proxy_protocol::parse(&prelude.received)? else {
             return Ok(Received::Bytes { count: 0, drained });
         };
-        if let Header::Proxied { source, .. } = header {
+        let mut local = self.stream.local_ip();
+        if let Header::Proxied { source, destination } = header {
             *client = Peer::Tcp(source);
+            local = Some(destination.ip());
         }
         let rest = prelude.received.split_off(length);
         if prelude.then_tls {
@@ -146,7 +151,7 @@ impl Transport {
             session.give_received(&rest);
             self.layer = Layer::Tls(Box::new(session));
             let Layer::Tls(session) = &mut self.layer else { return Ok(Received::WouldBlock) };
-            let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello);
+            let mut choose = |hello: &Hello| engine.terms(usize::from(listener), hello, || local);
             return Ok(session.receive_given(&self.stream, buffer, drained, &mut choose)?);
         }
         self.layer = Layer::Bare;
@@ -189,6 +194,11 @@ impl Transport {
     #[inline]
     pub(super) fn has_pending(&self) -> bool {
         self.session().is_some_and(Session::has_pending)
+    }
+
+    /// Bytes of ciphertext that wait.
+    pub(super) fn pending(&self) -> usize {
+        self.session().map_or(0, Session::pending)
     }
 
     /// Whether ciphertext waits for the socket.
@@ -257,7 +267,13 @@ impl Transport {
     /// Makes closing send a reset.
     pub(super) fn reset_on_close(&mut self) {
         self.layer = Layer::Bare; // a session has nothing to say any more
+        self.resets_on_close = true;
         self.stream.reset_on_close();
+    }
+
+    /// Closing it sends a reset: nothing may be sent any more.
+    pub(super) fn resets_on_close(&self) -> bool {
+        self.resets_on_close
     }
 }
 

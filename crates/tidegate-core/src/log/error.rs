@@ -1,7 +1,7 @@
 //! The error log: what the operator should know, one line each, with time and level.
 
 use super::thinning::{LeftOut, Thinning};
-use super::{Level, Sink, Writer, push_escaped};
+use super::{Level, Sink, Writer, applications, push_escaped};
 use std::io::Write;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -54,18 +54,28 @@ pub(super) fn say_of_log(sink: Sink, message: std::fmt::Arguments<'_>) {
 
 /// Says which messages were left out, where their second is over.
 pub(super) fn say_what_was_left_out() {
+    applications::say_what_was_left_out();
     let left_out = match THINNING.lock() {
         Ok(mut thinning) if thinning.leaves_out() => thinning.take(monotonic_ns()),
         _ => return,
     };
     for LeftOut { level, count, like } in left_out {
-        write_line(level, &format!("... repeated {count} times: {like}"));
+        write_line(
+            level,
+            &format!("... and {count} more of the kind, left out; the last one written: {like}"),
+        );
     }
 }
 
 /// Whether there will be something to say of that.
 pub(super) fn leaves_out() -> bool {
-    THINNING.lock().is_ok_and(|thinning| thinning.leaves_out())
+    applications::leaves_out() || THINNING.lock().is_ok_and(|thinning| thinning.leaves_out())
+}
+
+/// The error log and its level; `None` before there is one.
+pub(super) fn error_log() -> Option<(Arc<Writer>, Sink, Level)> {
+    let log = ERROR_LOG.read().ok()?;
+    log.as_ref().map(|log| (log.writer.clone(), log.sink, log.level))
 }
 
 fn say(level: Level, location: &'static Location<'static>, message: &dyn std::fmt::Display) {
@@ -88,6 +98,17 @@ fn say(level: Level, location: &'static Location<'static>, message: &dyn std::fm
 }
 
 fn write_line(level: Level, message: &str) {
+    let mut out = Vec::with_capacity(128);
+    push_line(&mut out, level, message);
+    match ERROR_LOG.read().ok().as_deref() {
+        Some(Some(log)) if level <= log.level => log.writer.write(log.sink, out),
+        Some(Some(_)) => {}
+        _ => drop(std::io::stderr().write_all(&out)),
+    }
+}
+
+/// Appends a message with time and level; its further lines are indented.
+pub(super) fn push_line(out: &mut Vec<u8>, level: Level, message: &str) {
     let name = match level {
         Level::Error => "error",
         Level::Warn => "warn",
@@ -95,21 +116,15 @@ fn write_line(level: Level, message: &str) {
         Level::Debug => "debug",
     };
     let (seconds, nanos) = tidegate_io::clock::wall();
-    let mut out = Vec::with_capacity(128);
     out.extend_from_slice(&HttpDate(seconds).rfc3339()[..19]);
     let _ = write!(out, ".{:03}Z {name}: ", nanos / 1_000_000);
     for (n, part) in message.split('\n').enumerate() {
         if n > 0 {
             out.extend_from_slice(b"\n    ");
         }
-        push_escaped_prose(&mut out, part);
+        push_escaped_prose(out, part);
     }
     out.push(b'\n');
-    match ERROR_LOG.read().ok().as_deref() {
-        Some(Some(log)) if level <= log.level => log.writer.write(log.sink, out),
-        Some(Some(_)) => {}
-        _ => drop(std::io::stderr().write_all(&out)),
-    }
 }
 
 /// Quotes stay readable here; control bytes and foreign bytes do not get through.

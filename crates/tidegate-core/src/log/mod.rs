@@ -5,14 +5,17 @@
 //! and serving goes on (FAULTS 51).
 
 mod access;
+mod applications;
 mod error;
 mod output;
 mod pattern;
 mod thinning;
 mod writer;
 
+pub use applications::{ApplicationLog, application, level_of, set_application_logs};
+
 pub use access::{AccessBuffers, Ending, Entry, EntryFields, KeptField, Record};
-use tidegate_config::settings::Level;
+pub use tidegate_config::settings::Level;
 
 pub use error::{error, info, set_error_log, warn};
 pub use writer::{Sink, Writer, open_file};

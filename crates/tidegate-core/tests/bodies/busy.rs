@@ -190,7 +190,8 @@ fn the_status_page_needs_no_place_in_flight() {
     let (mut solo, mut client) = with_status("in-flight 1; queue length=0");
     let (mut held, server) = pair();
     // A place that somebody else holds.
-    let place = solo.admission().later(Box::pin(std::future::pending()), false);
+    let place = solo.hold_place();
+    assert!(place.is_some());
     assert!(ask(&mut solo, &mut client, "/later").0.starts_with("HTTP/1.1 503"));
     assert!(ask(&mut solo, &mut client, "/ready").0.starts_with("HTTP/1.1 200"));
     drop(place);

@@ -319,6 +319,46 @@ fn a_client_that_cancels_all_the_time_is_sent_away() {
 }
 
 #[test]
+fn what_is_cancelled_at_once_is_not_begun_with() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    for _ in 0..50 {
+        let key = client.get("/begin");
+        client.wire.reset(key, ErrorCode::CANCEL, &mut client.out);
+    }
+    let last = client.get("/begin");
+    client.flush();
+    assert_eq!(server.told(), "begun");
+    server.gate.open();
+    assert_eq!(client.answer(last).body, b"late");
+    assert_eq!(server.told_until_now(), 0, "a handler has begun with what was cancelled");
+    server.until("counted", |stats| stats.http2_streams == 51 && stats.in_flight.current == 0);
+}
+
+#[test]
+fn cancelling_counts_over_the_connections_of_an_address() {
+    let server = Server::start("limits { exempt-addresses \"192.0.2.1\" }");
+    let mut sent_away = 0;
+    // Fewer on each than a connection may.
+    for _ in 0..20 {
+        let mut client = Client::connect(&server);
+        let keys: Vec<StreamKey> = (0..90).map(|_| client.get("/later")).collect();
+        client.flush();
+        for key in keys {
+            client.wire.reset(key, ErrorCode::CANCEL, &mut client.out);
+        }
+        let last = client.get("/bytes?5");
+        client.until(|client| client.goodbye.is_some() || client.answers[&last.id()].has_ended);
+        sent_away += u32::from(client.goodbye == Some(ErrorCode::ENHANCE_YOUR_CALM));
+    }
+    assert!(sent_away >= 8, "{sent_away}");
+    // Who cancels nothing is served.
+    let mut client = Client::connect(&server);
+    let key = client.get("/bytes?5");
+    assert_eq!(client.answer(key).body, pattern(5));
+}
+
+#[test]
 fn a_client_that_takes_nothing_is_given_up() {
     let server = Server::impatient("");
     let mut client = Client::connect(&server);

@@ -134,6 +134,12 @@ impl Handler for Table {
                 drop(body);
                 Response::empty(Status::FORBIDDEN)
             })),
+            // Tells when it is begun with.
+            b"/begin" => Reply::Later(Box::pin(async move {
+                tell("begun".to_owned());
+                gate.pass().await;
+                text("late")
+            })),
             b"/later" => Reply::Later(Box::pin(async move {
                 gate.pass().await;
                 text("late")

@@ -10,3 +10,4 @@ mod pipelines;
 mod requests;
 mod responses;
 mod server;
+mod turns;

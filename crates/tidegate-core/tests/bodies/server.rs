@@ -104,6 +104,11 @@ impl Server {
         }
     }
 
+    /// How much handlers have told that nobody has asked for.
+    pub fn told_until_now(&self) -> usize {
+        self.told.try_iter().count()
+    }
+
     /// What a handler tells next.
     pub fn told(&self) -> String {
         self.told.recv_timeout(PATIENCE).expect("a handler tells something")

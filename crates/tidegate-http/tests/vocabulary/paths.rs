@@ -1,7 +1,9 @@
 //! `path`. FAULTS 32 is held here.
 
 use proptest::prelude::*;
-use tidegate_http::path::{PathError, encode_path, normalise};
+use tidegate_http::path::{
+    PathError, behind_prefix, both_readings, encode_path, has_encoded_slash, normalise, without_dot_segments,
+};
 use tidegate_http::{Method, Status, Target};
 
 #[test]
@@ -53,6 +55,47 @@ fn normalisation() {
     for (name, raw, expected) in cases {
         let mut scratch = Vec::new();
         assert_eq!(normalise(raw, &mut scratch), *expected, "{name}");
+    }
+}
+
+#[test]
+fn encoded_slashes_are_read_both_ways() {
+    let both =
+        |raw: &str| both_readings(raw).map(|(a, b)| [a, b].map(|path| String::from_utf8(path).unwrap()));
+    for (raw, separator, data) in [
+        ("/projects/a%2Fb", "/projects/a/b", "/projects/a%2Fb"),
+        ("/q/%2f/x%20y", "/q/x y", "/q/%2F/x y"),
+        ("/a/b%2F..%2F..%2Fc", "/c", "/a/b%2F..%2F..%2Fc"),
+        ("/a/../b%2Fc", "/b/c", "/b%2Fc"),
+        ("/a%252Fb%2Fc", "/a%2Fb/c", "/a%2Fb%2Fc"),
+    ] {
+        assert_eq!(both(raw).unwrap(), [separator, data], "{raw}");
+        assert!(has_encoded_slash(raw));
+    }
+    assert_eq!(both("/a/..%2F..%2Fb"), Err(PathError::AboveRoot));
+    assert_eq!(both("/a%2Fb%00"), Err(PathError::Nul));
+    assert!(!has_encoded_slash("/a%252Fb/c%2") && !has_encoded_slash("/a%2G"));
+}
+
+#[test]
+fn paths_as_sent_keep_their_encoding() {
+    for (raw, without) in [
+        ("/a/%2e%2e/b%2Fc", "/b%2Fc"),
+        ("/a/./b%20/.", "/a/b%20/"),
+        ("/a//b/..", "/a//"),
+        ("/a%2F../b", "/a%2F../b"),
+    ] {
+        assert_eq!(without_dot_segments(raw), without);
+    }
+    for (raw, prefix, rest) in [
+        ("/%61pi/a%2Fb", "/api", Some("/a%2Fb")),
+        ("/api", "/api", Some("")),
+        ("/apis/a", "/api", None),
+        ("/api%2Fa", "/api", None),
+        ("/a%2Fpi/x", "/a/pi", None),
+        ("/ap%", "/api", None),
+    ] {
+        assert_eq!(behind_prefix(raw, prefix), rest, "{raw}");
     }
 }
 

@@ -43,6 +43,10 @@ impl CompressFilter {
 }
 
 impl Filter for CompressFilter {
+    fn looks_ahead(&self) -> usize {
+        usize::try_from(self.settings.min_length).unwrap_or(usize::MAX)
+    }
+
     fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>> {
         if self.offered.is_empty() {
             return None;

@@ -151,6 +151,10 @@ impl BodyStream for EncodedStream {
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         self.source.poll_ahead(cx);
     }
+
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        self.source.trailers()
+    }
 }
 
 /// Bytes in memory as a source.

@@ -43,6 +43,8 @@ pub enum Found {
     },
     /// A folder was asked for without its slash.
     NeedsSlash,
+    /// The route of this name answers.
+    Route(String),
     /// Nothing that is served.
     Status(Status),
 }
@@ -66,6 +68,26 @@ impl Lookup {
         let mut search = Search { lookup: self, patience, depends: Vec::new() };
         let found = search.run(path)?;
         Ok(Located { found, depends: search.depends })
+    }
+
+    /// Whether the path is that of the folder which the alias stands for, without its slash.
+    fn is_bare_alias(&self, path: &[u8]) -> bool {
+        let prefix = self.settings.strip_prefix.as_deref().and_then(|prefix| prefix.strip_suffix('/'));
+        prefix.is_some_and(|prefix| prefix.as_bytes() == path)
+            && (self.settings.serves_hidden || !is_hidden(path))
+    }
+
+    /// Whether a request that is not for a file can be for a route of the site.
+    pub fn hands_on(&self) -> bool {
+        self.route_name().is_some()
+    }
+
+    /// The route that answers what is no file.
+    pub fn route_name(&self) -> Option<&str> {
+        match self.settings.try_list.last() {
+            Some(Try::Route(name)) => Some(name),
+            _ => None,
+        }
     }
 
     /// The path below the root; `None` where it lies outside of the alias, or is hidden.
@@ -95,6 +117,9 @@ struct Search<'l> {
 
 impl Search<'_> {
     fn run(&mut self, path: &[u8]) -> io::Result<Found> {
+        if self.lookup.is_bare_alias(path) {
+            return Ok(Found::NeedsSlash);
+        }
         let Some(relative) = self.lookup.relative(path) else { return Ok(Found::Status(Status::NOT_FOUND)) };
         if self.lookup.settings.try_list.is_empty() {
             return self.path(relative, true);
@@ -102,10 +127,17 @@ impl Search<'_> {
         for candidate in &self.lookup.settings.try_list {
             match candidate {
                 Try::Status(status) => return Ok(Found::Status(Status(*status))),
+                Try::Route(name) => return Ok(Found::Route(name.clone())),
                 Try::Path(template) => {
                     let filled = fill(template, relative);
                     match self.path(&filled, false)? {
                         Found::Status(Status::NOT_FOUND) => {}
+                        // The folder of the path itself: links in what is found there need the slash.
+                        Found::File(_) | Found::Folder { .. }
+                            if filled.strip_suffix(b"/") == Some(relative) =>
+                        {
+                            return Ok(Found::NeedsSlash);
+                        }
                         found => return Ok(found),
                     }
                 }

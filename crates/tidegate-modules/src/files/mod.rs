@@ -133,9 +133,18 @@ impl Files {
 
 impl Handler for Files {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+        // No file has such a name.
+        if exchange.has_encoded_slash()
+            && let Some(name) = self.inner.lookup.route_name()
+        {
+            let body = exchange.body.take();
+            return exchange.hand_on_to(name, body);
+        }
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
-            _ if exchange.has_programs() => self.inner.serve_program(exchange),
+            _ if exchange.has_programs() || self.inner.lookup.hands_on() => {
+                self.inner.serve_program(exchange)
+            }
             Method::Options => {
                 Reply::Ready(Response::empty(Status::NO_CONTENT).with("Allow", "GET, HEAD, OPTIONS"))
             }
@@ -146,7 +155,13 @@ impl Handler for Files {
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
-        if !matches!(exchange.method, Method::Get | Method::Head) {
+        if exchange.has_encoded_slash()
+            && let Some(name) = lookup.route_name()
+        {
+            return exchange.explain_route(name, say);
+        }
+        let hands_on = exchange.has_programs() || lookup.hands_on();
+        if !matches!(exchange.method, Method::Get | Method::Head) && !hands_on {
             return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
         }
         let located = match lookup.locate(exchange.path, Patience::Wait) {
@@ -160,6 +175,12 @@ impl Handler for Files {
             && exchange.runs(&path)
         {
             return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
+        }
+        if let Found::Route(name) = &located.found {
+            return exchange.explain_route(name, say);
+        }
+        if !matches!(exchange.method, Method::Get | Method::Head | Method::Options) {
+            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
         }
         match located.found {
             Found::File(file) => {
@@ -176,6 +197,7 @@ impl Handler for Files {
                 say(format!("listing of {root}/{}", String::from_utf8_lossy(&relative)));
             }
             Found::NeedsSlash => say("a folder: redirected with 301 to the same path with a slash".into()),
+            Found::Route(_) => {}
             Found::Status(status) => say(format!("answered with {} {}", status.0, status.reason())),
         }
     }
@@ -187,7 +209,9 @@ impl Inner {
         if self.lookup.settings.uses_cache {
             let root = &self.lookup.root;
             let is_followed = root.follow(exchange.started, Patience::Cached).is_ok();
-            match self.shared.cache.borrow().look_up(self.instance, exchange.path, exchange.started) {
+            let path = exchange.path;
+            let cached = self.shared.cache.borrow().look_up(self.instance, path, exchange.started);
+            match cached {
                 Cached::Fresh(entry) if is_followed && entry.generation == root.generation() => {
                     return self.answer(&entry, exchange);
                 }
@@ -221,13 +245,12 @@ impl Inner {
                 let (inner, lookup, kept) = (self.clone(), self.lookup.clone(), exchange.keep());
                 let path = exchange.path.to_vec();
                 let job = blocking::run_in(lookup.root.lane(), move || lookup.locate(&path, Patience::Wait));
-                Reply::Later(Box::pin(async move {
-                    let Ok(job) = job else { return overloaded() };
-                    let reply = match job.await {
+                Reply::Preparing(Box::pin(async move {
+                    let Ok(job) = job else { return Reply::Ready(overloaded()) };
+                    match job.await {
                         Ok(located) => kept.lend(|exchange| inner.program(&located.found, exchange, body)),
-                        Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
-                    };
-                    settle(reply).await
+                        Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
+                    }
                 }))
             }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
@@ -235,10 +258,16 @@ impl Inner {
     }
 
     fn program(&self, found: &Found, exchange: &Exchange<'_>, body: Option<RequestBody>) -> Reply {
+        if let Found::Route(name) = found {
+            return exchange.hand_on_to(name, body);
+        }
         if let Some(path) = self.program_path(found, exchange.path)
             && let Ok(reply) = exchange.hand_on(&path, body)
         {
             return reply;
+        }
+        if matches!(found, Found::NeedsSlash) && exchange.method != Method::Options {
+            return Reply::Ready(with_slash(exchange).with_status(Status(308))); // keeps method and content
         }
         Reply::Ready(match exchange.method {
             Method::Options => Response::empty(Status::NO_CONTENT),
@@ -259,7 +288,7 @@ impl Inner {
                 Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange, true)),
                 Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
             };
-            settle(reply).await
+            reply.settled().await
         }))
     }
 
@@ -301,6 +330,7 @@ impl Inner {
                 None => Reply::status(Status::NOT_FOUND),
             },
             Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
+            Found::Route(name) => exchange.hand_on_to(&name, None),
             Found::Status(status) => Reply::Ready(answer::error(status)),
         }
     }
@@ -328,7 +358,7 @@ impl Inner {
                         }
                         Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
-                    settle(reply).await
+                    reply.settled().await
                 }))
             }
             Err((_, error)) => Reply::Ready(self.failed(exchange.path, &error)),
@@ -345,13 +375,12 @@ impl Inner {
     ) -> Reply {
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
         if self.lookup.settings.uses_cache {
-            let mut cache = self.shared.cache.borrow_mut();
-            let root = &self.lookup.root;
-            let is_new_watch = cache.insert(self.instance, exchange.path, &entry, root, depends);
+            let (cache, root) = (&self.shared.cache, &self.lookup.root);
+            let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
             // look once more.
             if (is_new_watch || has_waited) && !self.is_still(&entry, exchange.path) {
-                cache.remove(self.instance, exchange.path);
+                cache.borrow_mut().remove(self.instance, exchange.path);
             }
         }
         self.answer(&entry, exchange)
@@ -456,7 +485,7 @@ impl Inner {
                 inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
                 inner.answer(&entry, exchange)
             });
-            settle(reply).await
+            reply.settled().await
         }))
     }
 
@@ -485,7 +514,8 @@ struct Making {
 
 impl Drop for Making {
     fn drop(&mut self) {
-        for (coding, form) in self.entry.encoded.borrow_mut().iter_mut() {
+        let mut encoded = self.entry.encoded.borrow_mut();
+        for (coding, form) in encoded.iter_mut() {
             if *coding == self.coding && matches!(form, Encoded::Making) {
                 *form = Encoded::Possible;
             }
@@ -494,7 +524,8 @@ impl Drop for Making {
 }
 
 fn set_form(entry: &Entry, coding: Coding, form: Encoded) {
-    if let Some((_, slot)) = entry.encoded.borrow_mut().iter_mut().find(|(present, _)| *present == coding) {
+    let mut encoded = entry.encoded.borrow_mut();
+    if let Some((_, slot)) = encoded.iter_mut().find(|(present, _)| *present == coding) {
         *slot = form;
     }
 }
@@ -531,11 +562,4 @@ fn with_slash(exchange: &Exchange<'_>) -> Response {
 
 fn overloaded() -> Response {
     answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
-}
-
-async fn settle(reply: Reply) -> Response {
-    match reply {
-        Reply::Ready(response) => response,
-        Reply::Later(future) => future.await,
-    }
 }

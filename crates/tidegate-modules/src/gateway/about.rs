@@ -15,6 +15,11 @@ impl About {
     pub(super) fn new(link: &Rc<Link>, target: &str) -> About {
         About { link: link.clone(), target: target.into() }
     }
+
+    /// The name of the application: its pool, or where it is.
+    pub(super) fn application(&self) -> &str {
+        &self.link.name
+    }
 }
 
 impl fmt::Display for About {

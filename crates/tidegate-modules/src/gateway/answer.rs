@@ -1,6 +1,7 @@
 //! The way of an answer from its application: the head, then content with its framing taken off.
 
 use super::complaints::Complaints;
+use super::fields::is_for_servers;
 use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
@@ -401,9 +402,7 @@ impl AnswerHead {
             self.sendfile = Some(value.to_vec());
         } else if is("x-accel-redirect") {
             self.accel_redirect = Some(value.to_vec());
-        } else if !ENDS_HERE.iter().any(|ends| is(ends))
-            && !name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("x-accel-"))
-        {
+        } else if !ENDS_HERE.iter().any(|ends| is(ends)) && !is_for_servers(name) {
             self.lines.push(name, value);
             self.leads |= is("location") || is("content-location");
         }

@@ -316,16 +316,17 @@ impl Pool {
     }
 
     /// Waits for a place and says where to go with it: to the member with the smallest share of its places
-    /// in use.
+    /// in use, and to none of `left` where there are others.
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or the pool is down.
-    pub async fn take(self: &Arc<Self>) -> Result<Lease, Refused> {
+    pub async fn take(self: &Arc<Self>, left: &[Address]) -> Result<Lease, Refused> {
         loop {
             let place = self.places.take().await?;
             let state = self.read();
             // None is left when the last one went away after the place was given: wait for the next.
-            let Some(member) = state.members.iter().min_by_key(|member| member.load()) else { continue };
+            let rank = |member: &&Arc<Member>| (left.contains(&member.address), member.load());
+            let Some(member) = state.members.iter().min_by_key(rank) else { continue };
             member.in_use.fetch_add(1, Relaxed);
             member.requests.fetch_add(1, Relaxed);
             return Ok(Lease { pool: self.clone(), member: member.clone(), _place: place });
@@ -450,7 +451,7 @@ mod tests {
     }
 
     fn take(pool: &Arc<Pool>) -> Result<Lease, Refused> {
-        match pin!(pool.take()).poll(&mut Context::from_waker(Waker::noop())) {
+        match pin!(pool.take(&[])).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => panic!("a queue without room never makes one wait"),
         }
@@ -474,6 +475,27 @@ mod tests {
         board.apply(update(2, &[2, 3]));
         assert_eq!(pool.addresses().len(), 2);
         assert_eq!(pool.places().in_use(), 1);
+    }
+
+    #[test]
+    fn who_tries_again_leaves_the_one_that_has_failed() {
+        let board = Board::default();
+        let pool = board.pool("app");
+        board.apply(update(2, &[1, 2]));
+        let first = take(&pool).expect("a place");
+        let left = [first.address().clone()];
+        drop(first);
+        for _ in 0..3 {
+            let Poll::Ready(Ok(lease)) = pin!(pool.take(&left)).poll(&mut Context::from_waker(Waker::noop()))
+            else {
+                panic!("a place")
+            };
+            assert_ne!(lease.address(), &left[0]);
+        }
+        // Where there is no other, its successor at the same address has it.
+        board.apply(PoolUpdate { sequence: 2, ..update(2, &[1]) });
+        let only = [take(&pool).expect("a place").address().clone()];
+        assert!(pin!(pool.take(&only)).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     }
 
     #[test]

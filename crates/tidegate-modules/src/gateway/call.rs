@@ -29,8 +29,8 @@ use tidegate_core::{Body, BodyStream, Elsewhere, Reply, Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
+use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
-use tidegate_io::{LocalFuture, runtime};
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::fastcgi::ResponseDecoder;
 
@@ -38,17 +38,14 @@ use tidegate_wire::fastcgi::ResponseDecoder;
 const FIRST_READ: usize = 8 << 10;
 /// How long a request on a new connection waits until idle ones are suspected to stand in its way.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Times that a request is sent at most.
-const ATTEMPTS: u32 = 3;
-
 /// A request, ready to be sent.
 pub(super) struct Call {
     pub(super) link: Rc<Link>,
     pub(super) errand: Errand,
     pub(super) upload: Upload,
     pub(super) dialect: Dialect,
-    /// Whether sending it twice means the same as once.
-    pub(super) is_idempotent: bool,
+    /// Whether it may be sent again when the connection ends without an answer.
+    pub(super) may_repeat: bool,
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
     pub(super) wants_trailers: bool,
@@ -87,21 +84,27 @@ enum Fault {
 }
 
 impl Call {
-    /// Carries it out.
-    pub(super) fn run(self) -> LocalFuture<Response> {
+    /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
+    /// that others could use.
+    pub(super) fn run(self) -> Reply {
         // Whatever a future takes by value it holds twice.
-        Box::pin(Box::new(self).carry_out())
+        let mut call = Box::new(self);
+        if !call.upload.waits_for_content() {
+            return Reply::Later(Box::pin(call.carry_out()));
+        }
+        Reply::Preparing(Box::pin(async move {
+            match call.upload.collect(call.link.request_buffer).await {
+                Ok(()) => Reply::Later(Box::pin(call.carry_out())),
+                Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
+            }
+        }))
     }
 
     /// What seldom has to be waited for is in a box of its own: the future is made anew for each request, and all
     /// that it could ever wait for is a part of it.
     async fn carry_out(mut self: Box<Self>) -> Response {
-        if self.upload.has_source() && Box::pin(self.upload.collect(self.link.request_buffer)).await.is_err()
-        {
-            return answer::error(Status::BAD_REQUEST);
-        }
         self.stats().gateway_requests.add(1);
-        let mut attempt = 1;
+        let mut wants_new = false;
         // Why an earlier member has failed: what the client hears when there is no other.
         let mut before: Option<Box<Response>> = None;
         loop {
@@ -116,7 +119,8 @@ impl Call {
             let Some(pool) = self.link.pool(pick.as_ref().and_then(Pick::address)) else {
                 return answer::error(Status::BAD_GATEWAY);
             };
-            let connection = match pool.take(!self.is_idempotent) {
+            let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
+            let connection = match idle {
                 Some(connection) => connection,
                 None => match Box::pin(pool.connect()).await {
                     Ok(connection) => connection,
@@ -161,19 +165,20 @@ impl Call {
             };
             let fault = match answered {
                 Ok(Reply::Ready(response)) => return response,
-                Ok(Reply::Later(response)) => return response.await,
+                Ok(reply) => return Box::pin(reply.settled()).await,
                 Err(fault) => fault,
             };
             let may_repeat = match fault {
-                Fault::Unanswered(_) => self.is_idempotent,
+                Fault::Unanswered(_) => self.may_repeat,
                 // It was not begun with.
                 Fault::Answer(AnswerError::Overloaded) => true,
                 _ => false,
             } && self.upload.is_repeatable();
-            // An idle connection that the other end closes at the same moment is nobody's fault.
+            // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
+            // no explanation. A process of a pool may as well have ended, and is left for another.
             let is_coincidence = matches!(fault, Fault::Unanswered(_)) && is_reused;
-            if is_coincidence && may_repeat && attempt < ATTEMPTS {
-                attempt += 1;
+            if is_coincidence && may_repeat && !wants_new && !self.link.upstream.is_pool() {
+                wants_new = true;
                 self.stats().gateway_retries.add(1);
                 self.upload.rewind();
                 continue;
@@ -188,6 +193,8 @@ impl Call {
                 return answer;
             }
             self.stats().gateway_retries.add(1);
+            // The idle connections to a pool's process may be as old as the one that has failed.
+            wants_new = self.link.upstream.is_pool();
             before = Some(Box::new(answer));
             self.upload.rewind();
         }
@@ -265,7 +272,7 @@ impl Call {
                 let path = String::from_utf8_lossy(path).into_owned();
                 return Ok(Reply::Later(Box::pin(async move { elsewhere.answer(&path).await })));
             }
-            if sendfile::is_asked(&head) {
+            if self.link.sendfile.is_asked(&head) {
                 return Ok(self.sendfile(head));
             }
             let body = match content.take_trailers().filter(|_| has_body && self.wants_trailers) {
@@ -277,7 +284,7 @@ impl Call {
             };
             return Ok(respond(head, body));
         }
-        if sendfile::is_asked(&head) {
+        if self.link.sendfile.is_asked(&head) {
             drop(line);
             return Ok(self.sendfile(head));
         }

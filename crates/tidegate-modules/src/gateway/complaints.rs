@@ -1,60 +1,122 @@
-//! What an application writes to its standard error, line by line to the error log: with the site and the
-//! script that it is about, bounded, and escaped by the log.
+//! What an application writes to its standard error, line by line to its log: with the site and the script that it is
+//! about, at its level, and escaped by the log. What comes together is written together, so that a trace stays whole.
 
 use super::about::About;
-use tidegate_core::log;
+use tidegate_core::log::{self, Level};
 
-/// The longest line, bytes; the rest of it is dropped.
-const LONGEST: usize = 2 << 10;
-/// Most lines of one request.
-const MOST: u32 = 100;
+/// The longest line, bytes; a longer one goes on in the next.
+const LONGEST: usize = 16 << 10;
 
 /// The complaints of one request.
 pub(super) struct Complaints {
     about: About,
-    line: Vec<u8>,
-    lines: u32,
+    lines: Lines,
 }
 
 impl Complaints {
     /// About a request. `about` is said in front of every line.
     pub(super) fn about(about: About) -> Complaints {
-        Complaints { about, line: Vec::new(), lines: 0 }
+        Complaints { about, lines: Lines::default() }
     }
 
     /// Takes bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        for piece in bytes.split_inclusive(|b| *b == b'\n') {
-            let (text, is_end) = match piece.strip_suffix(b"\n") {
-                Some(text) => (text, true),
-                None => (piece, false),
-            };
-            let room = LONGEST.saturating_sub(self.line.len());
-            self.line.extend_from_slice(text.get(..room).unwrap_or(text));
-            if is_end {
-                self.end_line();
-            }
-        }
-    }
-
-    fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        let line = line.trim_ascii_end();
-        if line.is_empty() {
-            return;
-        }
-        self.lines += 1;
-        let text = String::from_utf8_lossy(line);
-        if self.lines <= MOST {
-            log::warn(format_args!("{}: {text}", self.about));
-        } else if self.lines == MOST + 1 {
-            log::warn(format_args!("{}: further lines of this request are left out", self.about));
-        }
+        let complete = self.lines.push(bytes);
+        log::application(self.about.application(), &self.about, &complete);
     }
 }
 
 impl Drop for Complaints {
     fn drop(&mut self) {
-        self.end_line();
+        let rest = self.lines.end();
+        log::application(self.about.application(), &self.about, &rest);
+    }
+}
+
+/// Bytes to lines with their levels.
+#[derive(Debug)]
+pub(super) struct Lines {
+    line: Vec<u8>,
+    level: Level,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines { line: Vec::new(), level: Level::Warn }
+    }
+}
+
+impl Lines {
+    /// Takes bytes; the lines that they complete, empty ones aside.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<(Level, String)> {
+        let mut complete = Vec::new();
+        for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            let (mut text, is_end) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            while self.line.len() + text.len() > LONGEST {
+                let (front, rest) = text.split_at(LONGEST.saturating_sub(self.line.len()));
+                self.line.extend_from_slice(front);
+                complete.extend(self.end());
+                text = rest;
+            }
+            self.line.extend_from_slice(text);
+            if is_end {
+                complete.extend(self.end());
+            }
+        }
+        complete
+    }
+
+    /// What has no line end.
+    pub(super) fn end(&mut self) -> Vec<(Level, String)> {
+        let line = std::mem::take(&mut self.line);
+        let line = line.trim_ascii_end();
+        if line.is_empty() {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(line).into_owned();
+        self.level = log::level_of(&text, self.level);
+        vec![(self.level, text)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_long_line_goes_on_in_the_next_and_the_last_needs_no_end() {
+        let mut lines = Lines::default();
+        let text = "x".repeat(LONGEST * 2 + 7);
+        let got = lines.push(format!("a\n\n{text}\nlast").as_bytes());
+        let lengths: Vec<usize> = got.iter().map(|(_, line)| line.len()).collect();
+        assert_eq!(lengths, [1, LONGEST, LONGEST, 7]);
+        assert_eq!(lines.end(), [(Level::Warn, "last".to_owned())]);
+        assert_eq!(lines.end(), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_lines(
+            text in "[a-c \n#]{0,200}",
+            cuts in proptest::collection::vec(0..200usize, 0..6),
+        ) {
+            let mut whole = Lines::default();
+            let mut expected = whole.push(text.as_bytes());
+            expected.extend(whole.end());
+            let (mut parts, mut got, mut at) = (Lines::default(), Vec::new(), 0);
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.push(text.len());
+            cuts.sort_unstable();
+            for cut in cuts {
+                got.extend(parts.push(&text.as_bytes()[at..cut]));
+                at = cut;
+            }
+            got.extend(parts.end());
+            prop_assert_eq!(got, expected);
+        }
     }
 }

@@ -9,26 +9,35 @@ use tidegate_config::settings::Network;
 use tidegate_io::socket::Peer;
 
 /// Set by proxies: believed when a trusted one sends them.
-const OF_PROXIES: [&str; 9] = [
+const OF_PROXIES: [&str; 19] = [
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-server",
+    "forwarded-for",
     "x-real-ip",
-    "x-forwarded-scheme",
+    // Other names for the client's address.
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "client-ip",
+    "fastly-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-proxyuser-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    // What was asked for, in the words of other servers: an application that believes them routes by them, past what was
+    // decided here by the path.
+    "x-host",
+    "x-rewrite-url",
+    "x-url-scheme",
+    "front-end-https",
 ];
 
 /// Identities that a proxy in front has established: believed when a trusted one sends them.
-const OF_IDENTITY: [&str; 12] = [
+const OF_IDENTITY: [&str; 8] = [
     "remote-user",
     "x-remote-user",
-    "x-forwarded-user",
-    "x-forwarded-email",
-    "x-forwarded-groups",
-    "x-forwarded-preferred-username",
     "x-authenticated-user",
     "x-webauth-user",
     "client-cert",
@@ -37,8 +46,8 @@ const OF_IDENTITY: [&str; 12] = [
     "x-client-verify",
 ];
 
-/// Beginnings of such names.
-const IDENTITY_PREFIXES: [&str; 3] = ["x-auth-request-", "x-ssl-client-", "ssl-client-"];
+/// Beginnings of such names, of either kind.
+const PREFIXES: [&str; 5] = ["x-forwarded", "x-original-", "x-auth-request-", "x-ssl-client-", "ssl-client-"];
 
 /// Whether a field of this name may be passed on; `is_trusted` tells whether the client is a proxy of one's own.
 #[inline]
@@ -46,20 +55,36 @@ pub fn may_pass(name: &str, is_trusted: bool) -> bool {
     // None of them begins otherwise, and few fields begin so.
     if !matches!(
         name.as_bytes().first(),
-        Some(b'x' | b'X' | b'f' | b'F' | b'r' | b'R' | b'c' | b'C' | b's' | b'S')
+        Some(b'x' | b'X' | b'f' | b'F' | b'r' | b'R' | b'c' | b'C' | b's' | b'S' | b't' | b'T')
     ) {
         return true;
     }
     let is = |other: &&str| name.eq_ignore_ascii_case(other);
     let begins =
         |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    if is(&"x-sendfile") || begins("x-accel-") {
+    if is_for_servers(name) {
         return false;
     }
     is_trusted
         || !(OF_PROXIES.iter().any(&is)
             || OF_IDENTITY.iter().any(&is)
-            || IDENTITY_PREFIXES.iter().any(|prefix| begins(prefix)))
+            || PREFIXES.iter().any(|prefix| begins(prefix)))
+}
+
+/// Whether a field is what an application tells the server before it: which file to send, how to buffer. From a client it
+/// does not reach an application, nor from an application a client, since it names paths.
+pub fn is_for_servers(name: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["x-accel-", "x-sendfile", "x-lighttpd-"];
+    PREFIXES
+        .iter()
+        .any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
+}
+
+/// Whether applications can tell a name from all others: in variables and in some frameworks everything but letters and
+/// digits becomes `_`, so that `X.Real.IP` and `X_Real_IP` would be taken for `X-Real-IP` (FAULTS 36).
+#[inline]
+pub fn is_unambiguous(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Whether a field tells of the client's certificate (RFC 9440): where there is one of our own connection, that alone
@@ -111,6 +136,16 @@ mod tests {
             ("X-Auth-Request-Email", false, true),
             ("SSL-Client-Verify", false, true),
             ("Client-Cert", false, true),
+            ("True-Client-IP", false, true),
+            ("CF-Connecting-IP", false, true),
+            ("X-Client-IP", false, true),
+            ("X-Original-URL", false, true),
+            ("x-rewrite-url", false, true),
+            ("X-Forwarded-Ssl", false, true),
+            ("X-Forwarded", false, true),
+            ("Transfer-Like", true, true),
+            ("X-Sendfile-Type", false, false),
+            ("X-LIGHTTPD-send-file", false, false),
         ] {
             assert_eq!((may_pass(name, false), may_pass(name, true)), (anyone, trusted), "{name}");
         }

@@ -7,6 +7,7 @@ use super::spill::Spill;
 use super::upstream::Upstream;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub struct Link {
     pub sendfile: Sendfile,
     /// What the workers' applications share.
     pub shared: Rc<Shared>,
+    /// On whose account requests wait: the same on all workers, never 0.
+    pub account: u64,
     /// The application in messages: `unix:/run/php.sock`.
     pub name: String,
     /// The site in messages, and where a client names no host.
@@ -124,6 +127,7 @@ impl Link {
             trusted_proxies: settings.trusted_proxies.clone(),
             sendfile: Sendfile::new(&settings.sendfile)?,
             shared: shared.clone(),
+            account: BuildHasherDefault::<DefaultHasher>::default().hash_one(&settings.to).max(1),
             name,
             site: site.names.iter().find_map(is_exact).unwrap_or_default(),
             limits,

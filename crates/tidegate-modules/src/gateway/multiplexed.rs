@@ -37,8 +37,8 @@ pub(super) struct Multiplexed {
     pub(super) lines: FieldLines,
     pub(super) body: Option<RequestBody>,
     pub(super) content_length: Option<u64>,
-    /// Whether sending it twice means the same as once.
-    pub(super) is_idempotent: bool,
+    /// Whether it may be sent again when it has been lost.
+    pub(super) may_repeat: bool,
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
     pub(super) wants_trailers: bool,
@@ -63,7 +63,7 @@ impl Multiplexed {
     /// Carries it out.
     pub(super) async fn run(mut self) -> Response {
         self.stats().gateway_requests.add(1);
-        let mut upload = Upload::of(self.body.take());
+        let mut upload = Upload::of(self.body.take(), self.link.request_buffer);
         let mut attempt = 1;
         // Why an earlier member has failed: what the client hears when there is no other.
         let mut before: Option<Response> = None;
@@ -102,10 +102,11 @@ impl Multiplexed {
                 Ok(head) => return self.respond(head, stream, upload, pick).await,
                 Err(fault) => fault,
             };
-            let may_repeat = matches!(&fault, Fault::Stream(error) if self.may_repeat(error, &upload));
+            let may_repeat = matches!(&fault, Fault::Stream(error) if self.repeats(error, &upload));
             if may_repeat && attempt < ATTEMPTS {
                 self.stats().gateway_retries.add(1);
                 attempt += 1; // the connection was on its way out, most often
+                upload.rewind();
                 continue;
             }
             match fault {
@@ -119,6 +120,7 @@ impl Multiplexed {
             }
             self.stats().gateway_retries.add(1);
             before = Some(answer);
+            upload.rewind();
         }
     }
 
@@ -126,15 +128,15 @@ impl Multiplexed {
         &self.link.shared.stats
     }
 
-    /// What was not looked at may be sent again; what was lost only where that changes nothing. Content that is gone
-    /// cannot.
-    fn may_repeat(&self, error: &Http2Error, upload: &Upload) -> bool {
+    /// What was not looked at may be sent again; what was lost only where that changes nothing. Content that is no
+    /// longer held cannot.
+    fn repeats(&self, error: &Http2Error, upload: &Upload) -> bool {
         let is_safe = match error {
             Http2Error::Unprocessed => true,
-            Http2Error::Lost(_) => self.is_idempotent,
+            Http2Error::Lost(_) | Http2Error::Broken(_) => self.may_repeat,
             Http2Error::Reset(_) | Http2Error::Misbehaved(_) => false,
         };
-        is_safe && !upload.has_begun
+        is_safe && upload.is_held
     }
 
     /// Sends content, and waits for the head of the answer.
@@ -166,7 +168,14 @@ impl Multiplexed {
         .await
     }
 
-    async fn respond(self, answer: Answer, stream: Http2Stream, upload: Upload, mut pick: Pick) -> Response {
+    async fn respond(
+        self,
+        answer: Answer,
+        stream: Http2Stream,
+        mut upload: Upload,
+        mut pick: Pick,
+    ) -> Response {
+        upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
         if let Some(cookie) = pick.answered(&self.link.upstream, &self.errand) {
             head.lines.push("Set-Cookie", &cookie);
@@ -174,7 +183,7 @@ impl Multiplexed {
         if let Some(back) = self.back.as_ref().filter(|_| head.leads) {
             back.apply(&mut head.lines);
         }
-        if sendfile::is_asked(&head) {
+        if self.link.sendfile.is_asked(&head) {
             return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
         }
         let has_body = head.status.has_body() && !self.head_only;
@@ -213,7 +222,7 @@ impl Multiplexed {
                 answer::error(Status::GATEWAY_TIMEOUT)
             }
             Fault::Stream(error) => {
-                let is_malformed = matches!(error, Http2Error::Misbehaved(_));
+                let is_malformed = matches!(error, Http2Error::Misbehaved(_) | Http2Error::Broken(_));
                 let why = if is_malformed { GatewayFailure::Malformed } else { GatewayFailure::Closed };
                 self.stats().gateway_failures.add(why, 1);
                 log::error(format_args!("{about}: {name}: {error}"));
@@ -226,47 +235,81 @@ impl Multiplexed {
 /// Content of the request on its way.
 struct Upload {
     body: Option<RequestBody>,
-    /// Read from the client, and how much of it is sent.
-    piece: Vec<u8>,
+    /// Read from the client: all of it from the start while it is held, else what was read last.
+    content: Vec<u8>,
+    /// Bytes of `content` that are sent.
     sent: usize,
-    has_begun: bool,
+    /// What has been sent could be sent once more.
+    is_held: bool,
+    /// Bytes that are held for that at most.
+    limit: usize,
+    has_content: bool,
     is_done: bool,
     /// All that the client has sent so far is with the application.
     waits_for_client: bool,
 }
 
 impl Upload {
-    fn of(body: Option<RequestBody>) -> Upload {
-        let is_done = body.is_none();
-        Upload { body, piece: Vec::new(), sent: 0, has_begun: false, is_done, waits_for_client: false }
+    fn of(body: Option<RequestBody>, limit: usize) -> Upload {
+        let has_content = body.is_some();
+        Upload {
+            body,
+            content: Vec::new(),
+            sent: 0,
+            is_held: true,
+            limit,
+            has_content,
+            is_done: !has_content,
+            waits_for_client: false,
+        }
+    }
+
+    /// Begins anew, with what is held.
+    fn rewind(&mut self) {
+        self.sent = 0;
+        self.is_done = !self.has_content;
+    }
+
+    /// Nothing will have to be sent again.
+    fn let_go(&mut self) {
+        self.is_held = false;
+        if self.is_done {
+            (self.body, self.content) = (None, Vec::new());
+        }
     }
 
     /// Sends what there is. Ready when all of it is sent.
     fn poll(&mut self, cx: &mut Context<'_>, stream: &Http2Stream) -> Poll<Result<(), Fault>> {
         self.waits_for_client = false;
-        loop {
-            while self.sent < self.piece.len() {
-                match stream.poll_send(cx, self.piece.get(self.sent..).unwrap_or_default(), false) {
+        while !self.is_done {
+            while self.sent < self.content.len() && !self.is_done {
+                match stream.poll_send(cx, self.content.get(self.sent..).unwrap_or_default(), false) {
                     Poll::Ready(Ok(count)) => self.sent += count,
                     // It shows in the answer, or in its absence.
                     Poll::Ready(Err(_)) => self.is_done = true,
                     Poll::Pending => return Poll::Pending,
                 }
-                if self.is_done {
-                    break;
-                }
             }
-            (self.piece, self.sent) = (Vec::new(), 0);
-            let Some(body) = self.body.as_mut().filter(|_| !self.is_done) else {
-                self.body = None;
-                return Poll::Ready(Ok(()));
+            if self.is_done {
+                break;
+            }
+            self.is_held &= self.content.len() <= self.limit;
+            if !self.is_held {
+                (self.content, self.sent) = (Vec::new(), 0);
+            }
+            let read = match &mut self.body {
+                Some(body) => body.poll_read(&mut self.content),
+                None => Poll::Ready(Ok(0)),
             };
-            match body.poll_read(&mut self.piece) {
-                Poll::Ready(Ok(0)) => match stream.poll_send(cx, &[], true) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(_) => self.is_done = true,
-                },
-                Poll::Ready(Ok(_)) => self.has_begun = true,
+            match read {
+                Poll::Ready(Ok(0)) => {
+                    self.body = None;
+                    match stream.poll_send(cx, &[], true) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(_) => self.is_done = true,
+                    }
+                }
+                Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(client_fault(error))),
                 Poll::Pending => {
                     self.waits_for_client = true;
@@ -274,6 +317,10 @@ impl Upload {
                 }
             }
         }
+        if !self.is_held {
+            self.let_go();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

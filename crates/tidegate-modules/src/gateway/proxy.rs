@@ -22,7 +22,7 @@ use tidegate_client::PeerTls;
 use tidegate_config::settings;
 use tidegate_config::settings::gateway;
 use tidegate_core::{Exchange, Handler, Reply, answer};
-use tidegate_http::path::encode_path;
+use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::{FieldLines, IpText, Method, Status, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
@@ -102,15 +102,20 @@ impl Proxy {
         // Dot segments are resolved: what was decided about a path holds for what the backend sees.
         let encoded;
         let mut path = if has_dot_segment(raw) {
-            encoded = encode_path(exchange.path);
+            encoded = match exchange.has_encoded_slash() {
+                true => without_dot_segments(raw),
+                false => encode_path(exchange.path),
+            };
             encoded.as_str()
         } else {
             raw
         };
         let stripped;
         if let Some(prefix) = &self.strip_prefix {
-            match below(path, prefix) {
+            match below(path, prefix).or_else(|| behind_prefix(path, prefix)) {
                 Some(rest) => path = rest,
+                // As sent, there is no such prefix: nothing is cut off.
+                None if exchange.has_encoded_slash() => {}
                 // Written otherwise by the client, perhaps.
                 None => {
                     let rest = exchange.path.strip_prefix(prefix.as_bytes());
@@ -139,20 +144,27 @@ impl Proxy {
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
         let mut is_early = exchange.is_early;
+        let forwards = forwards(exchange).ok()?;
         for field in exchange.fields.iter() {
+            if forwards.is_some() && field.name.eq_ignore_ascii_case("max-forwards") {
+                continue;
+            }
             if field.name.eq_ignore_ascii_case("early-data") {
                 is_early = true; // whatever it says, and also where `Connection` names it (RFC 8470 section 5.1)
                 continue;
             }
             let is_ours = is_forwarded(field.name) || client.is_some() && fields::is_certificate(field.name);
             let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
-                || field.name.contains('_')
+                || !fields::is_unambiguous(field.name)
                 || has_connection && named_by_connection(exchange, field.name);
             if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
                 append_field(lines, field.name, field.value).ok()?;
             }
         }
         lines.extend_from_slice(VIA);
+        if let Some(left) = forwards {
+            put(lines, "Max-Forwards", left.saturating_sub(1).to_string().as_bytes());
+        }
         forwarded(exchange, is_trusted, &is_set, lines);
         if let Some(client) = client.filter(|_| !is_set("client-cert")) {
             put(lines, "Client-Cert", format!(":{}:", BASE64.encode(&client.certificate)).as_bytes());
@@ -220,6 +232,7 @@ impl Proxy {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
         };
+        let may_repeat = self.link.upstream.may_repeat(exchange.method);
         let call = Multiplexed {
             link: self.link.clone(),
             method: exchange.method_token.to_owned(),
@@ -229,12 +242,12 @@ impl Proxy {
             lines,
             body,
             content_length,
-            is_idempotent: exchange.method.is_idempotent(),
+            may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
             range: self.link.sendfile.range_of(exchange),
-            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            errand: Errand::of(&self.link, exchange, may_repeat),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
@@ -252,7 +265,13 @@ impl Handler for Proxy {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
         }
+        match forwards(exchange) {
+            Ok(Some(0)) => return Reply::Ready(answer::options_of_the_server()), // it is for us
+            Ok(_) => {}
+            Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
+        }
         exchange.context.ends_with_client();
+        exchange.context.waits_for(self.link.account);
         if self.speaks_http2 {
             return self.multiplex(exchange);
         }
@@ -273,12 +292,13 @@ impl Handler for Proxy {
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
+        let may_repeat = self.link.upstream.may_repeat(exchange.method);
         let call = Call {
-            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
+            errand: Errand::of(&self.link, exchange, may_repeat),
             link: self.link.clone(),
             upload,
             dialect: Dialect::Http { may_switch: upgrade.is_some() },
-            is_idempotent: exchange.method.is_idempotent(),
+            may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
             interim: exchange.context.interim(),
@@ -287,12 +307,32 @@ impl Handler for Proxy {
             elsewhere: None,
             about: About::new(&self.link, exchange.target),
         };
-        Reply::Later(call.run())
+        call.run()
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+        if let Ok(Some(0)) = forwards(exchange) {
+            return say("OPTIONS with Max-Forwards 0: answered here with 204".into());
+        }
         let target = self.target(exchange);
         say(format!("proxy {}: {} {target}", self.link.name, exchange.method_token));
+    }
+}
+
+/// How often an `OPTIONS` may still be passed on (RFC 9110 section 7.6.2); `TRACE` never is, and for other methods the
+/// field means nothing. An error where it is no number.
+fn forwards(exchange: &Exchange<'_>) -> Result<Option<u32>, ()> {
+    if exchange.method != Method::Options {
+        return Ok(None);
+    }
+    let mut values = exchange.fields.all("max-forwards");
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(digits), None) if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
+            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+            Ok(Some(number.unwrap_or(u32::MAX))) // more than it can hold is more than enough
+        }
+        _ => Err(()),
     }
 }
 

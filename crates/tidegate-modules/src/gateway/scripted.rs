@@ -93,7 +93,7 @@ impl Scripted {
 /// What a call has to know of its request.
 struct What {
     errand: Errand,
-    is_idempotent: bool,
+    may_repeat: bool,
     head_only: bool,
     range: Option<Vec<u8>>,
     elsewhere: Option<Elsewhere>,
@@ -103,6 +103,7 @@ struct What {
 impl Handler for Scripted {
     fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
         exchange.context.ends_with_client();
+        exchange.context.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
             Ok(Err(status)) => Reply::Ready(answer::error(status)),
@@ -155,18 +156,15 @@ impl Inner {
         let body = exchange.body.take();
         let path = exchange.path.to_vec();
         let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
-        Reply::Later(Box::pin(async move {
+        Reply::Preparing(Box::pin(async move {
             let Ok(job) = job else {
-                return answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
+                let busy = answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
+                return Reply::Ready(busy);
             };
-            let reply = match job.await {
+            match job.await {
                 Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
-                Ok(Err(status)) => return answer::error(status),
-                Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
-            };
-            match reply {
-                Reply::Ready(response) => response,
-                Reply::Later(future) => future.await,
+                Ok(Err(status)) => Reply::Ready(answer::error(status)),
+                Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
             }
         }))
     }
@@ -178,9 +176,11 @@ impl Inner {
         body: Option<RequestBody>,
     ) -> Reply {
         let about = About::new(&self.link, exchange.target);
+        // A script that has been started is not started again, whatever came of it.
+        let may_repeat = self.protocol != Protocol::Cgi && self.link.upstream.may_repeat(exchange.method);
         let what = What {
-            errand: Errand::of(&self.link, exchange, exchange.method.is_idempotent()),
-            is_idempotent: exchange.method.is_idempotent(),
+            errand: Errand::of(&self.link, exchange, may_repeat),
+            may_repeat,
             head_only: exchange.method == Method::Head,
             range: self.link.sendfile.range_of(exchange),
             elsewhere: exchange.elsewhere(),
@@ -188,20 +188,20 @@ impl Inner {
         };
         let Some(mut body) = body else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
-            return Reply::Later(self.made(upload, what).run());
+            return self.made(upload, what).run();
         };
         if let Some(len) = body.len {
             let framing = self.framing();
             let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
-            return Reply::Later(self.made(upload, what).run());
+            return self.made(upload, what).run();
         }
         // The length has to be told first, so all of the content has to be here first.
         let (inner, kept, script) = (self.clone(), exchange.keep(), script.clone());
-        Reply::Later(Box::pin(async move {
+        Reply::Preparing(Box::pin(async move {
             let mut first = Vec::new();
             let upload = loop {
                 match body.read(&mut first).await {
-                    Err(_) => return answer::error(Status::BAD_REQUEST),
+                    Err(_) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
                     Ok(0) => {
                         let len = first.len() as u64;
                         let mut head =
@@ -218,13 +218,13 @@ impl Inner {
                         }
                         Err(error) => {
                             log::error(format_args!("{about}: {error}"));
-                            return answer::error(error.status());
+                            return Reply::Ready(answer::error(error.status()));
                         }
                     },
                 }
             };
             drop(body);
-            inner.made(upload, what).run().await
+            inner.made(upload, what).run()
         }))
     }
 
@@ -238,7 +238,7 @@ impl Inner {
             errand: what.errand,
             upload,
             dialect,
-            is_idempotent: what.is_idempotent,
+            may_repeat: what.may_repeat,
             head_only: what.head_only,
             wants_trailers: false,
             interim: None,

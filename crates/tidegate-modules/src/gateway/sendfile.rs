@@ -47,6 +47,12 @@ impl Sendfile {
         !self.roots.is_empty()
     }
 
+    /// Whether an answer has a file sent in its place. Where no folder is open for that, what it names is dropped and
+    /// the answer is what it is.
+    pub(super) fn is_asked(&self, head: &AnswerHead) -> bool {
+        self.is_allowed() && (head.sendfile.is_some() || head.accel_redirect.is_some())
+    }
+
     /// The range that a request asks for of a file that may come. One with `If-Range` gets it whole: whether
     /// the condition holds, only the application knows.
     pub(super) fn range_of(&self, exchange: &Exchange<'_>) -> Option<Vec<u8>> {
@@ -76,11 +82,6 @@ impl Sendfile {
             Some((root.clone(), below.as_os_str().as_bytes().to_vec()))
         })
     }
-}
-
-/// Whether an answer names a file at all.
-pub(super) fn is_asked(head: &AnswerHead) -> bool {
-    head.sendfile.is_some() || head.accel_redirect.is_some()
 }
 
 /// The response that sends the file. `name` is the application in messages.

@@ -92,14 +92,15 @@ impl Upload {
     }
 
     /// Waits until all content is here, or more than `limit` bytes of it, so that a slow client does not hold
-    /// the application.
+    /// the application. Of content that is announced to be longer it waits for the beginning only. A spilled file is
+    /// here already.
     pub(super) async fn collect(&mut self, limit: usize) -> Result<(), RequestBodyError> {
         while let Source::Client(body) = &mut self.source {
             if self.out.len() > limit.saturating_add(AHEAD) || self.piece.len() > limit {
                 break;
             }
-            // More than fits in any case is not waited for.
-            if body.len.is_some_and(|len| len > limit as u64) {
+            // More than fits in any case is not waited for, once it has begun to come.
+            if body.len.is_some_and(|len| len > limit as u64) && !self.piece.is_empty() {
                 break;
             }
             if body.read(&mut self.piece).await? == 0 {
@@ -112,9 +113,9 @@ impl Upload {
         Ok(())
     }
 
-    /// Whether content is still to come.
-    pub(super) fn has_source(&self) -> bool {
-        !matches!(self.source, Source::None)
+    /// Whether content is still to come from the client.
+    pub(super) fn waits_for_content(&self) -> bool {
+        matches!(self.source, Source::Client(_))
     }
 
     /// Whether it could be sent once more from the start.

@@ -8,12 +8,17 @@ use super::places::{Place, PlaceLimits, Places, Refused};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tidegate_config::settings::gateway::{Destination, Gateway};
+use tidegate_config::settings::gateway::{Connections, Destination, Gateway};
 use tidegate_core::Exchange;
+use tidegate_http::Method;
 use tidegate_io::connect::Address;
 
-/// Further processes of a pool that a request is tried on when one ends under it.
-const POOL_RETRIES: u32 = 2;
+/// Requests that wait for the beginning of their answers at one address, or at one member of a group, where the settings
+/// say no number: an application that hangs fills its own queue and no more (FAULTS 58).
+pub(super) const USUAL_PLACES: usize = 1024;
+/// Further processes of a pool that a request is tried on when one ends under it: what has ended two of them is not given
+/// a third (FAULTS 62).
+const POOL_RETRIES: u32 = 1;
 
 /// Where the requests of a route go.
 pub enum Upstream {
@@ -23,6 +28,8 @@ pub enum Upstream {
         address: Address,
         /// The queue before it, shared by the workers; `None` where nothing bounds it.
         places: Option<Arc<Places>>,
+        /// A place is free again when the answer begins.
+        until_head: bool,
     },
     /// A pool that the server runs.
     Pool(Arc<Pool>),
@@ -35,6 +42,8 @@ pub(super) struct Errand {
     wish: Wish,
     sticky: Sticky,
     tried: Tried,
+    /// Processes of a pool that have failed it.
+    left: Vec<Address>,
     retries: u32,
 }
 
@@ -45,7 +54,7 @@ impl Errand {
             Upstream::Group(group) => Wish::of(group, exchange, &link.trusted_proxies, may_repeat),
             Upstream::Address { .. } | Upstream::Pool(_) => Wish::default(),
         };
-        Errand { wish, sticky: Sticky::of(exchange), tried: Tried::default(), retries: 0 }
+        Errand { wish, sticky: Sticky::of(exchange), tried: Tried::default(), left: Vec::new(), retries: 0 }
     }
 }
 
@@ -54,7 +63,7 @@ pub struct Pick(Held);
 
 enum Held {
     Nothing,
-    Place { _place: Place },
+    Place { _place: Place, until_head: bool },
     Lease(Lease),
     Member(balance::Lease),
 }
@@ -71,13 +80,18 @@ impl Pick {
 
     /// It could not be reached, or what came of it is no answer.
     pub(super) fn failed(&mut self, errand: &mut Errand) {
-        if let Held::Member(lease) = &mut self.0 {
-            lease.failed(&mut errand.tried);
+        match &mut self.0 {
+            Held::Member(lease) => lease.failed(&mut errand.tried),
+            Held::Lease(lease) => errand.left.push(lease.address().clone()),
+            Held::Nothing | Held::Place { .. } => {}
         }
     }
 
     /// It has answered. The value of a `Set-Cookie` that brings the client back to it, where one is wanted.
     pub(super) fn answered(&mut self, upstream: &Upstream, errand: &Errand) -> Option<String> {
+        if let Held::Place { until_head: true, .. } = &self.0 {
+            self.0 = Held::Nothing;
+        }
         let (Held::Member(lease), Upstream::Group(group)) = (&mut self.0, upstream) else { return None };
         lease.answered();
         errand.sticky.set_cookie(group, errand.wish, lease.tag())
@@ -97,8 +111,8 @@ impl Pick {
 /// routes that say the same, share it.
 type Queues = HashMap<(Destination, Bounds), Weak<Places>>;
 
-/// Places, length and age.
-type Bounds = (usize, usize, Duration);
+/// Places, length, age, and whether places are for the time until the answer begins.
+type Bounds = (usize, usize, Duration, bool);
 
 static QUEUES: Mutex<Option<Queues>> = Mutex::new(None);
 
@@ -115,13 +129,20 @@ impl Upstream {
             Destination::Tcp(address) => Address::Tcp(*address),
             Destination::Unix(path) => Address::Unix(path.clone()),
         };
-        let places = settings.connections.map(|connections| {
+        let most = match settings.connections {
+            Connections::Auto => Some(USUAL_PLACES),
+            Connections::Most(connections) => Some(connections as usize),
+            Connections::Unlimited => None,
+        };
+        let until_head = settings.connections == Connections::Auto;
+        let places = most.map(|most| {
             let limits = PlaceLimits {
-                places: connections as usize,
+                places: most,
                 queue_length: settings.queue_length as usize,
                 queue_age: Some(settings.queue_age),
             };
-            let key = (settings.to.clone(), (limits.places, limits.queue_length, settings.queue_age));
+            let key =
+                (settings.to.clone(), (limits.places, limits.queue_length, settings.queue_age, until_head));
             let mut queues = QUEUES.lock().unwrap_or_else(PoisonError::into_inner);
             let queues = queues.get_or_insert_default();
             queues.retain(|_, places| places.strong_count() > 0);
@@ -131,15 +152,16 @@ impl Upstream {
                 places
             })
         });
-        Upstream::Address { address, places }
+        Upstream::Address { address, places, until_head }
     }
 
     /// A place at once, where the choice is simple and one is free.
     pub(super) fn try_pick(&self) -> Option<Pick> {
         match self {
             Upstream::Address { places: None, .. } => Some(Pick(Held::Nothing)),
-            Upstream::Address { places: Some(places), .. } => {
-                places.try_take().map(|place| Pick(Held::Place { _place: place }))
+            Upstream::Address { places: Some(places), until_head, .. } => {
+                let pick = |place| Pick(Held::Place { _place: place, until_head: *until_head });
+                places.try_take().map(pick)
             }
             Upstream::Pool(_) | Upstream::Group(_) => None,
         }
@@ -152,8 +174,10 @@ impl Upstream {
     pub(super) async fn pick(&self, errand: &Errand) -> Result<Pick, Refused> {
         let held = match self {
             Upstream::Address { places: None, .. } => Held::Nothing,
-            Upstream::Address { places: Some(places), .. } => Held::Place { _place: places.take().await? },
-            Upstream::Pool(pool) => Held::Lease(pool.take().await?),
+            Upstream::Address { places: Some(places), until_head, .. } => {
+                Held::Place { _place: places.take().await?, until_head: *until_head }
+            }
+            Upstream::Pool(pool) => Held::Lease(pool.take(&errand.left).await?),
             Upstream::Group(group) => Held::Member(group.take(errand.wish, &errand.tried).await?),
         };
         Ok(Pick(held))
@@ -171,6 +195,20 @@ impl Upstream {
             }
             Upstream::Group(group) => group.may_retry(&errand.tried, is_sent),
         }
+    }
+
+    /// Whether a request that was sent, and of which nothing has come back, may be sent again. A process of ours that ends
+    /// has most often been ended by the request: what is not safe is not begun twice.
+    pub fn may_repeat(&self, method: Method) -> bool {
+        match self {
+            Upstream::Pool(_) => method.is_safe(),
+            Upstream::Address { .. } | Upstream::Group(_) => method.is_idempotent(),
+        }
+    }
+
+    /// Whether it is a pool.
+    pub(super) fn is_pool(&self) -> bool {
+        matches!(self, Upstream::Pool(_))
     }
 
     /// The one address, where there is one.

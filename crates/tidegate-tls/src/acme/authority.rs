@@ -95,7 +95,8 @@ impl AcmeAuthority {
 
     /// Our account: as it was kept, else a new one.
     async fn account(&self) -> Result<Account, IssueError> {
-        if let Some(account) = self.account.borrow().clone() {
+        let known = self.account.borrow().clone();
+        if let Some(account) = known {
             return Ok(account);
         }
         let builder = || match &self.options.roots {

@@ -6,6 +6,7 @@
 
 use super::dns_update::{Change, DnsUpdate};
 use super::manager::IssueError;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -51,8 +52,10 @@ fn zone_of<'a>(zones: &'a [DnsUpdate], name: &str) -> Result<&'a DnsUpdate, Issu
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
-    /// The command.
-    pub command: PathBuf,
+    /// The program and what goes before the three arguments.
+    pub command: Vec<OsString>,
+    /// What it is called in messages.
+    pub shown: PathBuf,
     /// How long the record needs until every server of the zone has it.
     pub settle: Duration,
 }
@@ -71,11 +74,19 @@ impl DnsHook {
     }
 
     async fn run(&self, what: &str, name: &str, value: &str) -> Result<(), IssueError> {
-        let shown = self.command.display();
-        let mut command = Command::new(&self.command);
-        command.args([what, name, value]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.kill_on_drop(true);
+        let shown = self.shown.display();
         let failed = |why: String| IssueError::new(format!("the command {shown} {what} {name}: {why}"));
+        let Some((program, first)) = self.command.split_first() else {
+            return Err(failed("no program is named".into()));
+        };
+        let mut command = Command::new(program);
+        command
+            .args(first)
+            .args([what, name, value])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command.kill_on_drop(true);
         let output = tokio::time::timeout(PATIENCE, command.output())
             .await
             .map_err(|_| failed(format!("it did not end within {} s", PATIENCE.as_secs())))?

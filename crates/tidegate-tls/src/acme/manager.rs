@@ -179,7 +179,7 @@ impl<C: Clock> Manager<C> {
         self.schedule.set_names(&names, now);
         for name in names.iter().filter(|name| !self.schedule.is_good(name, now)).collect::<Vec<_>>() {
             if let Some((pair, about)) = kept(&storage, name).filter(|(_, about)| about.not_after > now) {
-                self.schedule.obtained(name, about.not_before, about.not_after, now, chance());
+                self.schedule.found(name, about.not_before, about.not_after, now, chance());
                 self.known.insert(name.clone(), about.serial);
                 (self.report)(Outcome::Ready { name: name.clone(), pair, issuer: None });
             }

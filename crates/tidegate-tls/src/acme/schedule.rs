@@ -14,6 +14,10 @@ const ASK_EVERY: i64 = 6 * 3600;
 /// The bounds of what it may say.
 const ASK_BOUNDS: (i64, i64) = (60, 24 * 3600);
 
+/// A certificate that has just been got is not renewed before so many seconds, whatever its authority suggests: its clock or
+/// ours may be wrong, and it wants to be left alone. Shorter for those that live short.
+const FLOOR: (i64, i64) = (60, 3600);
+
 /// When an authority wants a certificate to be renewed, seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
@@ -55,6 +59,8 @@ struct Entry {
     failures: usize,
     /// Being worked on.
     is_busy: bool,
+    /// Not renewed before.
+    floor: i64,
     not_after: Option<i64>,
 }
 
@@ -63,7 +69,14 @@ impl Schedule {
     pub fn set_names(&mut self, names: &[String], now: i64) {
         self.entries.retain(|name, _| names.contains(name));
         for name in names {
-            let new = Entry { obtain_at: now, ask_at: None, failures: 0, is_busy: false, not_after: None };
+            let new = Entry {
+                obtain_at: now,
+                ask_at: None,
+                failures: 0,
+                is_busy: false,
+                floor: now,
+                not_after: None,
+            };
             self.entries.entry(name.clone()).or_insert(new);
         }
     }
@@ -73,17 +86,29 @@ impl Schedule {
         self.entries.values_mut().for_each(|entry| entry.is_busy = false);
     }
 
-    /// There is a certificate for the name, good for this time.
+    /// A certificate for the name lay in the storage, good for this time.
+    pub fn found(&mut self, name: &str, not_before: i64, not_after: i64, now: i64, chance: f64) {
+        self.has(name, not_before, not_after, now, now, chance);
+    }
+
+    /// A certificate for the name was got, good for this time.
     pub fn obtained(&mut self, name: &str, not_before: i64, not_after: i64, now: i64, chance: f64) {
+        let life = not_after.saturating_sub(not_before).max(0);
+        let floor = now.saturating_add((life / 3).clamp(FLOOR.0, FLOOR.1));
+        self.has(name, not_before, not_after, now, floor, chance);
+    }
+
+    fn has(&mut self, name: &str, not_before: i64, not_after: i64, now: i64, floor: i64, chance: f64) {
         let Some(entry) = self.entries.get_mut(name) else { return };
         let life = not_after.saturating_sub(not_before).max(0);
         // Between two thirds of its life and a fiftieth later.
         let at = not_before.saturating_add(life / 3 * 2).saturating_add(part(life / 50, chance));
         *entry = Entry {
-            obtain_at: at.max(now),
+            obtain_at: at.max(floor),
             ask_at: Some(now),
             failures: 0,
             is_busy: false,
+            floor,
             not_after: Some(not_after),
         };
     }
@@ -99,7 +124,7 @@ impl Schedule {
             && entry.failures == 0
         {
             let width = window.end.saturating_sub(window.start).max(0);
-            entry.obtain_at = window.start.saturating_add(part(width, chance)).max(now);
+            entry.obtain_at = window.start.saturating_add(part(width, chance)).max(now).max(entry.floor);
         }
     }
 
@@ -195,6 +220,36 @@ mod tests {
         // It has to be revoked: at once.
         schedule.told("a", Some(Window { start: 10 * DAY, end: 11 * DAY }), None, 20 * DAY, 0.9);
         assert_eq!(schedule.take_due(20 * DAY, 9), [obtain("a")]);
+    }
+
+    /// A window that always lies in the past: the clock of the authority, or ours, is wrong.
+    #[test]
+    fn a_window_in_the_past_renews_once_an_hour_at_most() {
+        for (life, least) in [(90 * DAY, 3600), (DAY / 4, 3600), (600, 200), (0, 60), (-5, 60)] {
+            let (mut schedule, mut now, mut got) = (with(&["a"]), 1000 * DAY, Vec::new());
+            schedule.take_due(now, 9);
+            while got.len() < 10 {
+                got.push(now);
+                schedule.obtained("a", now, now + life, now, 0.0);
+                while let Some(task) = schedule.take_due(now, 9).first() {
+                    if *task == obtain("a") {
+                        break;
+                    }
+                    schedule.told("a", Some(Window { start: 0, end: 1 }), None, now, 0.0);
+                    now = schedule.next().unwrap().max(now);
+                }
+            }
+            assert!(got.windows(2).all(|pair| pair[1] - pair[0] >= least), "{life}: {got:?}");
+        }
+    }
+
+    /// What lay in the storage is no reason to wait.
+    #[test]
+    fn a_certificate_that_was_found_late_is_renewed_at_once() {
+        let mut schedule = with(&["a"]);
+        schedule.take_due(0, 9);
+        schedule.found("a", 0, 90 * DAY, 80 * DAY, 0.0);
+        assert_eq!(schedule.take_due(80 * DAY, 9), [obtain("a")]);
     }
 
     #[test]

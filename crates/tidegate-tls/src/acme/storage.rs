@@ -10,6 +10,8 @@
 //! is a file that its holder touches; one that nobody has touched for a minute belongs to a node that has died.
 
 use crate::certificate::Pair;
+use rustix::fs::{FileType, Mode, OFlags, fchmod, fchown, fstat, open};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -50,6 +52,7 @@ impl Storage {
             let path = if folder.is_empty() { root.to_owned() } else { root.join(folder) };
             fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
+        keep_to_ourselves(&root.canonicalize()?, 3)?;
         Ok(Storage { root: root.to_owned() })
     }
 
@@ -193,6 +196,31 @@ fn file_name(name: &str) -> String {
         }
     }
     out
+}
+
+/// Takes everything below a folder away from everybody else: it may have been made by hand, copied, or left by a server
+/// that ran as the user that applications now have. Links are left alone.
+fn keep_to_ourselves(path: &Path, depth: usize) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match open(path, flags, Mode::empty()) {
+        Err(Errno::LOOP | Errno::NOENT) => return Ok(()), // a link, or removed meanwhile
+        opened => opened?,
+    };
+    let seen = fstat(&opened)?;
+    let is_folder = FileType::from_raw_mode(seen.st_mode) == FileType::Directory;
+    let own = rustix::process::geteuid();
+    if seen.st_uid != own.as_raw() && own.is_root() {
+        fchown(&opened, Some(own), Some(rustix::process::getegid()))?;
+    }
+    if seen.st_mode & 0o077 != 0 {
+        fchmod(&opened, Mode::from_raw_mode(seen.st_mode & 0o700))?;
+    }
+    if is_folder && depth > 0 {
+        for entry in fs::read_dir(path)? {
+            keep_to_ourselves(&entry?.path(), depth - 1)?;
+        }
+    }
+    Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {

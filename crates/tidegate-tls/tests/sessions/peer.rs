@@ -57,6 +57,7 @@ pub fn tickets() -> Arc<TicketKeys> {
 
 pub fn terms(scope: &str, slots: Vec<Arc<Slot>>) -> Terms {
     Terms {
+        unnamed: None,
         scope: scope.into(),
         certificates: slots,
         versions: Versions::default(),

@@ -136,14 +136,24 @@ pub fn parse_request<'h, 'b>(
     let slots = raw.get_mut(..limits.field_slots()).unwrap_or_default();
     let mut request = httparse::Request::new(&mut []);
     let outcome = request.parse_with_uninit_headers(view, slots);
-    let (len, method, target, minor) = match (outcome, request.method, request.path, request.version) {
+    let mut spare = Vec::new();
+    let (len, method, target, minor, headers) = match (outcome, request.method, request.path, request.version)
+    {
         (Ok(httparse::Status::Complete(len)), Some(method), Some(target), Some(minor)) => {
-            (len, method, target, minor)
+            (len, method, target, minor, &*request.headers)
+        }
+        (Err(httparse::Error::Version), Some(method), Some(target), _) => {
+            spare.resize(limits.field_slots(), httparse::EMPTY_HEADER);
+            match later_minor(view, method.len() + 1 + target.len() + 1, &mut spare) {
+                Ok(Some((len, headers))) => (len, method, target, 1, headers),
+                Ok(None) => return unfinished(view, limits, None),
+                Err(error) => return unfinished(view, limits, Some(error)),
+            }
         }
         (outcome, ..) => return unfinished(view, limits, outcome.err()),
     };
     check_request_line(method.as_bytes(), target.as_bytes(), limits)?;
-    space.fill(view.get(..len).unwrap_or(view), request.headers)?;
+    space.fill(view.get(..len).unwrap_or(view), headers)?;
 
     let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let mut framing = Framing::default();
@@ -181,6 +191,29 @@ pub fn parse_request<'h, 'b>(
         expects_continue: expects && version == Version::Http11 && body != BodyLength::Empty,
         upgrade: framing.upgrade(version),
     }))
+}
+
+/// The fields behind a version from 1.2 to 1.9, which is read as the highest that there is (RFC 9110 section 2.5);
+/// `at` is where it begins. `Ok(None)`: more bytes are needed.
+#[cold]
+fn later_minor<'s, 'b>(
+    view: &'b [u8],
+    at: usize,
+    headers: &'s mut [httparse::Header<'b>],
+) -> Result<Option<(usize, &'s [httparse::Header<'b>])>, httparse::Error> {
+    const LINE: usize = "HTTP/1.2\r\n".len();
+    let rest = view.get(at..).unwrap_or_default();
+    match rest {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n', fields @ ..] => {
+            Ok(match httparse::parse_headers(fields, headers)? {
+                httparse::Status::Complete((len, headers)) => Some((at + LINE + len, headers)),
+                httparse::Status::Partial => None,
+            })
+        }
+        // Whether what is missing can still make it one, `first_fault` says.
+        _ if rest.len() < LINE => Ok(None),
+        _ => Err(httparse::Error::Version),
+    }
 }
 
 /// Where the request line begins, when the buffer does not begin with a method. One empty line is skipped:

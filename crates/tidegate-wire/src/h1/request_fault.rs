@@ -95,13 +95,11 @@ fn version_end(rest: &[u8], is_preface: bool) -> Result<Option<&[u8]>, RequestEr
         return Err(RequestError::InvalidVersion);
     }
     match rest.get(PREFIX.len()..).unwrap_or_default() {
-        [] | [b'1'] | [b'1', b'.'] | [b'1', b'.', b'0' | b'1'] | [b'1', b'.', b'0' | b'1', b'\r'] => Ok(None),
-        [b'1', b'.', b'0' | b'1', b'\r', b'\n', fields @ ..] => Ok(Some(fields)),
-        [b'1', b'.', b'0' | b'1', b'\r', ..] => Err(FieldError::BareCr.into()),
-        [b'1', b'.', b'0' | b'1', b'\n', ..] => Err(FieldError::BareLf.into()),
-        [b'1', b'.', b'0' | b'1', ..] => Err(RequestError::InvalidVersion),
-        // A higher minor version could be read as 1.1, but there is none, so it is no honest client.
-        [b'1', b'.', minor, ..] if minor.is_ascii_digit() => Err(unsupported),
+        [] | [b'1'] | [b'1', b'.'] | [b'1', b'.', b'0'..=b'9'] | [b'1', b'.', b'0'..=b'9', b'\r'] => Ok(None),
+        [b'1', b'.', b'0'..=b'9', b'\r', b'\n', fields @ ..] => Ok(Some(fields)),
+        [b'1', b'.', b'0'..=b'9', b'\r', ..] => Err(FieldError::BareCr.into()),
+        [b'1', b'.', b'0'..=b'9', b'\n', ..] => Err(FieldError::BareLf.into()),
+        [b'1', b'.', b'0'..=b'9', ..] => Err(RequestError::InvalidVersion),
         [major, ..] if *major != b'1' && major.is_ascii_digit() => Err(unsupported),
         _ => Err(RequestError::InvalidVersion),
     }

@@ -191,7 +191,7 @@ impl Connection {
             streams: Streams::default(),
             send_window: SendWindow::new(INITIAL_WINDOW),
             receive_window,
-            floods: Floods::default(),
+            floods: Floods::new(is_server),
             last_peer: 0,
             next_own: 1,
             data: None,

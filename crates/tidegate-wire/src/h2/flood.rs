@@ -20,14 +20,38 @@ const BUCKETS: [(u16, u16); Flood::COUNT] = [
     (500, 50),   // Ignored
 ];
 
+/// The same of a server that we are the client of: what it may do to a connection that many share. What belongs to one
+/// of our requests (its reset, its head that is too large, an answer that is malformed) happens once for each and is
+/// not counted at all: an application that resets whatever one client asks for must not end the requests of the others.
+/// What comes for streams that we have given up is as much as was on its way.
+const OF_A_SERVER: [(u16, u16); Flood::COUNT] = [
+    (0, 0),           // Reset: one for each request
+    (1000, 100),      // ProvokedReset, of streams that are no more
+    (0, 0),           // Continuation: a limit for each block
+    (0, 0),           // FieldSection: the same
+    (1000, 100),      // Ping
+    (500, 50),        // Settings
+    (20_000, 2000),   // EmptyData
+    (1000, 100),      // Priority
+    (60_000, 20_000), // WindowUpdate
+    (60_000, 20_000), // Ignored
+];
+
 /// The buckets of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Floods {
+    buckets: &'static [(u16, u16); Flood::COUNT],
     second: u32,
     levels: [u16; Flood::COUNT],
 }
 
 impl Floods {
+    /// Of a peer that is a client of ours, or a server.
+    pub(super) fn new(is_server: bool) -> Floods {
+        let buckets = if is_server { &BUCKETS } else { &OF_A_SERVER };
+        Floods { buckets, second: 0, levels: [0; Flood::COUNT] }
+    }
+
     /// Takes note of the present second.
     #[inline]
     pub(super) fn tick(&mut self, second: u32) {
@@ -36,15 +60,16 @@ impl Floods {
         }
         let passed = u16::try_from(second.saturating_sub(self.second)).unwrap_or(u16::MAX);
         self.second = second;
-        for (level, (_, each_second)) in self.levels.iter_mut().zip(BUCKETS) {
-            *level = level.saturating_sub(passed.saturating_mul(each_second));
+        for (level, (_, each_second)) in self.levels.iter_mut().zip(self.buckets) {
+            *level = level.saturating_sub(passed.saturating_mul(*each_second));
         }
     }
 
     /// Counts; whether it is too much.
     #[inline]
     pub(super) fn add(&mut self, kind: Flood, count: u16) -> Result<(), Flood> {
-        let (Some(level), Some((most, _))) = (self.levels.get_mut(kind as usize), BUCKETS.get(kind as usize))
+        let (Some(level), Some((most, _))) =
+            (self.levels.get_mut(kind as usize), self.buckets.get(kind as usize))
         else {
             return Ok(());
         };
@@ -67,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_bucket_runs_over_and_empties() {
-        let mut floods = Floods::default();
+        let mut floods = Floods::new(true);
         floods.tick(7);
         for _ in 0..100 {
             floods.add(Flood::Ping, 1).unwrap();

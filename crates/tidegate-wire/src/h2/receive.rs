@@ -122,7 +122,9 @@ impl Connection {
         section.scratch = scratch;
         decoded?;
         let finished = section.finish();
-        if let Ok(Some(431)) = finished {
+        if let Ok(Some(431)) = finished
+            && self.is_server
+        {
             self.count(Flood::FieldSection, 1)?;
         }
         let refusal = refusal.or(depends_on_itself.then_some(StreamError::SelfDependency));
@@ -395,7 +397,9 @@ impl Connection {
             return self.count(Flood::Ignored, 1).map(|()| None);
         };
         self.close(stream, Past::Ended);
-        self.count(Flood::Reset, 1)?;
+        if self.is_server {
+            self.count(Flood::Reset, 1)?;
+        }
         Ok(Some(Event::Reset { stream, code: ErrorCode(u32::from_be_bytes(code)) }))
     }
 
@@ -443,7 +447,10 @@ impl Connection {
             Some(key) => self.close(key, Past::Reset),
             None => self.streams.remember(id, Past::Reset),
         }
-        self.count(Flood::ProvokedReset, 1)?;
+        // A server breaks each of our streams once at most.
+        if self.is_server || stream.is_none() {
+            self.count(Flood::ProvokedReset, 1)?;
+        }
         Ok(Some(Event::Broken { stream, error }))
     }
 

@@ -2,6 +2,7 @@
 
 use super::{complain, counted, default_config, has_color, print};
 use crate::certificates;
+use crate::master::users::{self, Assigned};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -43,6 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
     let mut loaded = load_file(&path, &ProcessEnvironment);
     look_at_certificates(&mut loaded);
+    let assigned = look_at_users(&mut loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
     if arguments.json {
@@ -51,9 +53,26 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         complain(&loaded.render(has_color()));
         let found = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
         let summary = format!("{}: {}{found}\n", path.display(), what_is_there(&loaded));
+        for assigned in assigned {
+            print(&format!("{assigned}\n"))?;
+        }
         if errors > 0 { complain(&summary) } else { print(&summary).map(drop)? }
     }
     Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whom pools and hooks run as. A server that may open ports and choose users is started as root, by whomever the file is
+/// checked.
+fn look_at_users(loaded: &mut Loaded) -> Vec<Assigned> {
+    let Some(settings) = &loaded.settings else { return Vec::new() };
+    loaded.diagnostics.extend(users::exposed(settings).into_iter().map(Diagnostic::warning));
+    match users::assign(&mut settings.clone(), true) {
+        Ok(assigned) => assigned,
+        Err(error) => {
+            loaded.diagnostics.push(Diagnostic::error(format!("{error:#}")));
+            Vec::new()
+        }
+    }
 }
 
 /// What the files of TLS hold; the loader knows only their names.

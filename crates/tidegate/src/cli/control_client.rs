@@ -85,12 +85,14 @@ enum CacheAction {
 ///
 /// The server reads its settings file again and takes it up between two requests: no connection is closed,
 /// and an address that stays keeps its sockets. A site with a mistake stays as it was while the others move
-/// on; with any other mistake everything stays as it was. What was wrong is printed, warnings too.
+/// on; with any other mistake everything stays as it was. What was wrong is printed, warnings too. A name that
+/// the files no longer hold stays served as it was, until --allow-loss says that it may go.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
   tidegate reload
-  tidegate reload --config /etc/tidegate/tidegate.kdl
+  tidegate reload --config /etc/tidegate/tidegate.kdl    only if the server has its settings from this file
+  tidegate reload --allow-loss                           after sites were taken out
   kill -HUP $(cat /run/tidegate/tidegate.pid)            the same, told in the error log
 
 Exit codes:
@@ -98,6 +100,9 @@ Exit codes:
   1  not, or not all of them, or no server answers; what was said tells which
   2  the arguments are wrong")]
 pub struct ReloadArguments {
+    /// Stop serving the names that the settings no longer hold
+    #[arg(long)]
+    allow_loss: bool,
     #[command(flatten)]
     server: Server,
 }
@@ -138,12 +143,15 @@ Examples:
 
 Exit codes:
   0  the new program serves
-  1  it does not and the old one goes on, or no server answers
+  1  it does not and the old one goes on (names would be lost, for one), or no server answers
   2  the arguments are wrong")]
 pub struct UpgradeArguments {
     /// The new program [default: the one that the server was started as]
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
+    /// Stop serving the names that the settings no longer hold
+    #[arg(long)]
+    allow_loss: bool,
     #[command(flatten)]
     server: Server,
 }
@@ -173,25 +181,39 @@ pub fn status(arguments: &StatusArguments) -> Result<ExitCode> {
 
 /// `tidegate reload`.
 pub fn reload(arguments: &ReloadArguments) -> Result<ExitCode> {
-    ask(&arguments.server, &Request::Reload)
+    let request =
+        Request::Reload { allows_loss: arguments.allow_loss, config: named_config(&arguments.server)? };
+    ask(&arguments.server, &request)
 }
 
 /// `tidegate stop`.
 pub fn stop(arguments: &StopArguments) -> Result<ExitCode> {
-    ask(&arguments.server, &Request::Stop { now: arguments.now })
+    let config = named_config(&arguments.server)?;
+    ask(&arguments.server, &Request::Stop { now: arguments.now, config })
 }
 
 /// `tidegate upgrade`.
 pub fn upgrade(arguments: &UpgradeArguments) -> Result<ExitCode> {
     let binary = match &arguments.binary {
         // The server has a working folder of its own.
-        Some(path) => Some(std::path::absolute(path)?),
+        Some(path) => Some(in_one_line(path)?),
         None => None,
     };
-    if binary.as_ref().is_some_and(|path| path.to_str().is_none_or(|path| path.contains('\n'))) {
-        bail!("the path of the program must be UTF-8 without line ends");
+    ask(&arguments.server, &Request::Upgrade { binary, allows_loss: arguments.allow_loss })
+}
+
+/// The settings file that the operator means: several servers may share a place for their control socket.
+fn named_config(server: &Server) -> Result<Option<PathBuf>> {
+    server.config.as_deref().map(in_one_line).transpose()
+}
+
+/// An absolute path that fits the line of a request.
+fn in_one_line(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    if path.to_str().is_none_or(|path| path.contains('\n')) {
+        bail!("{} must be UTF-8 without line ends to be told to a server", path.display());
     }
-    ask(&arguments.server, &Request::Upgrade(binary))
+    Ok(path)
 }
 
 fn ask(server: &Server, request: &Request) -> Result<ExitCode> {

@@ -15,10 +15,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
-use tidegate_core::Exchange;
 use tidegate_core::tls::{TlsFiles, TlsStore};
+use tidegate_core::{Exchange, ExchangeContext};
 use tidegate_http::field::is_token;
-use tidegate_http::path::normalise;
 use tidegate_http::{Authority, Field, Fields, Method, Target};
 use tidegate_io::Poller;
 use tidegate_io::runtime::Runtime;
@@ -106,19 +105,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let _ = writeln!(out, "fragment #{fragment}: stays with the client");
     }
     let listener = choose_listener(&settings, &target, arguments.from, &mut out);
-    let mut scratch = Vec::new();
-    let path = match normalise(raw_path, &mut scratch) {
-        Ok(path) => path,
-        Err(error) => {
-            let status = error.status();
-            let _ = writeln!(out, "path {raw_path}: {error}: {} {}", status.0, status.reason());
-            print(&out)?;
-            return Ok(ExitCode::FAILURE);
-        }
-    };
-    if path != raw_path.as_bytes() {
-        let _ = writeln!(out, "path {raw_path}: looked up as {}", path.escape_ascii());
-    }
     let (authority, fields) = authority_and_fields(arguments, url, &target);
     let fields: Vec<Field<'_>> =
         fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
@@ -130,6 +116,20 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let engine = Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
+    let mut scratch = Vec::new();
+    let path_of = engine.path_of(listener, &authority, raw_path, &mut scratch);
+    let (path, has_encoded_slash) = match path_of {
+        Ok(found) => found,
+        Err(error) => {
+            let status = error.status();
+            let _ = writeln!(out, "path {raw_path}: {error}: {} {}", status.0, status.reason());
+            print(&out)?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if path != raw_path.as_bytes() {
+        let _ = writeln!(out, "path {raw_path}: looked up as {}", path.escape_ascii());
+    }
     let exchange = Exchange {
         method,
         method_token,
@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,
-        context: Default::default(),
+        context: ExchangeContext::default().with_encoded_slash(has_encoded_slash),
     };
     engine.explain(listener, &exchange, &mut |sentence| {
         let _ = writeln!(out, "{sentence}");
@@ -165,7 +165,7 @@ fn load(arguments: &Arguments) -> Result<Settings> {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
         SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
             Ok(settings) => return Ok(settings),
-            Err(diagnostics) => Loaded { settings: None, diagnostics, rejected: Vec::new() },
+            Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },
     };
     complain(&loaded.render(has_color()));

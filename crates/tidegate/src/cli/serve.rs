@@ -3,8 +3,8 @@
 use super::{complain, has_color};
 use crate::master::Master;
 use crate::master::upgrade::Handover;
-use crate::revision::{ServeOptions, SettingsFrom};
-use anyhow::{Result, anyhow};
+use crate::revision::{ServeOptions, SettingsFrom, lost_names};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +47,9 @@ pub struct Arguments {
     /// $XDG_RUNTIME_DIR, /run (for root) or the folder for temporary files.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// User of server processes and applications where the settings name none; for a server that is started as root
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Worker threads [default: what the settings say, else one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -111,6 +114,14 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<Master> {
         let names = if site.names.is_empty() { "without a name".to_owned() } else { site.names.join(" ") };
         complain(&format!("tidegate: site {names} ({}) is not served\n", site.origin));
     }
+    // The predecessor serves on when its successor would serve less.
+    let lost = handover.map(|handover| lost_names(&handover.names, &settings)).unwrap_or_default();
+    if !lost.is_empty() {
+        bail!(
+            "{said}the settings no longer serve {}; put that right, or run `tidegate upgrade --allow-loss`",
+            lost.join(", ")
+        );
+    }
     Master::start(options, settings, handover)
 }
 
@@ -138,6 +149,7 @@ fn options(arguments: Arguments) -> Result<ServeOptions> {
         workers: arguments.workers,
         access_log: arguments.access_log.map(|log| log.0),
         control: arguments.control,
+        user: arguments.user,
         executable,
         arguments: words.collect(),
     })

@@ -15,6 +15,7 @@ use tidegate_config::settings::{self, Acme as AcmeSettings, AcmeChallenge};
 use tidegate_core::log;
 use tidegate_core::tls::{TlsUpdate, automatic_names};
 use tidegate_io::clock::wall_seconds;
+use tidegate_modules::gateway::supervise::launch::Launch;
 use tidegate_tls::Pair;
 use tidegate_tls::acme::authority::base64;
 use tidegate_tls::acme::dns::{Dns, DnsHook};
@@ -101,6 +102,8 @@ impl Master {
             }
             Said::Outcome(Outcome::Ready { name, pair, issuer }) => {
                 let until = tidegate_tls::Certificate::new(&pair).map_or(0, |made| made.about.not_after);
+                let automatic = vec![(name.clone(), pair)];
+                self.give_automatic(&TlsUpdate { automatic, ..TlsUpdate::default() });
                 match issuer {
                     Some(issuer) => log::info(format_args!(
                         "automatic certificate for {name}: issued by {issuer}, good until {}",
@@ -110,7 +113,6 @@ impl Master {
                         log::info(format_args!("automatic certificate for {name}: good until {}", day(until)))
                     }
                 }
-                self.give_automatic(&TlsUpdate { automatic: vec![(name, pair)], ..TlsUpdate::default() });
             }
             Said::Outcome(Outcome::Failed { name, why, next, has_other }) => {
                 let minutes = (next - wall_seconds()).max(0) / 60;
@@ -226,7 +228,14 @@ fn issuers(wanted: &Wanted, storage: &Rc<Storage>, solver: &Rc<ToWorkers>) -> Ve
 fn dns_of(settings: &AcmeSettings) -> Option<Dns> {
     if settings.dns_updates.is_empty() {
         let hook = settings.dns_hook.as_ref()?;
-        return Some(Dns::Hook(DnsHook { command: hook.command.clone(), settle: hook.settle }));
+        let mut command = vec![hook.command.clone().into_os_string()];
+        if hook.user.is_some() {
+            let launch = Launch { user: hook.user.clone(), group: hook.group.clone(), ..Launch::default() };
+            let through = launch.command(&command);
+            command =
+                std::iter::once(through.get_program()).chain(through.get_args()).map(Into::into).collect();
+        }
+        return Some(Dns::Hook(DnsHook { command, shown: hook.command.clone(), settle: hook.settle }));
     }
     let zone = |update: &settings::DnsUpdate| {
         let Some(key) = base64(&update.key) else {

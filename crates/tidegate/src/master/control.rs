@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::getuid;
+use rustix::process::{geteuid, getuid};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -42,14 +42,26 @@ pub enum Request {
     /// also with ` json` behind it.
     Cache(String),
     /// Take up new settings.
-    Reload,
+    Reload {
+        /// Whether names that the files no longer hold may go.
+        allows_loss: bool,
+        /// The settings file that the operator means; `None` is the server's, whatever it is.
+        config: Option<PathBuf>,
+    },
     /// End; `now` cuts what is in flight.
     Stop {
         /// Whether to wait for nothing.
         now: bool,
+        /// The settings file of the server that is meant.
+        config: Option<PathBuf>,
     },
-    /// Hand over to a new program; `None` is the one that was started.
-    Upgrade(Option<PathBuf>),
+    /// Hand over to a new program.
+    Upgrade {
+        /// `None` is the one that was started.
+        binary: Option<PathBuf>,
+        /// Whether names that the files no longer hold may go.
+        allows_loss: bool,
+    },
 }
 
 impl Request {
@@ -60,11 +72,13 @@ impl Request {
             Request::Status(Format::Json) => "status json".into(),
             Request::Status(Format::Prometheus) => "status prometheus".into(),
             Request::Cache(question) => format!("cache {question}").trim_end().into(),
-            Request::Reload => "reload".into(),
-            Request::Stop { now: false } => "stop".into(),
-            Request::Stop { now: true } => "stop now".into(),
-            Request::Upgrade(None) => "upgrade".into(),
-            Request::Upgrade(Some(path)) => format!("upgrade {}", path.display()),
+            Request::Reload { allows_loss, config } => {
+                line("reload", ("allow-loss", *allows_loss), ("of", config.as_deref()))
+            }
+            Request::Stop { now, config } => line("stop", ("now", *now), ("of", config.as_deref())),
+            Request::Upgrade { binary, allows_loss } => {
+                line("upgrade", ("allow-loss", *allows_loss), ("to", binary.as_deref()))
+            }
         }
     }
 
@@ -76,13 +90,39 @@ impl Request {
             ("status", "json") => Request::Status(Format::Json),
             ("status", "prometheus") => Request::Status(Format::Prometheus),
             ("cache", question) => Request::Cache(question.into()),
-            ("reload", "") => Request::Reload,
-            ("stop", "") => Request::Stop { now: false },
-            ("stop", "now") => Request::Stop { now: true },
-            ("upgrade", "") => Request::Upgrade(None),
-            ("upgrade", path) => Request::Upgrade(Some(path.into())),
+            ("reload", rest) => {
+                let (allows_loss, config) = parse_order(rest, "allow-loss", "of")?;
+                Request::Reload { allows_loss, config }
+            }
+            ("stop", rest) => {
+                let (now, config) = parse_order(rest, "now", "of")?;
+                Request::Stop { now, config }
+            }
+            ("upgrade", rest) => {
+                let (allows_loss, binary) = parse_order(rest, "allow-loss", "to")?;
+                Request::Upgrade { binary, allows_loss }
+            }
             _ => return None,
         })
+    }
+}
+
+/// An order with its word and its path, each of which may be left out; the path is last and may hold spaces.
+fn line(order: &str, (word, is_said): (&str, bool), (what, path): (&str, Option<&Path>)) -> String {
+    let word = if is_said { format!(" {word}") } else { String::new() };
+    let path = path.map(|path| format!(" {what} {}", path.display())).unwrap_or_default();
+    format!("{order}{word}{path}")
+}
+
+fn parse_order(rest: &str, word: &str, what: &str) -> Option<(bool, Option<PathBuf>)> {
+    let (is_said, rest) = match rest.strip_prefix(word) {
+        Some(rest) if rest.is_empty() || rest.starts_with(' ') => (true, rest.trim_start()),
+        _ => (false, rest),
+    };
+    match rest.split_once(' ') {
+        None if rest.is_empty() => Some((is_said, None)),
+        Some((before, path)) if before == what && !path.is_empty() => Some((is_said, Some(path.into()))),
+        _ => None,
     }
 }
 
@@ -258,7 +298,24 @@ fn accept(listener: &UnixListener, roster: &Arc<Roster>, events: &Sender<Event>)
     }
 }
 
+/// Whether it is root or this process's own user: the mode of the file says the same, but a folder may have been opened
+/// to others, or the file given to them.
+fn may_command(stream: &UnixStream) -> Result<(), Reply> {
+    match socket_peercred(stream) {
+        Ok(peer) if peer.uid.is_root() || peer.uid == geteuid() => Ok(()),
+        Ok(peer) => Err(Reply::failed(format!(
+            "user {} may not command this server: only root and user {} may",
+            peer.uid.as_raw(),
+            geteuid().as_raw()
+        ))),
+        Err(error) => Err(Reply::failed(format!("who commands cannot be seen: {error}"))),
+    }
+}
+
 fn serve(stream: &UnixStream, roster: &Roster, events: &Sender<Event>) {
+    if let Err(refusal) = may_command(stream) {
+        return respond(stream, &refusal);
+    }
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
     let mut line = String::new();
@@ -309,15 +366,19 @@ mod tests {
             Request::Status(Format::Prometheus),
             Request::Cache("list".into()),
             Request::Cache(String::new()),
-            Request::Reload,
-            Request::Stop { now: false },
-            Request::Stop { now: true },
-            Request::Upgrade(None),
-            Request::Upgrade(Some("/opt/a b/tidegate".into())),
+            Request::Reload { allows_loss: false, config: None },
+            Request::Reload { allows_loss: true, config: None },
+            Request::Reload { allows_loss: true, config: Some("/etc/of a/b.kdl".into()) },
+            Request::Stop { now: false, config: None },
+            Request::Stop { now: true, config: Some("/etc/b.kdl".into()) },
+            Request::Upgrade { binary: None, allows_loss: false },
+            Request::Upgrade { binary: Some("/opt/a b/tidegate".into()), allows_loss: true },
         ] {
             assert_eq!(Request::parse(&request.to_line()), Some(request.clone()), "{request:?}");
         }
         assert_eq!(Request::parse("reload everything"), None);
+        assert_eq!(Request::parse("reload of"), None);
+        assert_eq!(Request::parse("stop nowhere"), None);
         assert_eq!(Request::parse(""), None);
     }
 

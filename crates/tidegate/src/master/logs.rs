@@ -1,12 +1,14 @@
 //! The logs: opened by the master, written by the server processes, which need not be allowed to open them.
 
 use anyhow::{Result, anyhow};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::LogTarget;
-use tidegate_core::log::open_file;
+use tidegate_core::log::{self, ApplicationLog, Writer, open_file};
 
 /// The log files of one revision, open.
 #[derive(Default)]
@@ -18,7 +20,9 @@ impl Logs {
     pub fn open(settings: &Settings, present: &Logs) -> Result<Logs> {
         let of_sites = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
         let access = of_sites.chain([&settings.access_log]).flatten().map(|log| &log.target);
-        let all = access.map(|target| (target, "access-log"));
+        let of_pools = settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
+        let all =
+            access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
         let mut logs: Vec<(LogTarget, File)> = Vec::new();
         for (target, directive) in all.chain([(&settings.error_log.target, "error-log")]) {
             if logs.iter().any(|(open, _)| open == target) {
@@ -60,6 +64,19 @@ impl Logs {
             self.0.iter().map(|(_, file)| Ok(OwnedFd::from(file.try_clone()?))).collect();
         Ok((targets, files?))
     }
+}
+
+/// Sends what applications write where the settings want it. Their logs were provided to `writer`.
+pub fn use_pool_logs(writer: &Arc<Writer>, settings: &Settings) -> io::Result<()> {
+    let mut logs = HashMap::new();
+    for pool in &settings.pools {
+        let own = pool.log.target.as_ref();
+        let sink =
+            own.map(|target| Ok::<_, io::Error>((writer.clone(), writer.sink(target)?))).transpose()?;
+        logs.insert(pool.name.clone(), ApplicationLog { sink, limit: pool.log.limit });
+    }
+    log::set_application_logs(logs);
+    Ok(())
 }
 
 fn unwritable(target: &LogTarget, directive: &str, error: &io::Error) -> String {

@@ -8,7 +8,7 @@
 mod acme;
 mod activation;
 pub mod control;
-mod logs;
+pub mod logs;
 mod notify;
 mod pid_file;
 mod pools;
@@ -19,7 +19,7 @@ mod sockets;
 mod tls;
 pub mod upgrade;
 mod upstreams;
-mod users;
+pub mod users;
 
 pub use acme::default_storage;
 
@@ -27,6 +27,7 @@ use crate::certificates::CertificateWatch;
 use crate::descriptors;
 use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
+use crate::server::privileges;
 use anyhow::{Context, Result, anyhow, bail};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
@@ -86,6 +87,8 @@ pub struct Master {
     acme: acme::Acme,
     roster: Arc<Roster>,
     writer: Arc<Writer>,
+    /// Which user pools have, as it was said.
+    assigned: Vec<users::Assigned>,
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
@@ -125,11 +128,17 @@ impl Ending {
 impl Master {
     /// Opens logs and sockets, starts the server processes, and takes the control socket and the pid file. When
     /// this returns the server serves; an error is a sentence that says what to do.
-    pub fn start(options: ServeOptions, settings: Settings, handover: Option<&Handover>) -> Result<Master> {
+    pub fn start(
+        options: ServeOptions,
+        mut settings: Settings,
+        handover: Option<&Handover>,
+    ) -> Result<Master> {
+        privileges::close_memory();
         let limit = descriptors::raise_limit();
         let notifier = Notifier::from_environment();
         let workers = revision::workers(&settings);
         let (identity, warning) = users::identity(settings.user.as_ref())?;
+        let assigned = users::assign(&mut settings, users::can_be_anybody())?;
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &Logs::default())?;
         let seen = CertificateWatch::begin(&settings);
@@ -145,6 +154,7 @@ impl Master {
         use_error_log(&writer, &logs, &settings)?;
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
+        assigned.iter().for_each(|assigned| log::info(assigned));
         let roster = Roster::new();
         let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
         let pools = Pools::start(clients)?;
@@ -159,6 +169,7 @@ impl Master {
         );
         let current =
             Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        warnings.extend(users::exposed(&current.settings));
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), workers, limit, &warnings);
         let mut master = Master {
@@ -169,6 +180,7 @@ impl Master {
             acme: acme::Acme::default(),
             roster,
             writer,
+            assigned,
             pid_file: None,
             pools,
             upstreams,
@@ -315,20 +327,26 @@ impl Master {
     fn obey(&mut self, event: Event) -> Option<Ending> {
         match event {
             Event::Signal(SIGHUP) => {
-                self.reload_and_log();
+                self.reload_and_log(false);
             }
             Event::Signal(SIGUSR1) => self.reopen_logs(),
-            Event::Signal(SIGUSR2) => self.begin_upgrade(None, None),
+            Event::Signal(SIGUSR2) => self.begin_upgrade(None, false, None),
             Event::Signal(SIGINT) => return Some(Ending::now()),
             Event::Signal(_) => return Some(Ending::drain()),
-            Event::Order(Request::Reload, responder) => {
-                let reply = self.reload_and_log();
+            Event::Order(
+                Request::Reload { config: Some(other), .. } | Request::Stop { config: Some(other), .. },
+                responder,
+            ) if !self.options.is_from(&other) => responder.send(self.not_meant(&other)),
+            Event::Order(Request::Reload { allows_loss, .. }, responder) => {
+                let reply = self.reload_and_log(allows_loss);
                 responder.send(reply);
             }
-            Event::Order(Request::Stop { now }, responder) => {
+            Event::Order(Request::Stop { now, .. }, responder) => {
                 return Some(Ending { now, waiting: vec![responder], ..Ending::drain() });
             }
-            Event::Order(Request::Upgrade(path), responder) => self.begin_upgrade(path, Some(responder)),
+            Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
+                self.begin_upgrade(binary, allows_loss, Some(responder));
+            }
             Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
@@ -338,9 +356,19 @@ impl Master {
         None
     }
 
-    fn reload_and_log(&mut self) -> Reply {
+    /// The answer to an operator who means the server of another settings file.
+    fn not_meant(&self, other: &Path) -> Reply {
+        Reply::failed(format!(
+            "nothing was done: this server has its settings from {}, not from {}; leave out `--config`, or name the \
+             other server with `--control`",
+            self.options.settings,
+            other.display()
+        ))
+    }
+
+    fn reload_and_log(&mut self, allows_loss: bool) -> Reply {
         self.notifier.reloading();
-        let reply = self.reload();
+        let reply = self.reload(allows_loss);
         self.notifier.ready(&format!("revision {} is in force", self.current.number));
         let said = reply.text.trim_end();
         if reply.is_ok {
@@ -370,20 +398,30 @@ impl Master {
 
     fn give_own_log(&self) -> Result<()> {
         let target = &self.current.settings.error_log.target;
-        match self.current.logs.file(target) {
-            Some(file) => Ok(self.writer.provide(target, file.try_clone()?)?),
-            None => Ok(()),
+        let of_pools = self.current.settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
+        for target in of_pools.chain([target]) {
+            if let Some(file) = self.current.logs.file(target) {
+                self.writer.provide(target, file.try_clone()?)?;
+            }
         }
+        Ok(())
     }
 
-    fn begin_upgrade(&mut self, executable: Option<PathBuf>, responder: Option<Responder>) {
+    fn begin_upgrade(
+        &mut self,
+        executable: Option<PathBuf>,
+        allows_loss: bool,
+        responder: Option<Responder>,
+    ) {
         let executable = executable.unwrap_or_else(|| self.options.executable.clone());
         let (arguments, sender) = (&self.options.arguments, self.sender.clone());
         let begun = match self.upgrade {
             Some(_) => Err(anyhow!("an upgrade is under way already")),
             None => {
                 let tickets = self.tls.tickets();
-                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, sender)
+                let names = revision::served_names(&self.current.settings);
+                let names = (!allows_loss).then_some(names.as_slice());
+                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, names, sender)
             }
         };
         match begun {
@@ -482,7 +520,12 @@ impl Master {
             match self.next_event(None) {
                 Some(Event::Signal(SIGTERM | SIGINT)) => self.hurry(),
                 Some(Event::Signal(SIGUSR1)) => self.reopen_logs(),
-                Some(Event::Order(Request::Stop { now }, responder)) => {
+                Some(Event::Order(Request::Stop { config: Some(other), .. }, responder))
+                    if !self.options.is_from(&other) =>
+                {
+                    responder.send(self.not_meant(&other));
+                }
+                Some(Event::Order(Request::Stop { now, .. }, responder)) => {
                     ending.waiting.push(responder);
                     if now {
                         self.hurry();
@@ -541,6 +584,12 @@ fn use_error_log(writer: &Arc<Writer>, logs: &Logs, settings: &Settings) -> Resu
     }
     let sink = writer.sink(target).context("cannot write the error log")?;
     log::set_error_log(writer.clone(), sink, settings.error_log.level);
+    for target in settings.pools.iter().filter_map(|pool| pool.log.target.as_ref()) {
+        if let Some(file) = logs.file(target) {
+            writer.provide(target, file.try_clone()?).context("cannot write the log of a pool")?;
+        }
+    }
+    logs::use_pool_logs(writer, settings).context("cannot write the log of a pool")?;
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Everything that can fail is done before anything changes: reading, opening logs, opening sockets, and then
 //! every server process prepares. Only when all have, all take the settings up, between two requests. A mistake
-//! in one site leaves that site as it was; any other mistake leaves everything as it was.
+//! in one site leaves that site as it was; any other mistake leaves everything as it was. A name that is served
+//! and would no longer be stays as well, unless the operator has said that it may go.
 //!
 //! What a process cannot change in itself (how many workers it has, who it is, what it may read) takes other
 //! processes: they start beside the present ones, and those drain when the new ones serve.
@@ -15,7 +16,7 @@ use super::sockets::Sockets;
 use super::{Master, PATIENCE, use_error_log, users};
 use crate::certificates::CertificateWatch;
 use crate::link::ToServer;
-use crate::revision::{self, keep_rejected};
+use crate::revision::{self, Kept, keep_served};
 use anyhow::{Result, anyhow, bail};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,17 +26,34 @@ use tidegate_core::tls::TlsFiles;
 
 impl Master {
     /// Loads the settings and takes them up; the reply says what came of it, mistakes included.
-    pub fn reload(&mut self) -> Reply {
+    pub fn reload(&mut self, allows_loss: bool) -> Reply {
         let mut loaded = self.options.load();
-        let kept = keep_rejected(&mut loaded, &self.current.settings);
+        let Kept { mistaken, missing, lost } = keep_served(&mut loaded, &self.current.settings, allows_loss);
         let has_errors = loaded.has_errors();
         let mut said = loaded.render(false);
-        let Some(settings) = loaded.settings else {
+        let Some(mut settings) = loaded.settings else {
             said.push_str(&format!("nothing has changed: revision {} stays in force\n", self.current.number));
             return Reply::failed(said);
         };
+        if !missing.is_empty() {
+            said.push_str(&format!(
+                "no site of {} is written for {} any more: what is served stays as it was; run `tidegate reload \
+                 --allow-loss` to have it go\n",
+                self.options.settings,
+                missing.join(", ")
+            ));
+        }
         let mut notes = self.what_takes_more(&settings);
-        match self.take_up(settings, &mut notes) {
+        if !lost.is_empty() {
+            notes.push(format!("no longer served: {}", lost.join(", ")));
+        }
+        let outcome = users::assign(&mut settings, users::can_be_anybody()).and_then(|assigned| {
+            self.take_up(settings, &mut notes)?;
+            notes.extend(assigned.iter().filter(|new| !self.assigned.contains(new)).map(ToString::to_string));
+            self.assigned = assigned;
+            Ok(())
+        });
+        match outcome {
             Err(error) => {
                 said.push_str(&format!("{error:#}\n"));
                 said.push_str(&format!(
@@ -49,11 +67,12 @@ impl Master {
                     said.push_str(&format!("{note}\n"));
                 }
                 said.push_str(&format!("revision {} is in force", self.current.number));
+                let kept: Vec<String> = mistaken.into_iter().chain(missing).collect();
                 if !kept.is_empty() {
                     said.push_str(&format!(", but for {}, left as it was", kept.join(", ")));
                 }
                 said.push('\n');
-                if has_errors { Reply::failed(said) } else { Reply::ok(said) }
+                if has_errors || !kept.is_empty() { Reply::failed(said) } else { Reply::ok(said) }
             }
         }
     }

@@ -34,7 +34,7 @@ use tidegate_modules::status::ProcessInfo;
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a process that was told to end now may take.
-const STOP_PATIENCE: Duration = Duration::from_secs(4);
+const STOP_PATIENCE: Duration = Duration::from_secs(6);
 /// A process that has served so long is no part of a series of failures.
 const SOUND: Duration = Duration::from_secs(1);
 /// The pause before the third try of a series; it doubles with each.
@@ -132,6 +132,7 @@ impl Revision {
                 &mut limits.connections,
                 &mut limits.keep_alive_connections,
                 &mut limits.in_flight,
+                &mut limits.incoming_bodies,
                 &mut limits.queue_length,
             ] {
                 *part = part.div_ceil(processes);

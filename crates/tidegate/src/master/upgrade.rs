@@ -11,11 +11,12 @@ use super::sockets::{OpenAddress, Sockets};
 use crate::link::Figures;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::dup;
 use rustix::process::getppid;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -34,12 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What the new program may say: a few diagnostics.
 const SAID: u64 = 64 << 10;
 
-/// Starts `executable` with copies of the sockets. What becomes of it arrives as an [`Event::Upgraded`].
+/// Starts `executable` with copies of the sockets. `names` are those that it has to serve as well. What becomes of it arrives as an [`Event::Upgraded`].
 pub fn launch(
     executable: &Path,
     arguments: &[OsString],
     sockets: &Sockets,
     tickets: &[u8],
+    names: Option<&[String]>,
     events: Sender<Event>,
 ) -> Result<()> {
     let (hear, tell) = passing::pair().context("cannot open a link to the new program")?;
@@ -65,8 +67,11 @@ pub fn launch(
         }));
     }
     let tell = copy(&tell)?;
-    let handover =
-        json!({ "from": std::process::id(), "tell": tell, "listeners": listeners, "tickets": true });
+    // As a file: thousands of names do not fit the environment.
+    let names = names.map(|names| copy(&file_of_names(names)?)).transpose()?;
+    let handover = json!({
+        "from": std::process::id(), "tell": tell, "listeners": listeners, "tickets": true, "names": names,
+    });
     let child = Command::new(executable)
         .args(arguments)
         .env(VARIABLE, handover.to_string())
@@ -81,6 +86,15 @@ pub fn launch(
         })
         .context("cannot start a thread")?;
     Ok(())
+}
+
+fn file_of_names(names: &[String]) -> Result<OwnedFd> {
+    let file = memfd_create("tidegate-names", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(names.join("\n").as_bytes())
+        .and_then(|()| file.rewind())
+        .context("cannot write a file in memory")?;
+    Ok(file.into())
 }
 
 /// Waits until the child says something or ends; its process number once it serves.
@@ -155,6 +169,8 @@ pub struct Handover {
     pub sockets: Sockets,
     /// The keys of its TLS session tickets.
     pub tickets: Option<Vec<u8>>,
+    /// The names that it serves and that may not be lost.
+    pub names: Vec<String>,
     link: OwnedFd,
 }
 
@@ -183,7 +199,16 @@ impl Handover {
                 file: serde_json::from_value(open["file"].clone()).unwrap_or_default(),
             });
         }
-        Ok(Some(Handover { sockets: Sockets::new(addresses), tickets, link }))
+        let names = match &handover["names"] {
+            Value::Null => Vec::new(),
+            number => {
+                let mut text = String::new();
+                let mut file = std::fs::File::from(inherit(number)?);
+                file.read_to_string(&mut text).context("cannot read which names are served")?;
+                text.lines().map(str::to_owned).collect()
+            }
+        };
+        Ok(Some(Handover { sockets: Sockets::new(addresses), tickets, names, link }))
     }
 
     /// Tells the predecessor that this process serves. `false`: it has ended meanwhile, because it was told
@@ -250,7 +275,8 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let (events, _) = channel();
-        let error = launch(Path::new("/no/such/program"), &[], &Sockets::default(), &[], events).unwrap_err();
+        let error =
+            launch(Path::new("/no/such/program"), &[], &Sockets::default(), &[], None, events).unwrap_err();
         assert!(format!("{error:#}").contains("cannot start /no/such/program"));
     }
 

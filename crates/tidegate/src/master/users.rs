@@ -1,12 +1,17 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
 use crate::link::Identity;
-use anyhow::{Context, Result, bail};
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use anyhow::{Context, Result, anyhow, bail};
+use nix::unistd::{Gid, getgrouplist};
 use std::ffi::CString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use tidegate_config::Settings;
+use tidegate_config::settings::pool::{Application, HookAction};
 use tidegate_config::settings::{SocketAccess, User as UserSettings};
+use tidegate_core::tls::pair_files;
+use tidegate_modules::gateway::supervise::launch::{self, Account};
 
 /// Whom server processes become under these settings, and a word of warning. Only root can become another.
 pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option<String>)> {
@@ -18,10 +23,7 @@ pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option
     };
     let at = || format!("{}: `user`", user.origin);
     let found = find_user(&user.name).with_context(at)?;
-    let (uid, own_gid, name) = match found {
-        Found::Whole(found) => (found.uid, Some(found.gid), Some(found.name)),
-        Found::Number(uid) => (uid, None, None),
-    };
+    let Account { uid, gid: own_gid, name } = found;
     let gid = match (&user.group, own_gid) {
         (Some(group), _) => find_group(group).with_context(at)?,
         (None, Some(gid)) => gid,
@@ -50,11 +52,8 @@ pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option
 /// Gives the file of a unix socket its owner, group and permissions.
 pub fn grant(path: &Path, access: &SocketAccess) -> io::Result<()> {
     let wrong = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
-    let owner = match access.owner.as_deref().map(find_user).transpose().map_err(wrong)? {
-        Some(Found::Whole(user)) => Some(user.uid.as_raw()),
-        Some(Found::Number(uid)) => Some(uid.as_raw()),
-        None => None,
-    };
+    let owner = access.owner.as_deref().map(find_user).transpose().map_err(wrong)?;
+    let owner = owner.map(|account| account.uid.as_raw());
     let group = access.group.as_deref().map(find_group).transpose().map_err(wrong)?.map(Gid::as_raw);
     if owner.is_some() || group.is_some() {
         std::os::unix::fs::chown(path, owner, group).map_err(|error| {
@@ -68,33 +67,173 @@ pub fn grant(path: &Path, access: &SocketAccess) -> io::Result<()> {
     Ok(())
 }
 
-enum Found {
-    Whole(User),
-    /// A number without an entry.
-    Number(Uid),
-}
-
-fn find_user(name: &str) -> Result<Found> {
-    let by_name = User::from_name(name).with_context(|| format!("cannot look up user {name}"))?;
-    match (by_name, name.parse::<u32>()) {
-        (Some(user), _) => Ok(Found::Whole(user)),
-        (None, Ok(number)) => {
-            let uid = Uid::from_raw(number);
-            Ok(User::from_uid(uid).ok().flatten().map_or(Found::Number(uid), Found::Whole))
-        }
-        (None, Err(_)) => bail!("there is no user {name}; make one, such as with `useradd --system {name}`"),
-    }
+fn find_user(name: &str) -> Result<Account> {
+    let advice = || format!("make one, such as with `useradd --system {name}`");
+    launch::find_user(name).map_err(|problem| anyhow!("{problem}; {}", advice()))
 }
 
 fn find_group(name: &str) -> Result<Gid> {
-    let by_name = Group::from_name(name).with_context(|| format!("cannot look up group {name}"))?;
-    match (by_name, name.parse::<u32>()) {
-        (Some(group), _) => Ok(group.gid),
-        (None, Ok(number)) => Ok(Gid::from_raw(number)),
-        (None, Err(_)) => {
-            bail!("there is no group {name}; make one, such as with `groupadd --system {name}`")
+    let advice = || format!("make one, such as with `groupadd --system {name}`");
+    launch::find_group(name).map_err(|problem| anyhow!("{problem}; {}", advice()))
+}
+
+/// The user that something which the server starts gets, and who has said so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assigned {
+    /// What gets it: `pool php`.
+    pub what: String,
+    /// The user, and why: the end of a sentence.
+    pub said: String,
+}
+
+impl std::fmt::Display for Assigned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} runs as {}", self.what, self.said)
+    }
+}
+
+/// Whether what this process starts can be any user.
+pub fn can_be_anybody() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Who is the user of what names none, where only root can be anybody: the server's `user`, never root, and where the
+/// server names none one of those that systems have for it.
+struct Usual {
+    user: String,
+    group: Option<String>,
+    why: &'static str,
+}
+
+/// Users that systems have for applications of web servers.
+const USUAL: [&str; 3] = ["www-data", "http", "nobody"];
+
+impl Usual {
+    fn of(server: Option<&UserSettings>) -> Result<Usual> {
+        if let Some(server) = server
+            && !find_user(&server.name).with_context(|| format!("{}: `user`", server.origin))?.uid.is_root()
+        {
+            let (user, group) = (server.name.clone(), server.group.clone());
+            return Ok(Usual { user, group, why: "the server's `user`" });
+        }
+        let user = USUAL.into_iter().find(|name| launch::find_user(name).is_ok());
+        let user =
+            user.context("no `user` is named, and this system has none of www-data, http and nobody")?;
+        let why = "since neither it nor the server names another `user`, and none is root unless it says so";
+        Ok(Usual { user: user.to_owned(), group: None, why })
+    }
+}
+
+/// Keys that applications can read although they run as another user: a warning for each.
+pub fn exposed(settings: &Settings) -> Vec<String> {
+    let runs_something =
+        settings.pools.iter().any(|pool| matches!(pool.application, Application::Processes(_)));
+    let is_open = |key: &Path| std::fs::metadata(key).is_ok_and(|there| there.mode() & 0o004 != 0);
+    let mut keys: Vec<&Path> = pair_files(settings).map(|files| files.key.as_path()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let open = keys.into_iter().filter(|key| runs_something && is_open(key));
+    open.map(|key| {
+        format!("the key {0} may be read by everybody, applications included: `chmod 600 {0}`", key.display())
+    })
+    .collect()
+}
+
+/// The name of this process's own user.
+fn own_name() -> String {
+    let own = nix::unistd::geteuid().to_string();
+    launch::find_user(&own).ok().and_then(|account| account.name).unwrap_or(own)
+}
+
+/// Gives pools and hooks that name no user the server's. Root is whoever names it, and nobody else (FAULTS 61). `is_root`:
+/// whether the server is started as root; another can only be itself, and leaves things as they are.
+///
+/// # Errors
+/// A user that a pool or hook names, or that the server names, is none of this system.
+pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
+    let mut assigned = Vec::new();
+    let server = settings.user.clone();
+    let usual = || Usual::of(server.as_ref());
+    for pool in &mut settings.pools {
+        let at = || format!("{}: pool `{}`", pool.origin, pool.name);
+        let mut own: Option<(String, Option<String>)> = None;
+        if let Application::Processes(processes) = &mut pool.application {
+            let said = match &processes.user {
+                Some(name) if !is_root && find_user(name).with_context(at)?.uid.is_root() => {
+                    (processes.user, processes.group) = (None, None);
+                    format!("{}, since only a server that is started as root can make it root", own_name())
+                }
+                Some(name) => {
+                    let account = find_user(name).with_context(at)?;
+                    processes.group.as_deref().map(find_group).transpose().with_context(at)?;
+                    let warning = if account.uid.is_root() {
+                        ", as it says: nothing of this machine is out of its reach, the server's keys included"
+                    } else {
+                        ", as it says"
+                    };
+                    format!("{name}{warning}")
+                }
+                None if is_root => {
+                    let usual = usual().with_context(at)?;
+                    let said = format!("{}, {}", usual.user, usual.why);
+                    processes.user = Some(usual.user);
+                    if processes.group.is_none() {
+                        processes.group = usual.group;
+                    }
+                    said
+                }
+                None => format!(
+                    "{}, who starts the server: it can read the server's keys and use its control socket; a server \
+                     that is started as root can give it another `user`",
+                    own_name()
+                ),
+            };
+            assigned.push(Assigned { what: format!("pool {}", pool.name), said });
+            own = processes.user.clone().map(|user| (user, processes.group.clone()));
+        }
+        for hook in &mut pool.hooks {
+            let HookAction::Run { user, group, .. } = &mut hook.action else { continue };
+            match user {
+                Some(name) => {
+                    let account = find_user(name).with_context(|| format!("{}: `on`", pool.origin))?;
+                    if account.uid.is_root() && !is_root {
+                        *user = None; // it is less than what was allowed
+                    }
+                }
+                None if is_root => {
+                    // An application elsewhere has no user here; its hook has the server's.
+                    let (name, its_group) = match &own {
+                        Some(own) => own.clone(),
+                        None => {
+                            let usual = usual().with_context(|| format!("{}: `on`", pool.origin))?;
+                            (usual.user, usual.group)
+                        }
+                    };
+                    (*user, *group) = (Some(name), its_group);
+                }
+                None => {}
+            }
         }
     }
+    if let Some(hook) = &mut settings.acme.dns_hook {
+        match &hook.user {
+            Some(name) => {
+                if find_user(name).context("`dns-hook`")?.uid.is_root() && !is_root {
+                    hook.user = None;
+                }
+            }
+            None if is_root => {
+                let usual = usual().context("`dns-hook`")?;
+                assigned.push(Assigned {
+                    what: "dns-hook".into(),
+                    said: format!("{}, {}", usual.user, usual.why),
+                });
+                (hook.user, hook.group) = (Some(usual.user), usual.group);
+            }
+            None => {}
+        }
+    }
+    Ok(assigned)
 }
 
 #[cfg(test)]
@@ -112,9 +251,50 @@ mod tests {
             assert!(identity.is_none_or(|identity| (identity.uid, identity.gid) == (0, 0)));
         }
         let unknown = identity(Some(&user("no-such-user", None))).unwrap_err();
-        assert!(format!("{unknown:#}").contains("there is no user no-such-user"));
+        assert!(format!("{unknown:#}").contains("there is no user `no-such-user`"));
         let unknown = identity(Some(&user("root", Some("no-such-group")))).unwrap_err();
         assert!(format!("{unknown:#}").contains("there is no group"));
         assert!(identity(Some(&user("4294000000", None))).is_err(), "a number alone has no group");
+    }
+
+    fn assigned(text: &str, is_root: bool) -> (Settings, Vec<Assigned>) {
+        let loaded =
+            tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let mut settings = loaded.settings.expect("sound settings");
+        let assigned = assign(&mut settings, is_root).unwrap();
+        (settings, assigned)
+    }
+
+    fn user_of(settings: &Settings) -> Option<&str> {
+        match &settings.pools[0].application {
+            Application::Processes(processes) => processes.user.as_deref(),
+            Application::External(_) => None,
+        }
+    }
+
+    #[test]
+    fn root_is_whoever_names_it_and_nobody_else() {
+        let usual = USUAL.into_iter().find(|name| launch::find_user(name).is_ok());
+        for (server, pool, expected) in [
+            ("", "", usual),
+            ("user \"root\"", "", usual),
+            ("user \"nobody\"", "", Some("nobody")),
+            ("user \"nobody\"", "user \"root\"", Some("root")),
+            ("", "user \"root\"", Some("root")),
+            ("user \"nobody\"", "user \"daemon\"", Some("daemon")),
+        ] {
+            let text = format!(
+                "{server}\nlisten \":1\"\npool \"p\" {{ command \"sh\"; {pool} \n on queue above=1 run \"true\" }}\n\
+                 site {{ fastcgi \"p\"; root \"/tmp\" }}\n"
+            );
+            let (settings, said) = assigned(&text, true);
+            assert_eq!(user_of(&settings), expected, "{text}");
+            assert!(said[0].said.starts_with(expected.unwrap()), "{said:?}");
+            let HookAction::Run { user, .. } = &settings.pools[0].hooks[0].action else { panic!("it runs") };
+            assert_eq!(user.as_deref(), expected, "{text}");
+            let (settings, _) = assigned(&text, false);
+            let stays = pool.contains("daemon").then_some("daemon");
+            assert_eq!(user_of(&settings), stays, "who is not root does not become it");
+        }
     }
 }

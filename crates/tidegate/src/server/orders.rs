@@ -3,6 +3,7 @@
 use super::view::StatusView;
 use super::{Event, Members};
 use crate::link::{Link, ToMaster, ToServer};
+use crate::master::logs::use_pool_logs;
 use crate::registry::Registry;
 use std::fs::File;
 use std::io;
@@ -24,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the process waits for its last words to be read.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a request has that has come when a drain was about to end.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// The process, but for its workers' threads.
 pub(super) struct Server {
@@ -241,6 +244,9 @@ impl Server {
             Ok(sink) => log::set_error_log(self.writer.clone(), sink, settings.error_log.level),
             Err(error) => log::error(format_args!("cannot write the error log: {error}")),
         }
+        if let Err(error) = use_pool_logs(&self.writer, settings) {
+            log::error(format_args!("cannot write the log of a pool: {error}"));
+        }
     }
 
     /// Tells every worker the same, and waits until all have done it.
@@ -284,6 +290,12 @@ impl Server {
             let _ = self.tell_workers(Command::Commit);
             self.tell(&ToMaster::Done);
             self.wait_for_workers(deadline);
+            if !close_idle && self.ended < self.workers.len() {
+                // Until now clients could use the connections they had. A request that came in the last moment has one
+                // more; there are no further ones.
+                self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle: true }));
+                self.wait_for_workers(Some(Instant::now() + LAST_MOMENT));
+            }
         }
         let cut = if self.ended < self.workers.len() {
             self.members.figures().counted.connections.current

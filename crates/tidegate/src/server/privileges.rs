@@ -11,6 +11,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::Action;
 use tidegate_config::settings::gateway::Script;
@@ -25,6 +26,13 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
         Some(readable) => confine(readable, begin.spill.as_deref()),
         None => Ok(None),
     }
+}
+
+/// Keys of certificates lie in the memory of master and server processes: others of the same user, applications among
+/// them, are not to look into it (ptrace(2), `PR_SET_DUMPABLE`).
+pub fn close_memory() {
+    // Where it fails all is as it would have been.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 fn become_user(identity: &Identity) -> Result<()> {

@@ -5,7 +5,7 @@ use std::fs;
 
 #[test]
 fn ruby_on_puma() {
-    if !has(&["curl", "puma"]) {
+    if !has(&["curl", "puma", "rackup"]) {
         return;
     }
     let site = Site::start("ruby.kdl", folder("ruby"), &[]);

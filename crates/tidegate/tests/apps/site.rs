@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -34,11 +35,12 @@ pub fn has(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// An empty folder for one test.
+/// An empty folder for one test, which applications may write into whoever they run as.
 pub fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("tidegate-apps-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
     folder
 }
 

@@ -1,13 +1,14 @@
 //! A client connection that speaks HTTP/2: the same socket, buffers and timers, another protocol on them.
 //!
 //! [`Connection`] hands over here once a client has said that it speaks HTTP/2. Each stream becomes an
-//! `Exchange` (`receive`), and all responses leave through the worker's batch (`send`): many frames are read
+//! `Exchange` (`receive`), and all responses leave through the batch (`send`): many frames are read
 //! and many answers written in one call each. A stream owns memory only while it is under way.
 
 mod receive;
 mod send;
 
-use super::{Connection, Next, Request, TURNS, Timer};
+use super::progress::{Reader, StreamPace, Terms, Waits};
+use super::{Batch, Connection, Next, Request, TURNS, Timer, reading_terms};
 use crate::body::{BodySink, RequestBodyError};
 use crate::interim::InterimQueue;
 use crate::log;
@@ -28,18 +29,20 @@ const HELD_MAX: usize = 64 << 10;
 const WIDE_WINDOW: u32 = 256 << 10;
 /// Slots of streams that a quiet connection keeps.
 const SLOTS_KEPT: usize = 4;
-/// How many times the timer comes before a client that is too slow is given up.
-const CHECKS: u8 = 3;
 
 /// The protocol's state.
 pub(super) struct Http2 {
     wire: h2::Connection,
+    /// The connection's, while the protocol runs: frames that leave in one call.
+    batch: Batch,
     /// What is under way, by the slot of the stream.
     streams: Vec<Option<Box<StreamWork>>>,
     /// Answered, while the client is still sending content that nobody reads.
     unread: Vec<Unread>,
-    /// Times in a row that the timer came and a frame was not complete, or the socket had not moved.
-    stalled: u8,
+    /// For how long a frame has not been complete.
+    stalled: Duration,
+    /// The client, as the reader of the connection.
+    reader: Reader,
     is_closing: bool,
 }
 
@@ -52,10 +55,9 @@ struct StreamWork {
     /// What may have to be told before the answer.
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
-    /// Bytes moved in either direction since the timer came last.
-    moved: u32,
-    /// Times in a row that it came and too little had moved.
-    slow: u8,
+    pace: StreamPace,
+    /// Its window is closed, and the client has not taken all of it that was sent.
+    is_under_way: bool,
 }
 
 /// Content behind its answer: dropped, within a limit and for a while, since a client that is told to stop
@@ -64,8 +66,8 @@ struct Unread {
     key: StreamKey,
     /// Bytes that may still come.
     left: u64,
-    /// Times that the timer has come.
-    checks: u8,
+    /// For how long it has been waited for.
+    waited: Duration,
 }
 
 /// Content that a handler reads, or what goes into a tunnel.
@@ -114,13 +116,13 @@ impl Http2 {
     /// Bytes were used. A trickle that completes nothing is no progress.
     fn goes_on(&mut self, used: usize) {
         if used > 0 && !self.wire.is_inside_block() {
-            self.stalled = 0;
+            self.stalled = Duration::ZERO;
         }
     }
 
     /// Tells the client to send no more of what nobody reads, without blame (RFC 9113 section 8.1).
     fn stop_reading(&mut self, cx: &mut Ctx, mut which: impl FnMut(&mut Unread) -> bool) {
-        let wire = &mut self.wire;
+        let (wire, batch) = (&mut self.wire, &mut self.batch);
         self.unread.retain_mut(|unread| {
             if !wire.is_open(unread.key) {
                 return false;
@@ -128,7 +130,7 @@ impl Http2 {
             let stops = which(unread);
             if stops {
                 cx.stats.http2_resets.add(StreamReset::Unread, 1);
-                wire.reset(unread.key, ErrorCode::NO_ERROR, &mut cx.batch);
+                wire.reset(unread.key, ErrorCode::NO_ERROR, batch);
             }
             !stops
         });
@@ -173,24 +175,51 @@ impl Connection {
     /// From here on HTTP/2 is spoken. The client's preface is still to be read.
     pub(super) fn begin_h2(&mut self, cx: &mut Ctx) {
         cx.stats.http2_connections.add(1);
-        let wire = h2::Connection::server(limits(cx), &mut cx.batch);
+        let wire = h2::Connection::server(limits(cx), &mut self.batch);
+        let mut reader = Reader::new();
+        reader.begin(reading_terms(cx).grace);
         self.h2 = Some(Box::new(Http2 {
             wire,
+            batch: Batch::default(),
             streams: Vec::new(),
             unread: Vec::new(),
-            stalled: 0,
+            stalled: Duration::ZERO,
+            reader,
             is_closing: false,
         }));
         self.timer = Timer::Off;
     }
 
     /// The bytes that the client has begun with.
-    pub(super) fn take_first_frames(&mut self, key: Key, cx: &mut Ctx, data: &[u8]) -> io::Result<()> {
-        let Some(mut h2) = self.h2.take() else { return Ok(()) };
-        let result = self.take_frames(&mut h2, key, cx, data);
-        self.h2 = Some(h2);
+    pub(super) fn take_first_frames(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<()> {
+        let Some(mut h2) = self.take_h2() else { return Ok(()) };
+        let result = self.take_frames(&mut h2, cx, data);
+        self.put_h2(h2);
         result?;
-        self.flush_shared(cx)
+        self.flush_batch()
+    }
+
+    /// The protocol, with the batch, which is where its frames go.
+    #[inline]
+    fn take_h2(&mut self) -> Option<Box<Http2>> {
+        let mut h2 = self.h2.take()?;
+        std::mem::swap(&mut h2.batch, &mut self.batch);
+        Some(h2)
+    }
+
+    #[inline]
+    fn put_h2(&mut self, mut h2: Box<Http2>) {
+        std::mem::swap(&mut h2.batch, &mut self.batch);
+        self.h2 = Some(h2);
+    }
+
+    /// Sends the batch while the protocol has it; what the socket refuses is held.
+    #[inline]
+    pub(super) fn flush_frames(&mut self, h2: &mut Http2) -> io::Result<()> {
+        std::mem::swap(&mut h2.batch, &mut self.batch);
+        let result = self.flush_batch();
+        std::mem::swap(&mut h2.batch, &mut self.batch);
+        result
     }
 
     /// The socket is full: what is to be sent waits here or below.
@@ -201,9 +230,9 @@ impl Connection {
 
     /// Runs until it has to wait.
     pub(super) fn run_h2(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
-        let Some(mut h2) = self.h2.take() else { return Ok(Next::Wait) };
+        let Some(mut h2) = self.take_h2() else { return Ok(Next::Wait) };
         let next = self.turn_h2(&mut h2, key, cx);
-        self.h2 = Some(h2);
+        self.put_h2(h2);
         match next {
             // Told and flushed: close, or first wait until the client has read it.
             Ok(Next::Close) if !self.lingering => {
@@ -220,7 +249,7 @@ impl Connection {
         }
         if cx.draining && !h2.is_closing {
             h2.is_closing = true;
-            h2.wire.drain(&mut cx.batch);
+            h2.wire.drain(&mut h2.batch);
         }
         for _ in 0..TURNS {
             let has_more = self.pump_h2(h2, key, cx)?;
@@ -229,11 +258,11 @@ impl Connection {
             }
             if h2.wire.is_idle() {
                 if cx.closes_idle && h2.is_closing {
-                    h2.wire.drain(&mut cx.batch); // nobody is waited for any more
+                    h2.wire.drain(&mut h2.batch); // nobody is waited for any more
                 }
                 h2.relax();
             }
-            self.flush_shared(cx)?;
+            self.flush_frames(h2)?;
             if !self.is_stuck() && (h2.wire.is_over() || (self.eof && h2.wire.open_streams() == 0)) {
                 return Ok(Next::Close);
             }
@@ -247,7 +276,7 @@ impl Connection {
                     if drained && !self.peer_closed {
                         self.readable = false;
                     }
-                    self.take_frames(h2, key, cx, &buffer[..count])
+                    self.take_frames(h2, cx, &buffer[..count])
                 }
                 Ok(Received::End) => {
                     (self.eof, self.readable) = (true, false);
@@ -263,7 +292,7 @@ impl Connection {
             cx.read_buffer = buffer;
             result?;
             if has_more {
-                break; // its share of sending is used up; what has been read may go first next time
+                break; // its share of sending is used up; answers to what was read leave at the end of the turn
             }
         }
         Ok(Next::Again)
@@ -280,24 +309,18 @@ impl Connection {
                 }
                 incoming.sink.fail(RequestBodyError::Interrupted);
             }
-            if work.request.ends_with_client {
+            if work.request.ends_with_client || work.output.ends_with_client() {
                 let key = work.key;
-                h2.wire.reset(key, ErrorCode::CANCEL, &mut cx.batch);
+                h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);
                 self.abandon_stream(h2, key, cx);
             }
         }
     }
 
     /// Gives bytes to the protocol; what belongs to a frame that is not complete is kept.
-    pub(super) fn take_frames(
-        &mut self,
-        h2: &mut Http2,
-        key: Key,
-        cx: &mut Ctx,
-        new: &[u8],
-    ) -> io::Result<()> {
+    pub(super) fn take_frames(&mut self, h2: &mut Http2, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
         if self.input.is_empty() {
-            let used = self.read_frames(h2, key, cx, new)?;
+            let used = self.read_frames(h2, cx, new)?;
             h2.goes_on(used);
             if used < new.len() {
                 self.input.extend_from_slice(&new[used..]);
@@ -306,7 +329,7 @@ impl Connection {
         }
         let mut held = std::mem::take(&mut self.input);
         held.extend_from_slice(new);
-        let used = self.read_frames(h2, key, cx, &held)?;
+        let used = self.read_frames(h2, cx, &held)?;
         h2.goes_on(used);
         if used < held.len() {
             held.drain(..used);
@@ -315,85 +338,94 @@ impl Connection {
         Ok(())
     }
 
-    /// What the timer is set to.
-    pub(super) fn h2_timer(&self, h2: &Http2, cx: &Ctx) -> (Timer, Duration) {
-        let limits = &cx.engine.settings.limits;
-        if h2.is_idle() && !self.is_stuck() && self.input.is_empty() {
-            (Timer::Idle, limits.keep_alive_timeout)
+    /// Sets the timer.
+    pub(super) fn arm_h2(&mut self, key: Key, cx: &mut Ctx) {
+        let terms = reading_terms(cx);
+        let is_stuck = self.is_stuck() || !self.input.is_empty();
+        let Some(h2) = &mut self.h2 else { return };
+        let (timer, after) = if h2.is_idle() && !is_stuck {
+            h2.reader.begin(terms.grace);
+            (Timer::Idle, cx.engine.settings.limits.keep_alive_timeout)
         } else {
-            (Timer::Streams, limits.rate_grace / u32::from(CHECKS))
-        }
+            (Timer::Streams, h2.reader.span(terms))
+        };
+        self.arm_anew(timer, after, key, cx);
     }
 
     /// The timer has come while something was under way: whoever has moved too little for too long is given
     /// up, streams one by one (FAULTS 20, 27, 28).
     pub(super) fn check_streams(&mut self, key: Key, cx: &mut Ctx) -> Next {
-        let Some(mut h2) = self.h2.take() else { return Next::Wait };
-        let engine = cx.engine.clone();
-        let limits = &engine.settings.limits;
-        let span = limits.rate_grace / u32::from(CHECKS);
-        let enough = |moved: u32, rate: u32| f64::from(moved) >= f64::from(rate) * span.as_secs_f64();
-        let moved = std::mem::take(&mut self.window);
+        let Some(mut h2) = self.take_h2() else { return Next::Wait };
+        let limits = &cx.engine.settings.limits;
+        let (head_timeout, grace) = (limits.head_timeout, limits.rate_grace);
+        let (sending, receiving) = (reading_terms(cx), Terms { rate: limits.body_rate, grace });
+        let waited = h2.reader.span(sending);
+        let (taken, waiting) = self.delivery();
+        let end = taken.wrapping_add(waiting + (self.transport.pending() + self.held.len()) as u64);
         let is_blocked = self.is_stuck();
-        let mut is_lost = false;
+        let mut is_awaited = is_blocked;
+        for slot in 0..h2.streams.len() {
+            let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
+            let is_under_way = work.pace.is_under_way(taken, end);
+            let is_starved = work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked;
+            work.is_under_way = is_under_way && is_starved;
+            is_awaited |= work.is_under_way;
+        }
         // The socket itself: nothing can be said to a client that does not read.
-        if is_blocked || !self.input.is_empty() || h2.wire.is_inside_block() {
-            h2.stalled = if is_blocked && enough(moved, limits.send_rate) { 0 } else { h2.stalled + 1 };
-            let patience = if is_blocked {
-                CHECKS
-            } else {
-                limits.head_timeout.as_millis().div_ceil(span.as_millis().max(1)).clamp(1, 200) as u8
-            };
-            if h2.stalled >= patience {
-                let wait = if is_blocked { Timeout::Write } else { Timeout::Head };
-                cx.stats.timeouts.add(wait, 1);
-                if is_blocked {
-                    self.transport.reset_on_close();
-                    is_lost = true;
-                } else {
-                    h2.wire.fail(ErrorCode::PROTOCOL_ERROR, "a frame took too long", &mut cx.batch);
-                }
+        let is_lost = h2.reader.look(taken, sending).is_none() && is_awaited;
+        if !is_awaited {
+            h2.reader.restore(grace);
+        }
+        if is_lost {
+            cx.stats.timeouts.add(Timeout::Write, 1);
+            self.transport.reset_on_close();
+        } else if !self.input.is_empty() || h2.wire.is_inside_block() {
+            h2.stalled = if is_blocked { Duration::ZERO } else { h2.stalled + waited };
+            if h2.stalled >= head_timeout {
+                cx.stats.timeouts.add(Timeout::Head, 1);
+                h2.wire.fail(ErrorCode::PROTOCOL_ERROR, "a frame took too long", &mut h2.batch);
             }
         }
         for slot in 0..h2.streams.len() {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
-            let moved = std::mem::take(&mut work.moved);
-            let is_starved = work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked;
-            let slow = if is_starved && !enough(moved, limits.send_rate) {
-                Some(Timeout::Write)
-            } else if work.wants_content() && !enough(moved, limits.body_rate) {
-                Some(Timeout::Body)
+            let (waits, terms) = if work.is_under_way {
+                (Waits::No, sending)
+            } else if work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked {
+                (Waits::Window, sending)
+            } else if work.wants_content() {
+                (Waits::Content, receiving)
             } else {
-                None
+                (Waits::No, sending)
             };
-            work.slow = if slow.is_some() { work.slow + 1 } else { 0 };
-            if let Some(wait) = slow.filter(|_| work.slow >= CHECKS) {
+            if !work.pace.look(waits, waited, terms) {
                 let key = work.key;
+                let wait = if waits == Waits::Window { Timeout::Write } else { Timeout::Body };
                 cx.stats.timeouts.add(wait, 1);
                 cx.stats.http2_resets.add(StreamReset::Slow, 1);
-                h2.wire.reset(key, ErrorCode::CANCEL, &mut cx.batch);
+                h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);
                 self.abandon_stream(&mut h2, key, cx);
             }
         }
         h2.stop_reading(cx, |unread| {
-            unread.checks += 1;
-            unread.checks >= CHECKS
+            unread.waited += waited;
+            unread.waited >= grace
         });
-        self.h2 = Some(h2);
+        self.put_h2(h2);
         self.timer = Timer::Off;
-        if is_lost { Next::Close } else { self.drive(key, cx) }
+        if is_lost { Next::Close } else { self.take_turn(key, cx) }
     }
 
     /// The connection ends before its streams do.
     pub(super) fn abandon_h2(&mut self, cx: &mut Ctx) {
-        let Some(mut h2) = self.h2.take() else { return };
+        let Some(mut h2) = self.take_h2() else { return };
         // A client that is told has not to wonder which of its requests were looked at.
-        if !h2.wire.is_draining() && !self.is_stuck() && !self.eof {
-            h2.wire.fail(ErrorCode::NO_ERROR, "", &mut cx.batch);
-            let _ = self.transport.send(&cx.batch, false);
-            cx.batch.clear();
+        if !h2.wire.is_draining() && !self.is_stuck() && !self.eof && !self.transport.resets_on_close() {
+            h2.wire.fail(ErrorCode::NO_ERROR, "", &mut h2.batch);
+            let _ = self.transport.send(&h2.batch, false);
         }
         self.abandon_streams(&mut h2, cx);
+        h2.batch.discard();
+        std::mem::swap(&mut h2.batch, &mut self.batch); // its memory is the worker's
     }
 
     /// Nothing that is under way is finished.

@@ -1,10 +1,11 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
+use super::super::progress::StreamPace;
 use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::Entry;
+use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
@@ -12,37 +13,29 @@ use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields};
 use crate::worker::Ctx;
 use std::io;
-use std::task::{Context, Poll};
+use std::time::Duration;
 use tidegate_http::FieldLines;
-use tidegate_http::path::normalise;
 use tidegate_http::{Method, Status};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::{Key, runtime};
-use tidegate_stats::{ParseError, StreamReset};
+use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
-use tidegate_wire::h2::{Event, FieldSource, Section, StreamError, StreamKey};
+use tidegate_wire::h2::{ErrorCode, Event, FieldSource, Section, StreamError, StreamKey};
 
 /// Answers wait in the batch up to here; behind it they wait where they come from.
 pub(super) const BATCH_MAX: usize = 128 << 10;
 
 impl Connection {
     /// Takes all whole frames. Returns the bytes used.
-    pub(super) fn read_frames(
-        &mut self,
-        h2: &mut Http2,
-        key: Key,
-        cx: &mut Ctx,
-        data: &[u8],
-    ) -> io::Result<usize> {
+    pub(super) fn read_frames(&mut self, h2: &mut Http2, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
         let mut section = cx.section.take().unwrap_or_default();
         let second = cx.second();
         let mut at = 0;
         let result = loop {
-            match h2.wire.read(&data[at..], second, &mut section, &mut cx.batch) {
+            match h2.wire.read(&data[at..], second, &mut section, &mut h2.batch) {
                 Ok(read) => {
                     at += read.consumed;
                     let Some(event) = read.event else { break Ok(()) };
-                    if let Err(error) = self.on_event(h2, key, cx, &section, event) {
+                    if let Err(error) = self.on_event(h2, cx, &section, event) {
                         break Err(error);
                     }
                 }
@@ -61,23 +54,27 @@ impl Connection {
     fn on_event(
         &mut self,
         h2: &mut Http2,
-        key: Key,
         cx: &mut Ctx,
         section: &Section,
         event: Event<'_>,
     ) -> io::Result<()> {
         match event {
-            Event::Request { stream, is_end } => {
-                self.begin_stream(h2, key, cx, section, stream, is_end, None)
-            }
+            Event::Request { stream, is_end } => self.begin_stream(h2, cx, section, stream, is_end, None),
             Event::Refused { stream, status, is_end } => {
-                self.begin_stream(h2, key, cx, section, stream, is_end, Some(status))
+                self.begin_stream(h2, cx, section, stream, is_end, Some(status))
             }
             Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
             Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
             Event::Reset { stream, .. } => {
                 cx.stats.http2_resets.add(StreamReset::Client, 1);
+                let was_under_way = h2.work(stream).is_some();
                 self.abandon_stream(h2, stream, cx);
+                if was_under_way && cx.admission.on_reset(self.peer, cx.second()) {
+                    cx.stats.http2_faults.add(ConnectionFault::Reset, 1);
+                    let why = "too many requests are cancelled from this address";
+                    h2.wire.fail(ErrorCode::ENHANCE_YOUR_CALM, why, &mut h2.batch);
+                    self.abandon_streams(h2, cx);
+                }
                 Ok(())
             }
             Event::Broken { stream, error } => {
@@ -100,11 +97,9 @@ impl Connection {
     }
 
     /// A complete head: decide, answer, and set up what is left of it.
-    #[expect(clippy::too_many_arguments, reason = "an event and what it concerns")]
     fn begin_stream(
         &mut self,
         h2: &mut Http2,
-        key: Key,
         cx: &mut Ctx,
         section: &Section,
         stream: StreamKey,
@@ -124,7 +119,7 @@ impl Connection {
         if is_last && !h2.is_closing {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
-            h2.wire.drain(&mut cx.batch);
+            h2.wire.drain(&mut h2.batch);
         }
         let mut space = FieldSpace::new();
         let head = section.request(&mut space);
@@ -166,6 +161,7 @@ impl Connection {
         }
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
+        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
         let mut wishes = Wishes::of_client(HTTP_2);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
@@ -193,11 +189,13 @@ impl Connection {
             {
                 Reply::Ready(response)
             }
-            (_, Some(site), Ok(located)) => match normalise(located.path, &mut path_buffer) {
+            (_, Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
                 Err(error) => Reply::Ready(answer::error(error.status())),
                 // The connection stays: what it has under way is not lost for what it may not have more.
-                Ok(path) if self.is_turned_away(cx, &engine, site, path) => Reply::Ready(cx.admission.busy()),
-                Ok(path) => {
+                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
+                    Reply::Ready(cx.admission.busy())
+                }
+                Ok((path, has_encoded_slash)) => {
                     let content = (!is_end && protocol.is_none()).then(|| {
                         let (sink, content) = body::pipe(head.content_length);
                         content_sink = Some(sink);
@@ -220,11 +218,13 @@ impl Connection {
                         now: cx.now,
                         started: request.started,
                         body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes),
+                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
+                            .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    if matches!(reply, Reply::Later(_)) {
+                    if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
+                        account.site = site.account();
                     }
                     reply
                 }
@@ -233,18 +233,12 @@ impl Connection {
         cx.path_buffer = path_buffer;
         let request = Request { ends_with_client: wishes.abandons(), ..request };
         let interim = wishes.take_interim();
+        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            Reply::Later(future) => {
-                let mut later = cx.admission.later(future, is_exempt);
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
-                if let Some(interim) = &interim {
-                    push_interim(h2, cx, stream, interim);
-                }
-                match polled {
-                    Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(later),
-                }
+            // Polled when all that has come is read: what is cancelled there must not reach an application.
+            waiting => {
+                cx.admission.later(waiting, account, is_exempt).map_err(|later| later.hearing(wishes.late()))
             }
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
@@ -263,7 +257,7 @@ impl Connection {
                     }
                     output.count(cx, sink.map(|sink| (sink, entry)), &request);
                     end_stream(h2, cx, stream, &request);
-                    return self.flush_if_full(cx);
+                    return self.flush_if_full(h2);
                 }
                 incoming = incoming.or(output.take_tunnel());
                 output
@@ -278,16 +272,16 @@ impl Connection {
             incoming,
             interim,
             record,
-            moved: 0,
-            slow: 0,
+            pace: StreamPace::new(limits.rate_grace),
+            is_under_way: false,
         });
         work.invite(h2, cx);
         h2.insert(work);
-        self.flush_if_full(cx)
+        self.flush_if_full(h2)
     }
 
-    fn flush_if_full(&mut self, cx: &mut Ctx) -> io::Result<()> {
-        if cx.batch.len() >= BATCH_MAX { self.flush_shared(cx) } else { Ok(()) }
+    fn flush_if_full(&mut self, h2: &mut Http2) -> io::Result<()> {
+        if h2.batch.len() >= BATCH_MAX { self.flush_frames(h2) } else { Ok(()) }
     }
 
     /// Content, or its end.
@@ -305,13 +299,13 @@ impl Connection {
             drop_content(h2, cx, stream, data.len());
             return Ok(());
         };
-        work.moved = work.moved.saturating_add(data.len() as u32);
+        work.pace.moves(data.len());
         work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
             work.incoming = None;
             // Nobody reads it. What is too much is not taken: its window stays closed until the answer is out.
             if work.request.received <= discard {
-                h2.wire.release(stream, data.len(), &mut cx.batch);
+                h2.wire.release(stream, data.len(), &mut h2.batch);
             }
             return Ok(());
         };
@@ -320,7 +314,7 @@ impl Connection {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             incoming.sink.fail(RequestBodyError::TooLarge);
             work.incoming = None;
-            h2.wire.release(stream, data.len(), &mut cx.batch);
+            h2.wire.release(stream, data.len(), &mut h2.batch);
             return self.refuse_stream_content(h2, cx, stream);
         }
         incoming.sink.push(data);
@@ -354,7 +348,7 @@ impl Connection {
 pub(super) fn push_interim(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, queue: &InterimQueue) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
-        h2.wire.send_interim(stream, status.0, FieldSource::Lines(&lines), &mut cx.batch);
+        h2.wire.send_interim(stream, status.0, FieldSource::Lines(&lines), &mut h2.batch);
     }
 }
 
@@ -364,7 +358,7 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
         return;
     }
     let left = cx.engine.settings.limits.discard_size;
-    h2.unread.push(Unread { key: stream, left, checks: 0 });
+    h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.
     if request.expects_continue {
         h2.stop_reading(cx, |unread| unread.key == stream);
@@ -381,7 +375,7 @@ fn drop_content(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, count: usize) {
         unread.left = left.unwrap_or(0);
         left.is_none()
     });
-    h2.wire.release(stream, count, &mut cx.batch);
+    h2.wire.release(stream, count, &mut h2.batch);
 }
 
 impl StreamWork {
@@ -389,7 +383,7 @@ impl StreamWork {
     pub(super) fn invite(&mut self, h2: &mut Http2, cx: &mut Ctx) {
         let Some(incoming) = &mut self.incoming else { return };
         if !incoming.sink.has_reader() {
-            h2.wire.release(self.key, std::mem::take(&mut incoming.unreleased), &mut cx.batch);
+            h2.wire.release(self.key, std::mem::take(&mut incoming.unreleased), &mut h2.batch);
             self.incoming = None;
             return;
         }
@@ -399,16 +393,16 @@ impl StreamWork {
         if std::mem::take(&mut self.request.expects_continue) && !self.output.has_begun() {
             cx.stats.responses.add(Status::CONTINUE.0);
             let fields = FieldLines::new();
-            h2.wire.send_interim(self.key, Status::CONTINUE.0, FieldSource::Lines(&fields), &mut cx.batch);
+            h2.wire.send_interim(self.key, Status::CONTINUE.0, FieldSource::Lines(&fields), &mut h2.batch);
         }
         if !incoming.is_wide {
             incoming.is_wide = true;
-            h2.wire.widen(self.key, WIDE_WINDOW, &mut cx.batch);
+            h2.wire.widen(self.key, WIDE_WINDOW, &mut h2.batch);
         }
         let taken = incoming.unreleased.saturating_sub(incoming.sink.len());
         if taken > 0 {
             incoming.unreleased -= taken;
-            h2.wire.release(self.key, taken, &mut cx.batch);
+            h2.wire.release(self.key, taken, &mut h2.batch);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Writing: responses to frames in the worker's batch, stream by stream, a frame at a time.
+//! Writing: responses to frames in the batch, stream by stream, a frame at a time.
 //!
 //! What is small is complete at once. The rest waits where it comes from (a file, a shared message, a
 //! stream) and is moved when the client's windows, the socket and its turn allow it; so what a slow client
@@ -93,6 +93,11 @@ impl Output {
             tunnel: None,
             fields: None,
         }
+    }
+
+    /// Whether an answer that is still being made is given up with its client.
+    pub(super) fn ends_with_client(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.ends_with_client())
     }
 
     /// Bytes that it holds for itself. What a stream or a future holds is not seen.
@@ -190,7 +195,7 @@ impl Connection {
         let status = response.status;
         let len = response.body.len();
         let has_content = status.has_body() && !request.head_only && len != Some(0);
-        let begin = cx.batch.len();
+        let begin = h2.batch.len();
         let none = FieldLines::new();
         let parts = ResponseParts {
             status: status.0,
@@ -207,14 +212,14 @@ impl Connection {
                     content_length: None,
                     ..parts
                 };
-                h2.wire.send_response(stream, &parts, !has_content, &mut cx.batch);
+                h2.wire.send_response(stream, &parts, !has_content, &mut h2.batch);
             }
             Head::Fields(lines) | Head::Final(lines) => {
                 let parts = ResponseParts { fields: FieldSource::Lines(lines), ..parts };
-                h2.wire.send_response(stream, &parts, !has_content, &mut cx.batch);
+                h2.wire.send_response(stream, &parts, !has_content, &mut h2.batch);
             }
         }
-        let head = cx.batch.len() - begin;
+        let head = h2.batch.len() - begin;
         let mut output = Output {
             status,
             source: Source::None,
@@ -251,9 +256,9 @@ impl Connection {
             output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
         let is_at_hand =
             matches!(&output.source, Source::Pieces { now: Piece::Bytes(..) | Piece::Message(..), .. });
-        if is_small && is_at_hand && cx.batch.len() < BATCH_MAX && !self.is_stuck() {
+        if is_small && is_at_hand && h2.batch.len() < BATCH_MAX && !self.is_stuck() {
             // The common case: one frame, and the stream is done.
-            output.advance(h2, cx, stream, None);
+            output.advance(h2, stream, None);
         }
         if !output.is_complete() {
             h2.wire.set_ready(stream, true);
@@ -273,11 +278,11 @@ impl Connection {
                 h2.wire.set_ready(stream, false);
                 continue;
             };
-            let before = cx.batch.len();
-            let result = work.output.advance(h2, cx, stream, Some(key));
-            let count = cx.batch.len() - before;
+            let before = h2.batch.len();
+            let result = work.output.advance(h2, stream, Some(key));
+            let count = h2.batch.len() - before;
             moved += count;
-            work.moved = work.moved.saturating_add(count as u32);
+            work.pace.moves(count);
             match result {
                 Moved::Some => h2.insert(work),
                 Moved::Waiting => {
@@ -290,12 +295,12 @@ impl Connection {
                 }
                 Moved::Broken => {
                     cx.stats.http2_resets.add(StreamReset::Unfinished, 1);
-                    h2.wire.reset(stream, ErrorCode::INTERNAL_ERROR, &mut cx.batch);
+                    h2.wire.reset(stream, ErrorCode::INTERNAL_ERROR, &mut h2.batch);
                     work.count(cx);
                 }
             }
-            if cx.batch.len() >= BATCH_MAX / 2 {
-                self.flush_shared(cx)?;
+            if h2.batch.len() >= BATCH_MAX / 2 {
+                self.flush_frames(h2)?;
                 if self.is_stuck() {
                     return Ok(false);
                 }
@@ -319,6 +324,7 @@ impl Connection {
                 {
                     push_interim(h2, cx, stream, interim);
                 }
+                work.request.ends_with_client |= later.ends_with_client();
                 if let Poll::Ready(response) = polled {
                     work.invite(h2, cx);
                     work.output = self.start_stream(h2, cx, stream, response, &work.request);
@@ -350,18 +356,18 @@ impl Connection {
 
 impl Output {
     /// Moves one frame into the batch. Without a key nothing may wait.
-    fn advance(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, key: Option<Key>) -> Moved {
+    fn advance(&mut self, h2: &mut Http2, stream: StreamKey, key: Option<Key>) -> Moved {
         let room = h2.wire.room(stream).min(FRAME);
         let moved = match &mut self.source {
             Source::None => return Moved::End,
             Source::Later(_) => return Moved::Waiting,
             Source::Pieces { now, rest } => {
                 let left = self.left.unwrap_or(0);
-                now.advance(rest, left, room, h2, cx, stream, key)
+                now.advance(rest, left, room, h2, stream, key)
             }
             Source::Stream(source) => {
                 let Some(key) = key else { return Moved::Waiting };
-                pull(source.as_mut(), self.left, room, h2, cx, stream, key)
+                pull(source.as_mut(), self.left, room, h2, stream, key)
             }
         };
         match moved {
@@ -396,23 +402,21 @@ enum Frame {
 }
 
 impl Piece {
-    #[expect(clippy::too_many_arguments, reason = "a source, its bounds and where it goes")]
     fn advance(
         &mut self,
         rest: &mut std::vec::IntoIter<Part>,
         left: u64,
         room: usize,
         h2: &mut Http2,
-        cx: &mut Ctx,
         stream: StreamKey,
         key: Option<Key>,
     ) -> io::Result<Frame> {
-        let mut send = |bytes: &[u8], h2: &mut Http2| -> io::Result<Frame> {
+        let send = |bytes: &[u8], h2: &mut Http2| -> io::Result<Frame> {
             let count = bytes.len().min(room);
             let is_end = count as u64 >= left;
             let Some(header) = h2.wire.begin_frame(stream, count, is_end) else { return Ok(Frame::Waiting) };
-            cx.batch.extend_from_slice(&header);
-            cx.batch.extend_from_slice(&bytes[..count]);
+            h2.batch.extend_from_slice(&header);
+            h2.batch.extend_from_slice(&bytes[..count]);
             Ok(Frame::Content { count, is_end })
         };
         match self {
@@ -437,7 +441,7 @@ impl Piece {
                     Poll::Ready(Err(error)) => Err(error),
                     Poll::Ready(Ok(until)) => {
                         let room = room.min((until - piece.offset) as usize);
-                        read_file(piece, left, room, h2, cx, stream)
+                        read_file(piece, left, room, h2, stream)
                     }
                 };
             }
@@ -459,13 +463,12 @@ fn read_file(
     left: u64,
     room: usize,
     h2: &mut Http2,
-    cx: &mut Ctx,
     stream: StreamKey,
 ) -> io::Result<Frame> {
-    let start = cx.batch.len();
+    let start = h2.batch.len();
     let count = piece.len().min(room as u64) as usize;
-    cx.batch.resize(start + FRAME_HEADER + count, 0);
-    let place = &mut cx.batch[start + FRAME_HEADER..];
+    h2.batch.resize(start + FRAME_HEADER + count, 0);
+    let place = &mut h2.batch[start + FRAME_HEADER..];
     let frame = match file::read_at(piece.file.as_fd(), place, piece.offset, file::Patience::Wait) {
         // The file is shorter than it was. Its length is announced: only a reset tells the client.
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -474,8 +477,8 @@ fn read_file(
             let is_end = count as u64 >= left;
             match h2.wire.begin_frame(stream, count, is_end) {
                 Some(header) => {
-                    cx.batch.truncate(start + FRAME_HEADER + count);
-                    cx.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
+                    h2.batch.truncate(start + FRAME_HEADER + count);
+                    h2.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
                     piece.offset += count as u64;
                     return Ok(Frame::Content { count, is_end });
                 }
@@ -483,7 +486,7 @@ fn read_file(
             }
         }
     };
-    cx.batch.truncate(start);
+    h2.batch.truncate(start);
     frame
 }
 
@@ -493,14 +496,13 @@ fn pull(
     left: Option<u64>,
     room: usize,
     h2: &mut Http2,
-    cx: &mut Ctx,
     stream: StreamKey,
     key: Key,
 ) -> io::Result<Frame> {
-    let start = cx.batch.len();
-    cx.batch.resize(start + FRAME_HEADER + room, 0);
+    let start = h2.batch.len();
+    h2.batch.resize(start + FRAME_HEADER + room, 0);
     let waker = runtime::waker(key);
-    let polled = source.poll_chunk(&mut Context::from_waker(&waker), &mut cx.batch[start + FRAME_HEADER..]);
+    let polled = source.poll_chunk(&mut Context::from_waker(&waker), &mut h2.batch[start + FRAME_HEADER..]);
     let frame = match polled {
         Poll::Pending => Ok(Frame::Waiting),
         Poll::Ready(Err(error)) => Err(error),
@@ -514,21 +516,21 @@ fn pull(
             if count == 0
                 && let Some(lines) = source.trailers()
             {
-                cx.batch.truncate(start);
-                h2.wire.send_trailers(stream, &lines, &mut cx.batch);
+                h2.batch.truncate(start);
+                h2.wire.send_trailers(stream, &lines, &mut h2.batch);
                 return Ok(Frame::Content { count, is_end: true });
             }
             let is_end = count == 0 || left == Some(count as u64);
             match h2.wire.begin_frame(stream, count, is_end) {
                 Some(header) => {
-                    cx.batch.truncate(start + FRAME_HEADER + count);
-                    cx.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
+                    h2.batch.truncate(start + FRAME_HEADER + count);
+                    h2.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
                     return Ok(Frame::Content { count, is_end });
                 }
                 None => Ok(Frame::Waiting),
             }
         }
     };
-    cx.batch.truncate(start);
+    h2.batch.truncate(start);
     frame
 }

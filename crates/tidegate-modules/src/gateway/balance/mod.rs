@@ -14,6 +14,7 @@ pub mod report;
 mod wish;
 
 use super::places::{Place, PlaceLimits, Places, Refused};
+use super::upstream::USUAL_PLACES;
 use budget::Budget;
 use groups::{Fact, Finding, Tell};
 use health::{Fitness, Outcome, Rules};
@@ -22,7 +23,7 @@ use policy::{Candidate, Turns};
 use report::{GroupReport, MemberReport, MemberState};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidegate_config::settings::upstream::{Balance, Eject, Upstream};
@@ -38,7 +39,6 @@ pub struct Group {
     members: Vec<Arc<Member>>,
     places: Arc<Places>,
     turns: Mutex<Turns>,
-    turn: AtomicUsize,
     budget: Mutex<Budget>,
     random: RandomState,
     drawn: AtomicU64,
@@ -75,7 +75,6 @@ impl Group {
             members,
             places: Places::new(limits),
             turns: Mutex::default(),
-            turn: AtomicUsize::new(0),
             budget: Mutex::new(Budget::new(settings.retry.budget)),
             random: RandomState::new(),
             drawn: AtomicU64::new(0),
@@ -118,7 +117,7 @@ impl Group {
         };
         let (member, index, address) = self.choose(wish, tried, now)?;
         member.requests.fetch_add(1, Relaxed);
-        Ok(Lease { group: self.clone(), member, index, address, is_reported: false, _place: place })
+        Ok(Lease { group: self.clone(), member, index, address, is_reported: false, place: Some(place) })
     }
 
     /// Whether a request that has failed may be tried on another member. `is_sent`: the member may have it in
@@ -278,10 +277,8 @@ impl Group {
             return Ok(known.member);
         }
         let chosen = match self.settings.balance {
-            Balance::RoundRobin => {
-                self.turns.lock().unwrap_or_else(PoisonError::into_inner).next(&candidates)
-            }
-            Balance::LeastConnections => policy::least_loaded(&candidates, self.turn.fetch_add(1, Relaxed)),
+            Balance::RoundRobin => self.turns().next(&candidates),
+            Balance::LeastConnections => policy::least_loaded(&mut candidates, &mut self.turns()),
             Balance::TwoChoices => policy::of_two(&candidates, self.draw()),
             Balance::Hash(_) => policy::by_hash(&candidates, wish.key),
         };
@@ -344,7 +341,7 @@ impl Group {
                     next_return = next_return.min(until.max(now + 1));
                 }
                 Fitness::Up | Fitness::Trial | Fitness::Ejected { .. } => {
-                    let places = member.settings.places.map_or(usize::MAX, |places| places as usize);
+                    let places = member.settings.places.map_or(USUAL_PLACES, |places| places as usize);
                     sum = sum.saturating_add(places);
                 }
                 Fitness::Down => {}
@@ -354,6 +351,10 @@ impl Group {
         self.places.set_places(sum);
         let is_anybody_there = sum > 0 || is_anybody_awaited;
         self.places.set_down((!is_anybody_there).then(|| until(next_return, now)));
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn draw(&self) -> u64 {
@@ -388,7 +389,7 @@ pub(super) struct Lease {
     address: Address,
     is_reported: bool,
     /// Dropped after `Drop::drop` has run, so that the count of the member is right when it is given on.
-    _place: Place,
+    place: Option<Place>,
 }
 
 impl Lease {
@@ -404,6 +405,9 @@ impl Lease {
 
     /// The member has answered.
     pub(super) fn answered(&mut self) {
+        if self.member.settings.places.is_none() {
+            self.place = None; // its places are for who waits for the beginning of an answer
+        }
         if !std::mem::replace(&mut self.is_reported, true) {
             self.group.on_outcome(self.index, &self.member, &self.address, Outcome::Answered);
         }

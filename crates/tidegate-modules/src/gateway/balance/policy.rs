@@ -48,15 +48,14 @@ impl Turns {
     }
 }
 
-/// The smallest load for its weight; `turn` decides between equals, so that they take turns.
-pub fn least_loaded(candidates: &[Candidate<'_>], turn: usize) -> Option<usize> {
+/// The smallest load for its weight. Those that are equal in that, as all are on a quiet site, have their turns by weight.
+pub fn least_loaded(candidates: &mut Vec<Candidate<'_>>, turns: &mut Turns) -> Option<usize> {
     let least = candidates.iter().map(burden).min_by(f64::total_cmp)?;
-    let equal = || candidates.iter().filter(|candidate| burden(candidate) <= least);
-    let count = equal().count();
-    equal().nth(turn % count.max(1)).map(|candidate| candidate.member)
+    candidates.retain(|candidate| burden(candidate) <= least);
+    turns.next(candidates)
 }
 
-/// The less loaded of two, drawn by `random` with their weights as chances.
+/// The less loaded of two, drawn by `random` with their weights as chances; the first one where they are equal.
 pub fn of_two(candidates: &[Candidate<'_>], random: u64) -> Option<usize> {
     let total: f64 = candidates.iter().map(|candidate| candidate.weight).sum();
     let first = draw(candidates, total, fraction(random as u32), None)?;
@@ -80,9 +79,10 @@ pub fn by_hash(candidates: &[Candidate<'_>], key: u64) -> Option<usize> {
     candidates.iter().max_by(|a, b| score(a).total_cmp(&score(b))).map(|candidate| candidate.member)
 }
 
-/// One more than its load: an idle member of weight 2 comes before an idle one of weight 1.
+/// Its load for its weight. Those that are idle are equal, whatever their weights: else all requests of a quiet site went
+/// to the heaviest.
 fn burden(candidate: &Candidate<'_>) -> f64 {
-    (candidate.load as f64 + 1.0) / candidate.weight
+    candidate.load as f64 / candidate.weight
 }
 
 fn fraction(random: u32) -> f64 {
@@ -134,13 +134,28 @@ mod tests {
             (&[1.0, 1.0], &[4, 4], 1, 1),
             (&[1.0, 1.0], &[4, 4], 2, 0),
         ] {
-            assert_eq!(
-                least_loaded(&candidates(weights, loads), turn),
-                Some(expected),
-                "{weights:?} {loads:?}"
-            );
+            let mut turns = Turns::default();
+            for _ in 0..turn {
+                turns.next(&candidates(weights, loads));
+            }
+            let chosen = least_loaded(&mut candidates(weights, loads), &mut turns);
+            assert_eq!(chosen, Some(expected), "{weights:?} {loads:?}");
         }
-        assert_eq!(least_loaded(&[], 7), None);
+        assert_eq!(least_loaded(&mut Vec::new(), &mut Turns::default()), None);
+    }
+
+    /// Nobody has anything in hand when the next request comes.
+    #[test]
+    fn weights_hold_on_a_quiet_site() {
+        let (mut turns, mut least, mut two) = (Turns::default(), [0; 2], [0; 2]);
+        let random = std::hash::RandomState::new();
+        for number in 0..3000u64 {
+            let mut members = candidates(&[2.0, 1.0], &[]);
+            two[of_two(&members, random.hash_one(number)).unwrap()] += 1;
+            least[least_loaded(&mut members, &mut turns).unwrap()] += 1;
+        }
+        assert_eq!(least, [2000, 1000]);
+        assert!((1800..2200).contains(&two[0]), "{two:?}");
     }
 
     #[test]
@@ -196,7 +211,7 @@ mod tests {
                 candidates(&weights, &[]).into_iter().filter(|candidate| chosen.contains(&candidate.member)).collect();
             prop_assert!(chosen.contains(&of_two(&members, random).unwrap()));
             prop_assert!(chosen.contains(&by_hash(&members, random).unwrap()));
-            prop_assert!(chosen.contains(&least_loaded(&members, random as usize).unwrap()));
+            prop_assert!(chosen.contains(&least_loaded(&mut members.clone(), &mut Turns::default()).unwrap()));
             prop_assert!(chosen.contains(&Turns::default().next(&members).unwrap()));
         }
     }

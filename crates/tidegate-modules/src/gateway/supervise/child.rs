@@ -3,13 +3,14 @@
 //! It leads a process group of its own, so that what it has started can be ended with it. It is reaped by
 //! whoever holds this, after the group has been killed: until then its number belongs to nobody else.
 
-use super::launch::{Launch, find_group, find_user};
+use super::launch::{Launch, OURSELVES, identity_of};
 use super::machine::KILLED;
 use super::opcache::{self, Opcache};
 use super::php::{self, Found};
 use super::sockets::{Folder, Listening, free_port};
 use super::warm_up::WarmingUp;
 use crate::gateway::board::PoolAddress;
+use crate::gateway::complaints::Lines;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::ffi::OsString;
@@ -19,15 +20,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
+use tidegate_core::log::Level;
 
-/// What this program is run as, also once its file has been replaced by a newer one.
-const OURSELVES: &str = "/proc/self/exe";
-/// Bytes of a line of output that are kept.
-const LINE: usize = 4096;
+/// Characters of the last line of output that are said of a process that failed.
+const LAST: usize = 500;
 /// Where programs are looked for when the environment does not say.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -56,7 +56,7 @@ pub(super) struct Child {
     pub(super) ended: OwnedFd,
     /// What it writes to standard output and standard error; `None` once it has closed both.
     pub(super) output: Option<OwnedFd>,
-    line: Vec<u8>,
+    lines: Lines,
     /// The last line that it has written.
     pub(super) last_line: String,
     pub(super) way: Way,
@@ -86,11 +86,15 @@ pub(super) struct Start<'a> {
 pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
     let prepared = prepare(&mut start).map_err(|problem| format!("cannot be started: {problem}"))?;
     let Prepared { argv, launch, environment, way, stdin, opcache } = prepared;
+    let owner = owner_of(start.processes).unwrap_or_default();
     let attempt = || -> io::Result<Child> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
-        let mut command = Command::new(OURSELVES);
-        command.arg("launch").arg(launch.to_argument()).arg("--").args(&argv);
+        if let Some((user, group)) = owner {
+            // Whoever runs there may open it by name (`/dev/stderr`), as php-fpm does.
+            let _ = std::os::unix::fs::fchown(&write, Some(user), Some(group));
+        }
+        let mut command = launch.command(&argv);
         command.env_clear().envs(environment);
         command.stdin(stdin);
         command.stdout(Stdio::from(write.try_clone()?)).stderr(Stdio::from(write));
@@ -105,7 +109,7 @@ pub(super) fn start(mut start: Start<'_>) -> Result<Child, String> {
             pid,
             ended,
             output,
-            line: Vec::new(),
+            lines: Lines::default(),
             last_line: String::new(),
             way,
             pool,
@@ -195,16 +199,11 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
                 (vec![program.into()], way)
             }
             Found::Fpm(program) => {
-                let socket = folder.path(&pool.name, *slot, &format!("-{number}.sock"));
-                let aside = folder.path(&pool.name, *slot, &format!("-{number}-aside.sock"));
-                let settings = folder.path(&pool.name, *slot, ".conf");
-                let user = rustix::process::geteuid().is_root().then(|| {
-                    (launch.user, launch.group) = (None, None);
-                    let usual = ["www-data", "http", "nobody"];
-                    let usual = || usual.into_iter().find(|name| find_user(name).is_ok());
-                    processes.user.as_deref().or_else(usual).unwrap_or("nobody")
-                });
-                php::write_fpm_settings(&settings, &socket, &aside, processes, user).map_err(text)?;
+                // The parent is the pool's user as well: what it loads before it has children is the application's.
+                let (socket, aside) = (own_path(".sock")?, own_path("-aside.sock")?);
+                let settings = php::fpm_settings(&socket, &aside, processes);
+                let settings =
+                    folder.public_file(&format!("{}-{slot}.conf", pool.name), &settings).map_err(text)?;
                 opcache = script().map(|script| Opcache::new(PoolAddress::Unix(aside), script));
                 let argv = vec![
                     program.into(),
@@ -221,10 +220,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
 
 /// The user and group that a pool runs as, where it is not the server's own.
 fn owner_of(processes: &Processes) -> Result<Option<(u32, u32)>, String> {
-    let Some(name) = &processes.user else { return Ok(None) };
-    let user = find_user(name)?;
-    let group = processes.group.as_deref().map(find_group).transpose()?.unwrap_or(user.gid);
-    Ok(Some((user.uid.as_raw(), group.as_raw())))
+    identity_of(processes.user.as_deref(), processes.group.as_deref())
 }
 
 impl Child {
@@ -259,7 +255,6 @@ impl Child {
         // While nobody has waited for the leader the number of the group is still its own.
         self.kill();
         let status = self.process.try_wait().ok().flatten()?;
-        self.read(&mut |_| ());
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with status {code}"),
             (None, Some(9)) => KILLED.to_owned(),
@@ -269,33 +264,41 @@ impl Child {
         Some(if self.last_line.is_empty() || status.success() {
             how
         } else {
-            format!("{how} (`{}`)", self.last_line)
+            let last: String = self.last_line.chars().take(LAST).collect();
+            format!("{how} (`{last}`)")
         })
     }
 
-    /// Reads what it has written; `say` gets each line.
-    pub(super) fn read(&mut self, say: &mut dyn FnMut(&str)) {
+    /// Reads what it has written: the lines that are complete.
+    pub(super) fn read(&mut self) -> Vec<(Level, String)> {
         let mut buffer = [0; 4096];
-        // Bounded: whoever writes without end must not keep all others waiting.
+        let mut lines = Vec::new();
+        // Bounded: whoever writes without end must not keep all others waiting. It is what a pipe holds.
         for _ in 0..16 {
-            let Some(output) = &self.output else { return };
-            let count = match rustix::io::read(output, &mut buffer) {
+            let Some(output) = &self.output else { break };
+            match rustix::io::read(output, &mut buffer) {
                 Ok(0) => {
                     self.output = None;
-                    return;
+                    lines.extend(self.lines.end());
                 }
-                Ok(count) => count,
-                Err(_) => return,
-            };
-            for &byte in &buffer[..count] {
-                if byte != b'\n' && self.line.len() < LINE {
-                    self.line.push(byte);
-                } else if byte == b'\n' && !self.line.is_empty() {
-                    self.last_line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
-                    say(&self.last_line);
-                }
+                Ok(count) => lines.extend(self.lines.push(buffer.get(..count).unwrap_or_default())),
+                Err(_) => break,
             }
         }
+        if let Some((_, last)) = lines.last() {
+            self.last_line.clone_from(last);
+        }
+        lines
+    }
+
+    /// Its last words, once it has ended: all that is in the pipe, with or without a line end.
+    pub(super) fn read_rest(&mut self) -> Vec<(Level, String)> {
+        let mut lines = self.read();
+        lines.extend(self.lines.end());
+        if let Some((_, last)) = lines.last() {
+            self.last_line.clone_from(last);
+        }
+        lines
     }
 }
 

@@ -116,7 +116,8 @@ impl Supervisor {
     pub fn end(&self) {
         *lock(&self.sender) = None;
         self.waker().wake();
-        if let Some(thread) = lock(&self.thread).take() {
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }

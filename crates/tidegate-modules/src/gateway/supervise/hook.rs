@@ -4,6 +4,7 @@
 //! measure has come back across its other bound, and not more often than the settings allow: a number that
 //! trembles around the threshold sets off one.
 
+use super::launch::Launch;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::process::{Command, Stdio};
@@ -75,7 +76,10 @@ impl Watch {
         let (action, pool, is_running) = (self.hook.action.clone(), pool.to_owned(), self.is_running.clone());
         let job = move || {
             let outcome = match &action {
-                HookAction::Run(argv) => run(argv, &pool, measure, event, value),
+                HookAction::Run { command, user, group } => {
+                    let launch = Launch { user: user.clone(), group: group.clone(), ..Launch::default() };
+                    run(command, launch, &pool, measure, event, value)
+                }
                 HookAction::Call(url) => call(url, &pool, measure, event, value),
             };
             if let Err(problem) = outcome {
@@ -91,10 +95,23 @@ impl Watch {
     }
 }
 
-fn run(argv: &[String], pool: &str, measure: &str, event: &str, value: usize) -> Result<(), String> {
-    let Some((program, arguments)) = argv.split_first() else { return Err("no program is named".into()) };
-    let status = Command::new(program)
-        .args(arguments)
+fn run(
+    argv: &[String],
+    launch: Launch,
+    pool: &str,
+    measure: &str,
+    event: &str,
+    value: usize,
+) -> Result<(), String> {
+    let Some(program) = argv.first() else { return Err("no program is named".into()) };
+    let mut command = if launch.user.is_some() {
+        launch.command(argv)
+    } else {
+        let mut command = Command::new(program);
+        command.args(argv.get(1..).unwrap_or_default());
+        command
+    };
+    let status = command
         .env("TIDEGATE_POOL", pool)
         .env("TIDEGATE_MEASURE", measure)
         .env("TIDEGATE_EVENT", event)
@@ -139,7 +156,7 @@ mod tests {
     use std::net::TcpListener;
 
     fn watch(threshold: Threshold) -> Watch {
-        let action = HookAction::Run(vec!["true".into()]);
+        let action = HookAction::Run { command: vec!["true".into()], user: None, group: None };
         Watch::new(Hook { measure: Measure::Queue, threshold, action, every: Duration::from_secs(10) })
     }
 

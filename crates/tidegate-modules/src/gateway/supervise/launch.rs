@@ -5,7 +5,7 @@
 //! set where it is safe to do so: in a process of one thread, with ordinary calls, and not between `fork` and
 //! `exec`. What fails is said in one sentence on standard error, which the supervisor reads.
 
-use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setgroups, setuid};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Resource, Rlimit, Signal, chdir, getpid, nice, setrlimit, umask};
@@ -19,6 +19,8 @@ use std::process::Command;
 use tidegate_config::settings::pool::{IoPriority, Resources};
 use tidegate_io::process::{IoClass, set_io_priority};
 
+/// What this program is run as, also once its file has been replaced by a newer one.
+pub(super) const OURSELVES: &str = "/proc/self/exe";
 /// The descriptor that systemd and those who follow it pass a listening socket as.
 const LISTEN_FD: i32 = 3;
 
@@ -75,6 +77,13 @@ impl Launch {
     /// It is not what [`Launch::to_argument`] makes.
     pub fn from_argument(text: &str) -> io::Result<Launch> {
         serde_json::from_str(text).map_err(io::Error::from)
+    }
+
+    /// The command that runs a program so: this program, which becomes the other one.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, argv: &[S]) -> Command {
+        let mut command = Command::new(OURSELVES);
+        command.arg("launch").arg(self.to_argument()).arg("--").args(argv);
+        command
     }
 
     /// Sets all this in the calling process and becomes the program. Returns only when something fails:
@@ -146,19 +155,32 @@ fn limit_to(resource: Resource, limit: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?)
 }
 
-/// A user of the system, by name or number.
+/// A user that a process may become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The user.
+    pub uid: Uid,
+    /// The user's own group; `None` for a number that has no entry.
+    pub gid: Option<Gid>,
+    /// The user's name; `None` for a number that has no entry.
+    pub name: Option<String>,
+}
+
+/// A user of the system, by name or number. A number needs no entry, but then a group has to be named beside it.
 ///
 /// # Errors
 /// A sentence.
-pub fn find_user(name: &str) -> Result<User, String> {
-    let found = match name.parse::<u32>() {
-        Ok(number) => User::from_uid(Uid::from_raw(number)),
-        Err(_) => User::from_name(name),
+pub fn find_user(name: &str) -> Result<Account, String> {
+    let number = name.parse::<u32>().ok();
+    let found = match number {
+        Some(number) => User::from_uid(Uid::from_raw(number)),
+        None => User::from_name(name),
     };
-    match found {
-        Ok(Some(user)) => Ok(user),
-        Ok(None) => Err(format!("there is no user `{name}` on this system")),
-        Err(error) => Err(format!("cannot look up the user `{name}`: {error}")),
+    match (found, number) {
+        (Ok(Some(user)), _) => Ok(Account { uid: user.uid, gid: Some(user.gid), name: Some(user.name) }),
+        (Ok(None), Some(number)) => Ok(Account { uid: Uid::from_raw(number), gid: None, name: None }),
+        (Ok(None), None) => Err(format!("there is no user `{name}` on this system")),
+        (Err(error), _) => Err(format!("cannot look up the user `{name}`: {error}")),
     }
 }
 
@@ -177,23 +199,45 @@ pub fn find_group(name: &str) -> Result<Gid, String> {
     }
 }
 
-fn become_user(user: Option<User>, group: Option<Gid>) -> Result<(), String> {
+/// The user and group that `user` and `group` of the settings mean, as numbers; `None` where neither is named.
+///
+/// # Errors
+/// A sentence.
+pub fn identity_of(user: Option<&str>, group: Option<&str>) -> Result<Option<(u32, u32)>, String> {
+    let Some(name) = user else { return Ok(None) };
+    let account = find_user(name)?;
+    let group = group.map(find_group).transpose()?.or(account.gid);
+    let group = group.ok_or_else(|| format!("user {name} has no entry, so a group is needed"))?;
+    Ok(Some((account.uid.as_raw(), group.as_raw())))
+}
+
+fn become_user(user: Option<Account>, group: Option<Gid>) -> Result<(), String> {
     if let Some(user) = &user
         && user.uid == Uid::effective()
+        && !user.uid.is_root()
         && group.is_none_or(|group| group == Gid::effective())
     {
         return Ok(()); // who is that user already need not be root
     }
-    let group = group.or(user.as_ref().map(|user| user.gid));
-    if let (Some(user), Some(group)) = (&user, group) {
-        let name = CString::new(user.name.as_str()).map_err(|e| e.to_string())?;
-        initgroups(&name, group).map_err(|e| format!("cannot take the groups of {}: {e}", user.name))?;
+    let group = group.or(user.as_ref().and_then(|user| user.gid));
+    if let Some(Account { uid, name, .. }) = &user {
+        let group = group.ok_or_else(|| format!("user {uid} has no entry, so a group is needed"))?;
+        let taken = match name.as_deref().map(CString::new) {
+            Some(Ok(name)) => initgroups(&name, group),
+            _ => setgroups(&[group]),
+        };
+        taken.map_err(|e| format!("cannot take the groups of user {uid}: {e}"))?;
     }
     if let Some(group) = group {
         setgid(group).map_err(|e| format!("cannot become group {group}: {e}"))?;
     }
-    if let Some(user) = user {
-        setuid(user.uid).map_err(|e| format!("cannot become user {}: {e}", user.name))?;
+    if let Some(Account { uid, name, .. }) = user {
+        let name = name.unwrap_or_else(|| uid.to_string());
+        setuid(uid).map_err(|e| format!("cannot become user {name}: {e}"))?;
+        // With the last identity of root gone there is no way back; believed only when seen.
+        if !uid.is_root() && setuid(Uid::from_raw(0)).is_ok() {
+            return Err(format!("could become root again behind user {name}"));
+        }
     }
     Ok(())
 }
@@ -234,7 +278,11 @@ mod tests {
     #[test]
     fn users_and_groups_are_found_or_named() {
         assert_eq!(find_user("root").map(|user| user.uid), Ok(Uid::from_raw(0)));
-        assert_eq!(find_user("0").map(|user| user.name), Ok("root".to_owned()));
+        assert_eq!(find_user("0").map(|user| user.name), Ok(Some("root".to_owned())));
+        assert_eq!(find_user("4294000000").map(|user| user.gid), Ok(None));
+        assert_eq!(identity_of(Some("4294000000"), Some("7")), Ok(Some((4_294_000_000, 7))));
+        assert!(identity_of(Some("4294000000"), None).is_err(), "a number alone has no group");
+        assert_eq!(identity_of(None, Some("7")), Ok(None));
         let problem = find_user("no-such-user").expect_err("nobody has this name");
         assert_eq!(problem, "there is no user `no-such-user` on this system");
         assert_eq!(find_group("12345"), Ok(Gid::from_raw(12345)));

@@ -136,6 +136,8 @@ pub(super) struct Machine {
     start_due: Option<Duration>,
     bucket: Bucket,
     chance: Chance,
+    /// How many the workers had use for when they last told; those that wait want all there are.
+    needed: usize,
     surplus_since: Option<Duration>,
     /// Of the last update.
     sequence: u64,
@@ -160,6 +162,7 @@ impl Machine {
             start_due: None,
             bucket: Bucket::new(size, START_EACH, now),
             chance: Chance::new(seed),
+            needed: 0,
             surplus_since: None,
             sequence: 0,
             is_changed: true,
@@ -291,17 +294,7 @@ impl Machine {
             let grown = (current + wants).min(2 * current + 1).min(self.rules.max);
             self.target = self.target.max(grown);
         }
-        let needed = demand.peak_in_use.div_ceil(places).max(self.rules.min);
-        if demand.waiting == 0 && needed < self.target {
-            let since = *self.surplus_since.get_or_insert(now);
-            if now.saturating_sub(since) >= self.rules.idle {
-                self.target -= 1;
-                // The next one follows soon: the surplus has lasted as long already.
-                self.surplus_since = Some(now.saturating_sub(self.rules.idle * 7 / 8));
-            }
-        } else {
-            self.surplus_since = None;
-        }
+        self.needed = if demand.waiting == 0 { demand.peak_in_use.div_ceil(places) } else { usize::MAX };
         self.advance(now, out);
     }
 
@@ -358,6 +351,7 @@ impl Machine {
     /// Does what is due by now.
     pub(super) fn advance(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.pass_time(now, out);
+        self.shrink(now);
         if self.is_stopping {
             for slot in self.slots(|process| process.is_serving() || process.is_starting()) {
                 self.retire(slot, now, out);
@@ -400,6 +394,25 @@ impl Machine {
                 _ => {}
             }
         }
+    }
+
+    /// Wants one process less where more than are needed have been there for long. Workers that want nothing tell nothing,
+    /// so the clock alone has to bring this about.
+    fn shrink(&mut self, now: Duration) {
+        if !self.has_surplus() {
+            self.surplus_since = None;
+            return;
+        }
+        let since = *self.surplus_since.get_or_insert(now);
+        if now.saturating_sub(since) >= self.rules.idle {
+            self.target -= 1;
+            // The next one follows soon: the surplus has lasted as long already.
+            self.surplus_since = self.has_surplus().then_some(now.saturating_sub(self.rules.idle * 7 / 8));
+        }
+    }
+
+    fn has_surplus(&self) -> bool {
+        self.needed.max(self.rules.min) < self.target
     }
 
     fn start_missing(&mut self, now: Duration, out: &mut Vec<Action>) {
@@ -504,7 +517,8 @@ impl Machine {
             Stage::Serving { .. } => (!process.is_proved).then_some(process.started + PROOF),
         });
         let start = self.start_due.filter(|_| !self.is_stopping);
-        of_processes.chain(start).min()
+        let surplus = self.surplus_since.map(|since| since + self.rules.idle);
+        of_processes.chain(start).chain(surplus.filter(|_| !self.is_stopping)).min()
     }
 
     /// Goes on with the numbers of updates from here.

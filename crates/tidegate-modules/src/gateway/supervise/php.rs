@@ -4,7 +4,6 @@
 //! children: php-fpm with settings of ours, or php-cgi with `PHP_FCGI_CHILDREN`.
 
 use std::fmt::Write as _;
-use std::io;
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::pool::{Php, Processes};
 
@@ -56,34 +55,17 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Writes the settings of php-fpm for one parent that listens at `socket`. At `aside` it starts a process of its own when
+/// The settings of php-fpm for one parent that listens at `socket`. At `aside` it starts a process of its own when
 /// somebody connects, which shares the cache of compiled scripts: for what the server asks, so that this never takes the
 /// place of a request.
-pub(super) fn write_fpm_settings(
-    at: &Path,
-    socket: &Path,
-    aside: &Path,
-    processes: &Processes,
-    user: Option<&str>,
-) -> io::Result<()> {
-    std::fs::write(at, fpm_settings(socket, aside, processes, user))
-}
-
-fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes, user: Option<&str>) -> String {
+///
+/// They name no user: the parent is the pool's user already, and so are its children.
+pub(super) fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes) -> String {
     let mut out = String::from(
         "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\ndaemonize = no\n\n[pool]\n",
     );
     let _ = writeln!(out, "listen = {}", socket.display());
     let _ = writeln!(out, "listen.backlog = 1024");
-    // Only a parent that is root is asked for one: it stays root, and its children do not.
-    let mut owner = String::new();
-    if let Some(user) = user {
-        let _ = writeln!(owner, "user = {user}");
-        if let Some(group) = &processes.group {
-            let _ = writeln!(owner, "group = {group}");
-        }
-    }
-    out += &owner;
     let max = processes.max.max(1);
     let _ = writeln!(out, "pm.max_children = {max}");
     if processes.min == 0 {
@@ -104,7 +86,7 @@ fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes, user: Option
     // What scripts write to standard error, and the environment that the settings name.
     let _ = writeln!(out, "catch_workers_output = yes\ndecorate_workers_output = no\nclear_env = no");
     let _ = writeln!(out, "pm.status_path = /tidegate-fpm-status");
-    let _ = writeln!(out, "\n[aside]\nlisten = {}\n{owner}pm = ondemand", aside.display());
+    let _ = writeln!(out, "\n[aside]\nlisten = {}\npm = ondemand", aside.display());
     let _ = writeln!(out, "pm.max_children = 1\npm.process_idle_timeout = 10s");
     out
 }

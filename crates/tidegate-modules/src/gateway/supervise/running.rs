@@ -215,6 +215,10 @@ impl Running {
     /// A process has ended.
     pub(super) fn ended(&mut self, slot: Slot, hands: &Hands<'_>) {
         let Some(child) = self.children.get_mut(&slot) else { return };
+        let name = format_args!("pool {} [{}]", self.pool.name, child.number()).to_string();
+        // What is left of its group is ended first, so that nobody writes on.
+        child.kill();
+        log::application(&self.pool.name, &name, &child.read_rest());
         let Some(how) = child.reap() else { return };
         self.children.remove(&slot);
         self.with_machine(hands, |machine, now, actions| machine.exited(slot, &how, now, actions));
@@ -223,8 +227,8 @@ impl Running {
     /// A process has written something.
     pub(super) fn written(&mut self, slot: Slot) {
         let Some(child) = self.children.get_mut(&slot) else { return };
-        let (name, number) = (self.pool.name.clone(), child.number());
-        child.read(&mut |line| log::warn(format_args!("pool {name} [{number}]: {line}")));
+        let about = format_args!("pool {} [{}]", self.pool.name, child.number()).to_string();
+        log::application(&self.pool.name, &about, &child.read());
     }
 
     fn with_machine(&mut self, hands: &Hands<'_>, f: impl FnOnce(&mut Machine, Duration, &mut Vec<Action>)) {
@@ -390,6 +394,9 @@ fn slot_socket(
             let open = Arc::new(Listening::open(address.clone(), BACKLOG).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             })?);
+            if let PoolAddress::Unix(path) = &address {
+                folder.give(path);
+            }
             Ok(shared.insert(open).clone())
         }
     }

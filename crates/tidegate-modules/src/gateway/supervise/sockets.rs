@@ -168,6 +168,11 @@ impl Drop for Folder {
 }
 
 fn base_folder() -> PathBuf {
+    // A service manager's, which may be the only one that can be written to.
+    let given = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from);
+    if let Some(folder) = given.filter(|folder| folder.is_absolute() && folder.is_dir()) {
+        return folder;
+    }
     if getuid().is_root() && Path::new("/run").is_dir() {
         return "/run".into();
     }

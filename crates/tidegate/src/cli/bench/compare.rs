@@ -1,9 +1,9 @@
 //! `tidegate bench compare`: two targets, or two commands, in ABBA blocks.
 
 use super::super::{complain, print};
-use super::load::{Demands, Generator, Intensity, Subject};
-use super::output::{Conduct, stop_on_signals, write};
-use super::usage;
+use super::load::{Demands, Generator, Intensity, Subject, url};
+use super::output::{Conduct, about_now, stop_on_signals, write};
+use super::{usage, wrong};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use tidegate_bench::compare::{Comparison, Figure, Side, order, screen};
 use tidegate_bench::host;
 use tidegate_bench::plan::Plan;
-use tidegate_bench::report::{Report, compare_page};
+use tidegate_bench::report::{Report, compare_page, show_judgement};
 use tidegate_bench::run::Stop;
 use tidegate_bench::statistics::{Block, warmup_length};
 use tidegate_bench::verdict::{Judgement, Verdict};
@@ -31,11 +31,13 @@ Examples:
   tidegate bench compare --command 'gzip -k9f big' --command 'zstd -kf big'
   tidegate bench compare URL URL          A against A: what this machine calls a difference
 
-Exit codes: 0 done, 98 INVALID (a run could not be trusted), 1 no load could be put on, 2 the arguments are wrong")]
+Exit codes: 0 MEASURED or PASS, 98 INVALID (a run could not be trusted), 99 FAIL (a run missed what it had to reach),
+1 no load could be put on, 2 the arguments are wrong")]
 pub struct Arguments {
     /// The two targets
     #[arg(
         value_name = "URL",
+        value_parser = url,
         conflicts_with = "commands",
         num_args = 2,
         required_unless_present = "commands"
@@ -69,7 +71,9 @@ pub struct Arguments {
 /// Figures of one run.
 struct Run {
     figures: Vec<(Figure, f64)>,
-    is_invalid: bool,
+    verdict: Verdict,
+    /// Why, where it is a bad one.
+    reason: Option<String>,
 }
 
 /// Runs it.
@@ -123,29 +127,53 @@ fn conclude(arguments: &Arguments, a: &str, b: &str, runs: &[Vec<(Side, Run)>]) 
             Comparison::new(*figure, &blocks, arguments.seed)
         })
         .collect();
-    let invalid = runs.iter().flatten().filter(|(_, run)| run.is_invalid).count();
+    let judgement = judgement(runs);
+    let about = about_now();
     if arguments.json {
         let figures: Vec<_> = comparisons.iter().map(Comparison::json).collect();
-        let object = serde_json::json!({ "a": a, "b": b, "blocks": runs.len(), "invalid_runs": invalid, "figures": figures });
+        let object = serde_json::json!({
+            "a": a,
+            "b": b,
+            "blocks": runs.len(),
+            "invalid_runs": count(runs, Verdict::Invalid),
+            "failed_runs": count(runs, Verdict::Fail),
+            "verdict": judgement.verdict,
+            "reasons": judgement.reasons,
+            "figures": figures,
+            "about": about,
+        });
         print(&format!("{object}\n"))?;
     } else {
-        print(&screen(a, b, &comparisons))?;
+        print(&format!("{}{}", screen(a, b, &comparisons), show_judgement(&judgement)))?;
     }
-    let reason = format!(
-        "{invalid} of {} runs could not be trusted; see what `tidegate bench hit` says of one",
-        runs.len() * 4
-    );
-    let judgement = Judgement {
-        verdict: if invalid > 0 { Verdict::Invalid } else { Verdict::Pass },
-        reasons: if invalid > 0 { vec![reason] } else { Vec::new() },
-        notes: Vec::new(),
+    write(arguments.html.as_deref(), || {
+        Ok(compare_page(a, b, &about, &comparisons, &judgement).into_bytes())
+    })?;
+    if arguments.json {
+        for reason in &judgement.reasons {
+            complain(&format!("tidegate bench: {}: {reason}\n", judgement.verdict));
+        }
+    }
+    Ok(ExitCode::from(judgement.verdict.exit_code()))
+}
+
+fn count(runs: &[Vec<(Side, Run)>], verdict: Verdict) -> usize {
+    runs.iter().flatten().filter(|(_, run)| run.verdict == verdict).count()
+}
+
+/// The worst verdict of a run, and how many runs had it.
+fn judgement(runs: &[Vec<(Side, Run)>]) -> Judgement {
+    let all = runs.iter().flatten();
+    let verdict = Verdict::worst(all.clone().map(|(_, run)| run.verdict));
+    let first = all.clone().find(|(_, run)| run.verdict == verdict).and_then(|(_, run)| run.reason.clone());
+    let (bad, of) = (count(runs, verdict), all.count());
+    let why = first.map_or_else(String::new, |first| format!("; the first: {first}"));
+    let reasons = match verdict {
+        Verdict::Invalid => vec![format!("{bad} of {of} runs could not be trusted{why}")],
+        Verdict::Fail => vec![format!("{bad} of {of} runs missed what they had to reach{why}")],
+        Verdict::Measured | Verdict::Pass => Vec::new(),
     };
-    write(arguments.html.as_deref(), || Ok(compare_page(a, b, &comparisons, &judgement).into_bytes()))?;
-    if invalid > 0 {
-        complain(&format!("tidegate bench: INVALID: {}\n", judgement.reasons.join("; ")));
-        return Ok(ExitCode::from(Verdict::Invalid.exit_code()));
-    }
-    Ok(ExitCode::SUCCESS)
+    Judgement { verdict, reasons, notes: Vec::new() }
 }
 
 fn values(block: &[(Side, Run)], figure: Figure) -> Block {
@@ -168,7 +196,7 @@ fn plan(arguments: &Arguments, url: &str) -> Result<Plan> {
     plan.min_bitrate = arguments.demands.min_bitrate;
     arguments.intensity.apply(&mut plan)?;
     if arguments.generator.apply(&mut plan)? > 1 {
-        bail!("compare runs in one process; use fewer connections");
+        return Err(wrong("compare runs in one process; use fewer connections"));
     }
     Ok(plan)
 }
@@ -193,7 +221,8 @@ fn load(arguments: &Arguments, plan: &Plan, stop: &Stop) -> Result<Run> {
     if let Some(cpu) = server_cpu.filter(|cpu| *cpu > 0.0) {
         figures.push((Figure::ServerCpu, cpu / answered.max(1) as f64));
     }
-    Ok(Run { figures, is_invalid: report.judgement.verdict == Verdict::Invalid })
+    let Judgement { verdict, reasons, .. } = report.judgement;
+    Ok(Run { figures, verdict, reason: reasons.into_iter().next() })
 }
 
 fn time(command: &str) -> Result<Run> {
@@ -208,5 +237,5 @@ fn time(command: &str) -> Result<Run> {
     if !status.success() {
         bail!("`{command}` failed ({status}); a command that fails has no time");
     }
-    Ok(Run { figures: vec![(Figure::Seconds, seconds)], is_invalid: false })
+    Ok(Run { figures: vec![(Figure::Seconds, seconds)], verdict: Verdict::Measured, reason: None })
 }

@@ -2,7 +2,8 @@
 
 use super::load::{Demands, Generator, Subject};
 use super::output::{Done, Output, stop_on_signals};
-use anyhow::{Context, Result, bail};
+use super::wrong;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +23,8 @@ Examples:
   tidegate bench downloads -c 27317 --limit 40KiB -t 2m --verify iso.img http://mirror/iso.img
   tidegate bench downloads -c 1000 --limit 1MiB --verify sha256=9f86d0… --target availability=100 URL
 
-Exit codes: 0 PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong")]
+Exit codes: 0 MEASURED or PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong, 130
+interrupted")]
 pub struct Arguments {
     #[command(flatten)]
     subject: Subject,
@@ -81,7 +83,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match arguments.verify.as_str() {
         "crc" => plan.expectation.takes_crc = true,
         "none" => {}
-        text if text.starts_with("sha256=") => plan.expectation.demand(text)?,
+        text if text.starts_with("sha256=") => {
+            plan.expectation.demand(text).map_err(|error| wrong(format!("--verify: {error}")))?;
+        }
         path => {
             let content = std::fs::read(path).with_context(|| {
                 format!("cannot read {path} to compare with; --verify takes crc, none, sha256=… or a file")
@@ -90,7 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     if arguments.subject.data.is_some() {
-        bail!("downloads send no --data; use `tidegate bench hit`");
+        return Err(wrong("downloads send no --data; use `tidegate bench hit`"));
     }
     let processes = arguments.generator.apply(&mut plan)?;
     let stop = stop_on_signals()?;

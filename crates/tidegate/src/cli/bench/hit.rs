@@ -23,7 +23,8 @@ Examples:
   tidegate bench hit -c 10 -n 100000 --h2 -m 32 https://example.com/     as h2load -c 10 -n 100000 -m 32
   tidegate bench hit -c 400 -t 1m --min-bitrate 320k --target conforming=95 URL
 
-Exit codes: 0 PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong")]
+Exit codes: 0 MEASURED or PASS, 98 INVALID, 99 FAIL, 1 no load could be put on, 2 the arguments are wrong, 130
+interrupted")]
 pub struct Arguments {
     #[command(flatten)]
     subject: Subject,

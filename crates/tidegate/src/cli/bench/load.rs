@@ -1,6 +1,7 @@
 //! The arguments that say what is asked and how; shared by the commands that put load on a server.
 
-use anyhow::{Context, Result, anyhow, bail};
+use super::wrong;
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use tidegate_tls::{Connector, ConnectorOptions, Trust, TrustedRoots, system_root
 #[derive(Args, Clone)]
 pub struct Subject {
     /// What to ask for; several are asked in turn
-    #[arg(value_name = "URL", required_unless_present = "file")]
+    #[arg(value_name = "URL", required_unless_present = "file", value_parser = url)]
     pub urls: Vec<String>,
     /// A list of URLs in siege's format: `URL`, `URL POST a=b`, `URL POST <file`, `3x URL` three times as often
     #[arg(short, long, value_name = "FILE", conflicts_with = "urls")]
@@ -36,8 +37,8 @@ pub struct Subject {
     #[arg(short = 'X', long, value_name = "METHOD")]
     pub method: Option<String>,
     /// A field of every request; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
-    pub fields: Vec<String>,
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    pub fields: Vec<(String, String)>,
     /// Body of the URLs on the command line; @FILE reads it from a file
     #[arg(short, long, value_name = "TEXT")]
     pub data: Option<String>,
@@ -47,11 +48,11 @@ pub struct Subject {
 #[derive(Args, Clone)]
 pub struct Demands {
     /// What every answer must be: status=200,length=…,sha256=…,regex=…
-    #[arg(long, value_name = "CHECKS")]
+    #[arg(long, value_name = "CHECKS", value_parser = checks)]
     pub expect: Vec<String>,
     /// What the run must reach: p99=50ms, mean=, max=, availability=, rate=, errors=, conforming=
-    #[arg(long, value_name = "TARGET")]
-    pub target: Vec<String>,
+    #[arg(long, value_name = "TARGET", value_parser = Target::parse)]
+    pub target: Vec<Target>,
     /// Bits per second that an answer must come at to conform, as SPECweb99 counts
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
     pub min_bitrate: Option<f64>,
@@ -72,6 +73,9 @@ pub struct Generator {
     /// A request fails when no byte has come for so long; so does a connect
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration)]
     pub timeout: Duration,
+    /// How long answers that are outstanding at the end of --time are waited for [default: 10s, with sweep and peak 2s]
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    pub grace: Option<Duration>,
     /// End when nothing was answered for so long and connects failed
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = quantity::duration)]
     pub give_up: Duration,
@@ -183,13 +187,8 @@ impl Subject {
             Some(file) => urls::read(file)?,
             None => self.urls.iter().map(|url| self.description(url)).collect::<Result<_>>()?,
         };
-        for field in &self.fields {
-            let (name, value) = field
-                .split_once(':')
-                .with_context(|| format!("`{field}` is no field; write --header 'Name: value'"))?;
-            for description in &mut list {
-                description.fields.push((name.trim().to_owned(), value.trim().to_owned()));
-            }
+        for description in &mut list {
+            description.fields.extend(self.fields.iter().cloned());
         }
         let name = match (&self.file, self.urls.as_slice()) {
             (Some(file), _) => format!("{} URLs of {}", list.len(), file.display()),
@@ -233,8 +232,13 @@ impl Demands {
     }
 
     pub fn targets(&self) -> Result<Vec<Target>> {
-        let parse = |text: &String| Target::parse(text).map_err(|error| anyhow!("--target: {error}"));
-        self.target.iter().map(parse).collect()
+        let is_of_bitrate = |target: &Target| matches!(target, Target::Conforming(_));
+        if self.min_bitrate.is_none() && self.target.iter().any(is_of_bitrate) {
+            return Err(wrong(
+                "--target conforming= needs the bit rate that answers conform to: --min-bitrate",
+            ));
+        }
+        Ok(self.target.clone())
     }
 }
 
@@ -272,9 +276,9 @@ impl Intensity {
         if let Some(rate) = self.rate {
             plan.load = Load::Open { rate, arrivals: self.arrivals.kind() };
             if self.manner.pipeline > 1 {
-                bail!(
-                    "--pipeline goes with a closed loop only: scheduled requests never wait behind another"
-                );
+                return Err(wrong(
+                    "--pipeline goes with a closed loop only: scheduled requests never wait behind another",
+                ));
             }
         }
         self.manner.apply(plan);
@@ -331,19 +335,22 @@ impl Generator {
             .part
             .map_or(self.processes.filter(|count| *count > 0).unwrap_or(needed), |part| part.part.of);
         if processes < needed {
-            bail!(
+            return Err(wrong(format!(
                 "{} connections take {needed} processes of {descriptors} descriptors each; use --processes auto",
                 plan.connections
-            );
+            )));
         }
         if plan.streams.is_some() && !plan.mix.is_of_one_server() {
-            bail!("with --h2 all URLs must be of one server: its connections carry all of them");
+            return Err(wrong("with --h2 all URLs must be of one server: its connections carry all of them"));
         }
         if plan.mix.is_tls() {
             plan.tls = Some(self.tls.plan(plan.streams.is_some())?);
         }
         plan.timeout = self.timeout;
         plan.give_up = self.give_up;
+        if let Some(grace) = self.grace {
+            plan.drain = grace;
+        }
         plan.sources = if self.sources.is_empty() && plan.mix.is_loopback() {
             preflight::loopback_sources(plan.connections)
         } else {
@@ -357,6 +364,26 @@ impl Generator {
         plan.threads = self.threads.unwrap_or(automatic).min(each.max(1));
         Ok(processes)
     }
+}
+
+/// A URL that can be asked, as it was written.
+pub fn url(text: &str) -> Result<String, String> {
+    Url::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn checks(text: &str) -> Result<String, String> {
+    Expectation::default().demand(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// A field of requests. What frames a request is the generator's: another length than that of the body would make
+/// the server take one request for another.
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
+    let (name, value) = (name.trim(), value.trim());
+    if ["content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
+        return Err(format!("{name} is set from the body of the request; name that with --data"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn processes(text: &str) -> Result<u32, String> {

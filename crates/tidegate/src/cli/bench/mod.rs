@@ -11,10 +11,13 @@ mod peak;
 mod sweep;
 
 use super::complain;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use load::{Demands, Generator, Manner, Subject};
+use std::error::Error;
+use std::fmt;
 use std::process::ExitCode;
+use std::time::Duration;
 use tidegate_bench::plan::Plan;
 
 /// Puts load on an HTTP server and says what it did, and whether the figures can be trusted.
@@ -22,8 +25,8 @@ use tidegate_bench::plan::Plan;
 /// `hit` does what ab, siege and wrk do, and with --rate what wrk2 does: requests on a schedule that the server
 /// cannot slow down. `sweep` makes runs at rising rates, as autobench; `peak` finds the highest rate that holds;
 /// `downloads` and `idle` hold many connections open; `compare` tells two targets apart, or says that it cannot.
-/// Every run ends in a verdict: PASS, FAIL
-/// (a target missed) or INVALID (the measurement cannot be trusted), with the reason.
+/// Every run ends in a verdict: MEASURED (no target was named), PASS, FAIL (a target missed, requests failed, a rate
+/// not reached) or INVALID (the measurement cannot be trusted), with the reason.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -37,11 +40,12 @@ Examples:
   tidegate bench compare -c 64 -t 5s URL-A URL-B                      two targets in ABBA blocks
 
 Exit codes:
-  0   PASS: every target met
+  0   PASS: every target met; MEASURED: none was named
   1   the load could not be put on: unknown host, refused port, unreadable file
   2   the arguments are wrong
   98  INVALID: the measurement cannot be trusted
-  99  FAIL: a target was missed")]
+  99  FAIL: a target was missed, requests failed, or a rate was not reached
+  130 interrupted; what was measured is shown")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -59,14 +63,35 @@ enum Command {
 
 /// Does what they say.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    match &arguments.command {
+    let result = match &arguments.command {
         Command::Hit(arguments) => hit::run(arguments),
         Command::Sweep(arguments) => sweep::run(arguments),
         Command::Peak(arguments) => peak::run(arguments),
         Command::Downloads(arguments) => downloads::run(arguments),
         Command::Idle(arguments) => idle::run(arguments),
         Command::Compare(arguments) => compare::run(arguments),
+    };
+    match result {
+        Err(error) if error.is::<WrongArguments>() => Ok(usage(&error.to_string())),
+        result => result,
     }
+}
+
+/// Arguments that each may be right and together make no sense. Ends in exit code 2.
+#[derive(Debug)]
+struct WrongArguments(String);
+
+impl fmt::Display for WrongArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for WrongArguments {}
+
+/// The error of arguments that make no sense.
+fn wrong(sentence: impl Into<String>) -> anyhow::Error {
+    WrongArguments(sentence.into()).into()
 }
 
 /// Arguments that make no sense: the sentence, and the exit code for it.
@@ -91,10 +116,16 @@ fn prepare(
     plan.min_bitrate = demands.min_bitrate;
     manner.apply(&mut plan);
     if manner.pipeline > 1 {
-        bail!("--pipeline goes with a closed loop only: scheduled requests never wait behind another");
+        return Err(wrong(
+            "--pipeline goes with a closed loop only: scheduled requests never wait behind another",
+        ));
     }
+    // Many runs follow each other: none waits long for what is left of the one before.
+    plan.drain = Duration::from_secs(2);
     if generator.apply(&mut plan)? > 1 {
-        bail!("this command runs in one process, which may not hold {connections} connections; use fewer");
+        return Err(wrong(format!(
+            "this command runs in one process, which may not hold {connections} connections; use fewer"
+        )));
     }
     Ok((name, plan))
 }

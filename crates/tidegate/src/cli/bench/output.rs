@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tidegate_bench::host::{Host, Watch};
 use tidegate_bench::live::Live;
 use tidegate_bench::plan::Plan;
-use tidegate_bench::report::{self, Report};
-use tidegate_bench::run::{Outcome, Stop, lead_time, run_at};
+use tidegate_bench::report::{self, About, Report};
+use tidegate_bench::run::{Ending, Outcome, Stop, lead_time, run_at};
 use tidegate_bench::verdict::Target;
 use tidegate_bench::{monotonic_ns, preflight, processes};
 
@@ -135,8 +136,10 @@ impl Output {
         host: Option<Host>,
         targets: &[Target],
     ) -> Result<ExitCode> {
+        let is_interrupted = outcome.ending == Ending::Interrupted;
         let mut report = Report::new(subject, plan, outcome, targets);
         report.host = host;
+        report.about = about(report.outcome.started);
         if self.json {
             print(&format!("{}\n", report::json(&report)))?;
         } else {
@@ -151,8 +154,24 @@ impl Output {
                 complain(&format!("tidegate bench: {verdict}: {reason}\n"));
             }
         }
-        Ok(ExitCode::from(verdict.exit_code()))
+        Ok(if is_interrupted { interrupted() } else { ExitCode::from(verdict.exit_code()) })
     }
+}
+
+/// What a run that was interrupted exits with, as shells say of a process that SIGINT has ended.
+pub fn interrupted() -> ExitCode {
+    ExitCode::from(130)
+}
+
+/// Of a run of this command that began at `started`, wall-clock seconds since 1970.
+pub fn about(started: f64) -> About {
+    About::here(started, env!("CARGO_PKG_VERSION"), std::env::args())
+}
+
+/// The same for one that begins now.
+pub fn about_now() -> About {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    about(now.as_secs_f64())
 }
 
 /// Writes a file where one is wanted.

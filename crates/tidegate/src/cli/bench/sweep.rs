@@ -2,7 +2,7 @@
 
 use super::super::{complain, print};
 use super::load::{ArrivalsName, Demands, Generator, Manner, Subject};
-use super::output::{Conduct, stop_on_signals, write};
+use super::output::{Conduct, about, interrupted, stop_on_signals, write};
 use super::{prepare, usage};
 use anyhow::Result;
 use clap::Args;
@@ -13,7 +13,7 @@ use tidegate_bench::plan::Load;
 use tidegate_bench::quantity::{self, show_duration};
 use tidegate_bench::report::{self, Report};
 use tidegate_bench::sweep::{self, Step};
-use tidegate_bench::verdict::{Judgement, Verdict};
+use tidegate_bench::verdict::Judgement;
 
 /// Makes runs at rising rates and shows where the server stops to follow, as autobench does with httperf.
 ///
@@ -128,12 +128,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     conclude(arguments, &name, &steps)?;
     match failure {
         Some(error) => Err(error.context("the sweep ended early")),
+        None if stop.is_stopped() => Ok(interrupted()),
         None => Ok(ExitCode::from(sweep::verdict(&steps).exit_code())),
     }
 }
 
 fn conclude(arguments: &Arguments, name: &str, steps: &[Step]) -> Result<()> {
     let judgement = judgement(steps);
+    let about = about(steps.first().map_or(0.0, |step| step.report.outcome.started));
     if arguments.json {
         print(&format!("{}\n", sweep::json(steps)))?;
     } else {
@@ -147,12 +149,13 @@ fn conclude(arguments: &Arguments, name: &str, steps: &[Step]) -> Result<()> {
     let load = &sweep::load(steps);
     write(arguments.csv.as_deref(), || Ok(sweep::csv(steps).into_bytes()))?;
     write(arguments.svg.as_deref(), || Ok(report::rate_chart(steps).svg().unwrap_or_default().into_bytes()))?;
-    write(arguments.html.as_deref(), || Ok(report::sweep_page(name, load, steps, &judgement).into_bytes()))
+    write(arguments.html.as_deref(), || {
+        Ok(report::sweep_page(name, load, &about, steps, &judgement).into_bytes())
+    })
 }
 
 fn judgement(steps: &[Step]) -> Judgement {
-    let bad = steps.iter().filter(|step| step.report.judgement.verdict != Verdict::Pass);
-    let reasons = bad.flat_map(|step| {
+    let reasons = steps.iter().flat_map(|step| {
         let judgement = &step.report.judgement;
         judgement.reasons.iter().map(|reason| format!("at {:.0}/s: {reason}", step.demanded))
     });

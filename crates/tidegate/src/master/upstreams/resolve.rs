@@ -80,8 +80,9 @@ impl Resolver {
     }
 
     fn resolver(&self) -> Result<TokioResolver, String> {
-        if let Some(resolver) = &*self.inner.borrow() {
-            return Ok(resolver.clone());
+        let known = self.inner.borrow().clone();
+        if let Some(resolver) = known {
+            return Ok(resolver);
         }
         let builder = TokioResolver::builder_tokio().map_err(|error| error.to_string())?;
         let resolver = builder.build().map_err(|error| error.to_string())?;

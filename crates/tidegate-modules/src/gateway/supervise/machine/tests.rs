@@ -237,6 +237,25 @@ fn shrinks_after_idleness_one_by_one_and_only_down_to_the_least() {
     assert_eq!((world.serving(), world.alive.len(), world.machine.restarts()), (1, 1, 0));
 }
 
+/// Workers that want nothing say so once.
+#[test]
+fn shrinks_without_a_further_word_from_the_workers() {
+    let mut world = World::new(rules(1, 4), Program::Good);
+    for _ in 0..4 {
+        world.pressed(9);
+        world.pass(SECOND);
+    }
+    world.quiet();
+    world.pass(59 * SECOND);
+    assert_eq!(world.serving(), 4);
+    world.pass(40 * SECOND);
+    assert_eq!(world.serving(), 1);
+    // The update that says so is news to them.
+    world.quiet();
+    assert_eq!((world.alive.len(), world.machine.restarts()), (1, 0));
+    assert_eq!(world.machine.next(), None, "nothing is left to be done");
+}
+
 #[test]
 fn a_killed_process_is_replaced_at_once() {
     let mut world = World::new(rules(3, 3), Program::Good);

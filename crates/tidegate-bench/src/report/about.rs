@@ -1,0 +1,86 @@
+//! What a figure is worth nothing without: when it was taken, where, by which version and by which command.
+
+use serde::Serialize;
+use std::fs;
+use tidegate_http::HttpDate;
+
+/// Date, machine, versions and command of a report.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct About {
+    /// When the run began, as HTTP writes dates (RFC 9110 section 5.6.7).
+    pub date: String,
+    /// Name of the machine that made the load.
+    pub host: String,
+    /// Its kernel: name, release, architecture.
+    pub kernel: String,
+    /// Its processors: how many, and the model where it is known.
+    pub processors: String,
+    /// Of this program.
+    pub version: String,
+    /// The command line, quoted as a shell reads it.
+    pub command: String,
+}
+
+impl About {
+    /// Of a run on this machine that began at `started`, wall-clock seconds since 1970.
+    pub fn here(started: f64, version: &str, command: impl Iterator<Item = String>) -> About {
+        let kernel = |name: &str| {
+            fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
+        };
+        About {
+            date: String::from_utf8_lossy(&HttpDate(started as i64).format()).into_owned(),
+            host: kernel("hostname"),
+            kernel: format!("{} {} {}", kernel("ostype"), kernel("osrelease"), std::env::consts::ARCH),
+            processors: processors(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            version: version.to_owned(),
+            command: command.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// In one line.
+    pub fn sentence(&self) -> String {
+        let About { date, host, kernel, processors, version, .. } = self;
+        format!("{date}, {host}, {kernel}, {processors}, tidegate {version}")
+    }
+}
+
+/// How many, and which model, of `/proc/cpuinfo` (proc(5)).
+fn processors(cpuinfo: &str) -> String {
+    let count = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    match model {
+        Some((_, model)) => format!("{count} processors ({})", model.trim()),
+        None => format!("{count} processors"),
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '=' | ',' | '%' | '+' | '@')
+    };
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let words = ["tidegate", "bench", "-H", "A: b'c", "http://x/?a=b&c=d", ""].map(str::to_owned);
+        let about = About::here(0.0, "1.2.3", words.into_iter());
+        assert_eq!(about.command, r"tidegate bench -H 'A: b'\''c' 'http://x/?a=b&c=d' ''");
+        assert_eq!(about.date, "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert!(about.sentence().ends_with("tidegate 1.2.3"), "{}", about.sentence());
+    }
+
+    #[test]
+    fn processors_of_the_kernel() {
+        let two = "processor\t: 0\nmodel name\t: Z80 @ 4 MHz\n\nprocessor\t: 1\nmodel name\t: Z80 @ 4 MHz\n";
+        assert_eq!(processors(two), "2 processors (Z80 @ 4 MHz)");
+        assert_eq!(processors(""), "0 processors");
+    }
+}

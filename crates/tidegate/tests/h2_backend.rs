@@ -1,0 +1,190 @@
+//! An application behind `proxy "h2c://…"`, played by another HTTP/2 implementation: what it does to the requests of one
+//! client must not be felt by others that share its connection (FAULTS 57), and what it has turned away unread is sent
+//! again.
+
+mod running;
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, server};
+use http::{Request, Response};
+use running::{Folder, Server, WAIT};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+/// What the application has seen, and what it waits for.
+#[derive(Default)]
+struct Seen {
+    connections: AtomicUsize,
+    /// The first connection is turned away once a request has come on it.
+    turns_away: bool,
+    /// `/held` is answered.
+    go: Notify,
+}
+
+/// Starts the application on a thread of its own.
+fn application(turns_away: bool) -> (SocketAddr, Arc<Seen>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Seen { turns_away, ..Seen::default() }));
+    let known = seen.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let number = known.connections.fetch_add(1, SeqCst);
+                if known.turns_away && number == 0 {
+                    tokio::spawn(turn_away(stream));
+                } else {
+                    tokio::spawn(serve(stream, known.clone()));
+                }
+            }
+        });
+    });
+    (address, seen)
+}
+
+/// Says GOAWAY with stream 0 as the last that was looked at, as soon as a request has come, and reads on.
+async fn turn_away(mut stream: tokio::net::TcpStream) {
+    const PREFACE: usize = 24;
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let _ = stream.write_all(&settings).await;
+    let (mut input, mut at, mut has_said) = (Vec::new(), PREFACE, false);
+    while stream.read_buf(&mut input).await.is_ok_and(|count| count > 0) {
+        while let Some([a, b, c, kind]) = input.get(at..at + 4) {
+            if *kind == 1 && !has_said {
+                has_said = true;
+                let _ = stream.write_all(&go_away).await;
+            }
+            at += 9 + (usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c));
+        }
+    }
+}
+
+async fn serve(stream: tokio::net::TcpStream, seen: Arc<Seen>) {
+    let Ok(mut connection) = server::Builder::new().max_concurrent_streams(500).handshake(stream).await
+    else {
+        return;
+    };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        tokio::spawn(answer(request, respond, seen.clone()));
+    }
+}
+
+async fn answer(request: Request<RecvStream>, mut respond: server::SendResponse<Bytes>, seen: Arc<Seen>) {
+    match request.uri().path() {
+        "/reset" => respond.send_reset(Reason::INTERNAL_ERROR),
+        path => {
+            if path == "/held" {
+                seen.go.notified().await;
+            }
+            let mut body = request.into_body();
+            let mut count = 0;
+            while let Some(Ok(piece)) = body.data().await {
+                let _ = body.flow_control().release_capacity(piece.len());
+                count += piece.len();
+            }
+            let Ok(mut stream) = respond.send_response(Response::new(()), false) else { return };
+            let _ = stream.send_data(Bytes::from(format!("took {count}")), true);
+        }
+    }
+}
+
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(server: &Server<'_>) -> Client {
+        let stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        Client { stream: BufReader::new(stream) }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stream.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn get(&mut self, path: &str) {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    }
+
+    /// Status and content of the next answer.
+    fn answer(&mut self) -> (u16, String) {
+        let (mut status, mut length, mut is_chunked) = (0, 0, false);
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line).unwrap();
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest.get(..3).unwrap().parse().unwrap();
+            } else if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().unwrap();
+            } else if line == "transfer-encoding: chunked" {
+                is_chunked = true;
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        let mut content = Vec::new();
+        if is_chunked {
+            loop {
+                let mut line = String::new();
+                self.stream.read_line(&mut line).unwrap();
+                let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
+                let mut piece = vec![0; size + 2];
+                self.stream.read_exact(&mut piece).unwrap();
+                content.extend_from_slice(&piece[..size]);
+                if size == 0 {
+                    break;
+                }
+            }
+        } else {
+            content.resize(length, 0);
+            self.stream.read_exact(&mut content).unwrap();
+        }
+        (status, String::from_utf8(content).unwrap())
+    }
+}
+
+#[test]
+fn resets_of_one_clients_requests_are_not_felt_by_others() {
+    let (address, seen) = application(false);
+    let folder = Folder::new("h2-resets");
+    let config =
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    let server = Server::with_config(&folder, &config);
+    let mut honest = Client::connect(&server);
+    honest.get("/held");
+    // Far more than a client of ours might reset.
+    let mut greedy = Client::connect(&server);
+    for _ in 0..1000 {
+        greedy.get("/reset");
+        assert_eq!(greedy.answer().0, 502);
+    }
+    seen.go.notify_one();
+    assert_eq!(honest.answer(), (200, "took 0".to_owned()));
+    assert_eq!(seen.connections.load(SeqCst), 1, "the one connection has carried all of them");
+}
+
+#[test]
+fn an_upload_that_was_turned_away_unread_is_sent_again() {
+    let (address, seen) = application(true);
+    let folder = Folder::new("h2-goaway");
+    let config =
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    let server = Server::with_config(&folder, &config);
+    let mut client = Client::connect(&server);
+    client.send("POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n");
+    client.send(&"x".repeat(10_000));
+    // Its first half is on its way when the application turns it away; the rest comes when it has.
+    running::wait_for(|| (seen.connections.load(SeqCst) > 1).then_some(()), "a second connection");
+    client.send(&"y".repeat(10_000));
+    assert_eq!(client.answer(), (200, "took 20000".to_owned()));
+}

@@ -1,0 +1,279 @@
+//! Who applications are, and what of the server is out of their reach (FAULTS 61).
+//!
+//! A server that is started as root gives everything it starts another user. These tests are root themselves, or are
+//! skipped loudly: a user that cannot be changed shows nothing. The master gets the capabilities of the unit that is
+//! shipped, by setpriv(1), so that what is shown holds there.
+
+mod running;
+
+use running::{BINARY, Folder, Server, get, wait_for};
+use rustix::process::geteuid;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The user that the tests give to applications, and its number.
+fn user() -> Option<(String, u32)> {
+    if !geteuid().is_root() {
+        eprintln!("SKIPPED: only root can start what runs as another user");
+        return None;
+    }
+    for name in ["www-data", "nobody"] {
+        let output = Command::new("id").args(["-u", name]).output().ok()?;
+        if output.status.success() {
+            let number = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
+            return Some((name.to_owned(), number));
+        }
+    }
+    eprintln!("SKIPPED: this system has neither a user www-data nor a user nobody");
+    None
+}
+
+/// What the unit says behind `NAME=`.
+fn of_unit(name: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/tidegate.service");
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    lines.map(str::to_owned).collect()
+}
+
+/// The command as the unit runs it: as root with its capabilities, and never more.
+fn as_in_the_unit(command: &Command) -> Command {
+    assert_eq!(of_unit("User"), Vec::<String>::new(), "another user than root is not what is shown here");
+    let capabilities = of_unit("CapabilityBoundingSet").concat().to_lowercase();
+    let kept: String =
+        capabilities.split(' ').map(|name| format!(",+{}", name.trim_start_matches("cap_"))).collect();
+    let mut confined = Command::new("setpriv");
+    confined.arg(format!("--bounding-set=-all{kept}")).args(["--inh-caps=-all", "--no-new-privs"]);
+    confined.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => confined.env(name, value),
+            None => confined.env_remove(name),
+        };
+    }
+    confined.current_dir(command.get_current_dir().unwrap());
+    confined
+}
+
+/// A folder that others may enter and write to, with the storage of keys and a key in it.
+fn prepared(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    folder
+}
+
+fn script(folder: &Folder, name: &str, text: &str) {
+    let path = folder.path(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// What an attacker tries within an application; each line says what came of it.
+fn attack(server: &Server<'_>) -> String {
+    let (dir, master) = (server.folder.0.display(), server.child.id());
+    // They are the same user, and hold the keys of certificates in memory.
+    let servers =
+        server.processes().iter().map(|pid| pid.as_raw_nonzero().to_string()).collect::<Vec<_>>().join(" ");
+    assert!(!servers.is_empty());
+    format!(
+        "echo \"user $(id -u) groups $(id -G)\"\n\
+         cat {dir}/acme/local/root.key >/dev/null 2>&1 && echo 'READ the key of the local authority'\n\
+         cat {dir}/acme/certificates/*/key.pem >/dev/null 2>&1 && echo 'READ a key'\n\
+         ls {dir}/acme >/dev/null 2>&1 && echo 'LISTED the storage'\n\
+         cat {dir}/site.key >/dev/null 2>&1 && echo 'READ the key of the settings'\n\
+         cat /etc/shadow >/dev/null 2>&1 && echo 'READ shadow'\n\
+         {BINARY} status --control {dir}/control >/dev/null 2>&1 && echo 'USED the control socket'\n\
+         {BINARY} stop --now --control {dir}/control >/dev/null 2>&1 && echo 'STOPPED the server'\n\
+         kill -9 {master} 2>/dev/null && echo 'KILLED the master'\n\
+         for task in {master} {servers}; do\n\
+             head -c 1 /proc/$task/mem >/dev/null 2>&1; test -r /proc/$task/mem && echo \"OPENED the memory of $task\"\n\
+             cat /proc/$task/environ >/dev/null 2>&1 && echo \"READ the environment of $task\"\n\
+         done\n\
+         echo done\n"
+    )
+}
+
+fn settings(folder: &Folder, lines: &str) -> String {
+    format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\" {{ tls }}\n\
+         listen \"127.0.0.1:0\" {{ tls certificate=\"site.pem\" key=\"site.key\" }}\n\
+         acme {{ storage \"{dir}/acme\" }}\n{lines}\n",
+        dir = folder.0.display()
+    )
+}
+
+/// A key that was left readable by everybody is the operator's; this one is not.
+fn certificate(folder: &Folder) {
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+        .args([
+            "-subj",
+            "/CN=a.test",
+            "-addext",
+            "subjectAltName=DNS:a.test",
+            "-keyout",
+            "site.key",
+            "-out",
+            "site.pem",
+        ])
+        .current_dir(&folder.0)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    fs::set_permissions(folder.path("site.key"), fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn begin<'a>(folder: &'a Folder, lines: &str, name: &str) -> Server<'a> {
+    certificate(folder);
+    fs::create_dir_all(folder.path("cgi-bin")).unwrap();
+    let server = Server::through(folder, &settings(folder, lines), |mut command| {
+        command.args(["--user", name]);
+        as_in_the_unit(&command)
+    });
+    let key = folder.path("acme/local/root.key");
+    wait_for(|| key.exists().then_some(()), "the local authority to be made");
+    server
+}
+
+fn seen(answer: &str, number: u32) {
+    assert!(answer.contains(&format!("user {number} ")), "{answer}");
+    assert!(answer.contains("done"), "{answer}");
+    for word in ["READ", "LISTED", "USED", "STOPPED", "KILLED", "OPENED"] {
+        assert!(!answer.contains(word), "{answer}");
+    }
+    let groups = answer.split("groups ").nth(1).unwrap().lines().next().unwrap();
+    assert!(!groups.split(' ').any(|group| group == "0"), "{answer}");
+}
+
+#[test]
+fn a_script_has_the_servers_user_and_reaches_nothing_of_the_server() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-cgi");
+    let lines =
+        "site \"localhost\" { respond 200 \"fine\"\n route \"/cgi-bin/*\" { cgi; alias \"cgi-bin\" } }";
+    let server = begin(&folder, lines, &name);
+    let head = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\n";
+    script(&folder, "cgi-bin/attack", &format!("{head}{}", attack(&server)));
+    seen(&get(&server.address, "/cgi-bin/attack").unwrap(), number);
+    // All of it is still there, and root's own.
+    assert_eq!(server.body("/"), "fine");
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!(mode(folder.path("acme")), 0o700);
+    assert_eq!(mode(folder.path("acme/local/root.key")), 0o600);
+    assert_eq!(mode(folder.path("control")), 0o600);
+    let said = server.tell(&["status"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    // A key that everybody may read is no secret of the master's, and that is said.
+    let warned = || running::run(&folder, &["check", "--config", "tidegate.kdl"]).stderr;
+    assert!(!warned().contains("may be read by everybody"), "{}", warned());
+    fs::set_permissions(folder.path("site.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(warned().contains("site.key may be read by everybody"), "{}", warned());
+}
+
+#[test]
+fn php_has_the_servers_user_and_reaches_nothing_of_the_server() {
+    let Some((name, number)) = user() else { return };
+    for kind in ["cgi", "fpm"] {
+        let program = if kind == "cgi" { "php-cgi" } else { "php-fpm8.2" };
+        if !["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(program).exists()) {
+            eprintln!("SKIPPED: {program} is not installed");
+            continue;
+        }
+        let folder = prepared(&format!("users-{kind}"));
+        let lines = format!(
+            "pool \"php\" {{ php \"{kind}\"; processes min=1 max=2 }}\n\
+             site \"localhost\" {{ root \"www\"; route \"*.php\" {{ fastcgi \"php\" {{ timeout \"60s\" }} }} }}"
+        );
+        fs::create_dir_all(folder.path("www")).unwrap();
+        let server = begin(&folder, &lines, &name);
+        script(&folder, "attack", &format!("#!/bin/sh\n{}", attack(&server)));
+        let code = format!(
+            "<?php echo 'php ', posix_geteuid(), \"\\n\"; passthru('{}');",
+            folder.path("attack").display()
+        );
+        fs::write(folder.path("www/attack.php"), code).unwrap();
+        let answer = wait_for(|| get(&server.address, "/attack.php").ok(), "PHP to answer");
+        assert!(answer.contains(&format!("php {number}\n")), "{kind}: {answer}");
+        seen(&answer, number);
+        // Nor is its parent root: it loads what the application says, too.
+        let status = server.status();
+        let parent = status["pools"][0]["processes"][0]["pid"].as_u64().unwrap();
+        assert_eq!(fs::metadata(format!("/proc/{parent}")).unwrap().uid(), number, "{kind}");
+    }
+}
+
+#[test]
+fn a_command_and_its_hook_have_the_servers_user_and_root_is_who_says_so() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-command");
+    let text = "import os, socket, sys\n\
+                s = socket.socket(fileno=3)\n\
+                while True:\n\
+                \x20 c, _ = s.accept()\n\
+                \x20 c.recv(9999)\n\
+                \x20 body = str(os.geteuid())\n\
+                \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
+                \x20 c.close()\n";
+    fs::write(folder.path("app.py"), text).unwrap();
+    let app = folder.path("app.py").display().to_string();
+    let hook = folder.path("hook").display().to_string();
+    let pool = |name: &str, more: &str| {
+        format!("pool \"{name}\" {{ command \"python3\" \"{app}\"; socket auto pass=descriptor; {more} }}\n")
+    };
+    let own = pool("own", &format!("on concurrency above=0 rearm=0 run \"sh\" \"-c\" \"id -u > {hook}\""));
+    let lines = format!(
+        "user \"{name}\"\n{own}{}site \"localhost\" {{ proxy \"http://own\"; route \"/root\" {{ proxy \"http://root\" }} }}",
+        pool("root", "user \"root\"")
+    );
+    let text = format!("workers 1\nlisten \"127.0.0.1:0\"\n{lines}\n");
+    let server = Server::with_config(&folder, &text);
+    let said = server.seen.join("\n");
+    assert_eq!(wait_for(|| get(&server.address, "/").ok(), "an answer"), number.to_string());
+    assert_eq!(wait_for(|| get(&server.address, "/root").ok(), "an answer"), "0");
+    let hooked = || fs::read_to_string(folder.path("hook")).ok().filter(|text| text.ends_with('\n'));
+    // The number under way is looked at now and then; requests come until it was seen.
+    let hooked = wait_for(
+        || {
+            get(&server.address, "/").unwrap();
+            hooked()
+        },
+        "the hook",
+    );
+    assert_eq!(hooked.trim(), number.to_string());
+    // Start and `check` say who is who.
+    let checked = running::run(&folder, &["check", "--config", "tidegate.kdl"]);
+    for said in [said, checked.stdout] {
+        assert!(said.contains(&format!("pool own runs as {name}, the server's `user`")), "{said}");
+        assert!(said.contains("pool root runs as root, as it says"), "{said}");
+    }
+    // A user that is none of this system is found before anything changes.
+    let wrong = text.replace("user \"root\"", "user \"no-such-user\"");
+    folder.write("tidegate.kdl", &wrong);
+    let reloaded = server.tell(&["reload"]);
+    assert!(reloaded.stderr.contains("there is no user `no-such-user`"), "{}", reloaded.stderr);
+    let checked = running::run(&folder, &["check", "--config", "tidegate.kdl"]);
+    assert!(checked.stderr.contains("there is no user `no-such-user`"), "{}", checked.stderr);
+    assert_eq!(checked.code, Some(1));
+    assert_eq!(server.body("/root"), "0");
+}
+
+/// A folder of keys that was the applications' user's before, as under an older unit, is root's own again.
+#[test]
+fn a_storage_that_others_could_read_is_taken_back() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-storage");
+    fs::create_dir_all(folder.path("acme/local")).unwrap();
+    for path in ["acme", "acme/local"] {
+        fs::set_permissions(folder.path(path), fs::Permissions::from_mode(0o755)).unwrap();
+        chown(folder.path(path), Some(number), Some(number)).unwrap();
+    }
+    let lines = "site \"localhost\" { respond 200 \"fine\" }";
+    let _server = begin(&folder, lines, &name);
+    for path in ["acme", "acme/local"] {
+        let there = fs::metadata(folder.path(path)).unwrap();
+        assert_eq!((there.uid(), there.mode() & 0o777), (0, 0o700), "{path}");
+    }
+}
