@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tidegate_testkit::random::{Invariant, Options, run_seed};
+use tidegate_testkit::random::{Invariant, Options, run_application, run_seed};
 
 const USAGE: &str = "\
 usage: tidegate-random --binary TIDEGATE [--seed N] [--seeds N] [--minutes N] [--waves N] [--clients N]
@@ -25,7 +25,15 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = match parse(std::env::args().skip(1)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, protocol] = &words[..]
+        && word == "application"
+    {
+        let problem = run_application(protocol);
+        eprintln!("{problem:?}");
+        return ExitCode::FAILURE;
+    }
+    let arguments = match parse(words.into_iter()) {
         Ok(arguments) => arguments,
         Err(problem) => {
             eprint!("{problem}\n{USAGE}");
@@ -93,8 +101,9 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     }
     let binary = binary.ok_or("--binary says what is to be tried")?;
     let binary = binary.canonicalize().map_err(|error| format!("{}: {error}", binary.display()))?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
     if seeds.is_none() && time.is_none() {
         seeds = Some(1);
     }
-    Ok(Arguments { options: Options { binary, waves, without, clients }, first, seeds, time, keeps_going })
+    Ok(Arguments { options: Options { binary, program, waves, without, clients }, first, seeds, time, keeps_going })
 }

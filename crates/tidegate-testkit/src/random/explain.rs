@@ -4,17 +4,27 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::answer::{Body, Served};
-use super::settings::Site;
+use super::settings::{Site, Target};
 
-/// Asks for each path of the site; an error is a sentence of `explain` that cannot be read, or its failure.
-pub(super) fn targets(binary: &Path, folder: &Path, site: &Site) -> Result<Vec<(String, Served)>, String> {
-    site.paths.iter().map(|path| Ok((path.clone(), explain(binary, folder, site, path)?))).collect()
+/// Asks for each path of the site, for clients from 127.0.0.1 and from the unix socket; an error is a sentence of
+/// `explain` that cannot be read, or its failure.
+pub(super) fn targets(binary: &Path, folder: &Path, site: &Site) -> Result<Vec<Target>, String> {
+    let target = |path: &String| {
+        let served = explain(binary, folder, site, path, "127.0.0.1")?;
+        // Only access may depend on where a client is.
+        let served_unix = match site.has_access_rules(path) {
+            true => explain(binary, folder, site, path, "unix")?,
+            false => served.clone(),
+        };
+        Ok(Target { path: path.clone(), served, served_unix })
+    };
+    site.paths.iter().map(target).collect()
 }
 
-fn explain(binary: &Path, folder: &Path, site: &Site, path: &str) -> Result<Served, String> {
+fn explain(binary: &Path, folder: &Path, site: &Site, path: &str, from: &str) -> Result<Served, String> {
     let url = format!("http://{}{path}", site.host);
     let output = Command::new(binary)
-        .args(["explain", "--config", "tidegate.kdl", &url])
+        .args(["explain", "--config", "tidegate.kdl", "--from", from, &url])
         .current_dir(folder)
         .stdin(Stdio::null())
         .output()

@@ -21,5 +21,6 @@ mod settings;
 mod socket;
 mod tree;
 
+pub use application::run_application;
 pub use findings::{Finding, Invariant};
 pub use round::{Options, Report, run_seed};

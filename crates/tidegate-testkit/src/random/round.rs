@@ -15,7 +15,7 @@ use super::findings::{Finding, Findings, Invariant};
 use super::generator::Generator;
 use super::server::{Descriptors, Server};
 use super::session;
-use super::settings::{Kind, Plan, Target};
+use super::settings::{Kind, Plan};
 use crate::client::Address;
 use crate::tls::{self, Made, TlsOptions};
 
@@ -33,6 +33,8 @@ const WAVE: Duration = Duration::from_secs(240);
 pub struct Options {
     /// The server.
     pub binary: PathBuf,
+    /// What pools run: a program that answers `application PROTOCOL` by [`super::run_application`].
+    pub program: PathBuf,
     /// Waves of clients.
     pub waves: u64,
     /// What is not examined.
@@ -133,12 +135,11 @@ pub fn run_seed(options: &Options, seed: u64) -> Result<Report, String> {
     let folder = Folder::new(seed)?;
     let findings = Arc::new(Findings::ignoring(&options.without));
     let _applications = prepare(&mut plan, &folder.0, &findings)?;
-    let settings = plan.text();
+    let settings = plan.text(&options.program);
     fs::write(folder.0.join("tidegate.kdl"), &settings).map_err(|error| error.to_string())?;
     for site in &mut plan.sites {
-        let targets = explain::targets(&options.binary, &folder.0, site)
-            .map_err(|error| format!("{error}\n{settings}"))?;
-        site.targets = targets.into_iter().map(|(path, served)| Target { path, served }).collect();
+        let targets = explain::targets(&options.binary, &folder.0, site);
+        site.targets = targets.map_err(|error| format!("{error}\n{settings}"))?;
     }
     let mut server = Server::start(&options.binary, &folder.0, plan.listeners.len())
         .map_err(|error| format!("{error}\n{settings}"))?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::answer::{Expected, Served};
+use super::answer::Expected;
 use super::content::Nonce;
 use super::generator::Generator;
 use super::plan::{AnswerPlan, Framing};
@@ -64,6 +64,8 @@ pub(super) struct Session {
     /// Of each stream and of the connection (HTTP/2).
     pub(super) window: u32,
     pub(super) batches: Vec<Batch>,
+    /// For what is decided while it is played.
+    pub(super) random: Generator,
 }
 
 /// What most clients of a wave do. Crowds that do the same find what a mixture of everything hides.
@@ -77,8 +79,8 @@ pub(super) enum Crowd {
     Multiplexed,
     /// Readers that are slow but steady.
     SlowReaders,
-    /// Clients that ask for all they can and read nothing.
-    Greedy,
+    /// Clients that ask one application for all they can and read nothing.
+    Greedy(usize),
 }
 
 /// The sessions of one wave.
@@ -86,11 +88,13 @@ pub(super) fn wave(plan: &Plan, random: &mut Generator, first_number: u64) -> Ve
     let mut crowds = vec![
         (6, Crowd::Mixed),
         (3, Crowd::Multiplexed),
-        (if plan.limits.is_tight { 8 } else { 0 }, Crowd::Greedy),
         (if plan.limits.is_quick { 3 } else { 0 }, Crowd::SlowReaders),
     ];
     for application in 0..plan.applications.len() {
         crowds.push((1, Crowd::Burst(application)));
+        if plan.limits.is_tight {
+            crowds.push((2, Crowd::Greedy(application)));
+        }
     }
     let crowd = random.weighted(&crowds);
     let clients = match crowd {
@@ -98,7 +102,7 @@ pub(super) fn wave(plan: &Plan, random: &mut Generator, first_number: u64) -> Ve
         Crowd::Burst(_) => random.between(16, 64),
         Crowd::Multiplexed => random.between(3, 16),
         Crowd::SlowReaders => random.between(4, 16),
-        Crowd::Greedy => random.between(8, 16),
+        Crowd::Greedy(_) => random.between(8, 16),
     };
     (0..clients)
         .map(|client| {
@@ -123,14 +127,14 @@ impl Author<'_> {
         let any: Vec<usize> = plan.indices(|_| true);
         let wants_http2 = match self.crowd {
             Crowd::Multiplexed => 85,
-            Crowd::Greedy => 90,
+            Crowd::Greedy(_) => 90,
             _ => 40,
         };
         let is_http2 = !multiplexing.is_empty() && self.random.chance(wants_http2);
         let listener = self.random.pick(if is_http2 { &multiplexing } else { &any });
         let batches = match self.crowd {
             Crowd::Burst(_) => self.random.between(2, 8),
-            Crowd::SlowReaders | Crowd::Greedy => 1,
+            Crowd::SlowReaders | Crowd::Greedy(_) => 1,
             _ => self.random.between(1, 5),
         };
         let receive_buffer = match self.crowd {
@@ -138,11 +142,12 @@ impl Author<'_> {
             _ => self.random.weighted(&[(6, None), (1, Some(4 << 10)), (1, Some(64 << 10))]),
         };
         let window = match self.crowd {
-            Crowd::Greedy => self.random.pick(&[1 << 24, 0x7fff_ffff]),
+            Crowd::Greedy(_) => self.random.pick(&[1 << 24, 0x7fff_ffff]),
             _ => self.random.pick(&[1 << 10, 65_535, 65_535, 1 << 20, 1 << 24, 0x7fff_ffff]),
         };
-        let start = self.random.millis(0, if self.random.clone().chance(50) { 5 } else { 400 });
-        let mut session = Session { listener, is_http2, start, receive_buffer, window, batches: Vec::new() };
+        let latest = self.random.pick(&[5, 400]);
+        let start = self.random.millis(0, latest);
+        let mut session = Session { listener, is_http2, start, receive_buffer, window, batches: Vec::new(), random: self.random.fork(7) };
         for _ in 0..batches {
             let batch = self.batch(&session);
             session.batches.push(batch);
@@ -154,17 +159,17 @@ impl Author<'_> {
         let conduct = self.conduct(session);
         let most = match (self.crowd, session.is_http2) {
             (Crowd::SlowReaders, _) => 1,
-            (Crowd::Greedy, _) => self.plan.limits.streams.min(128),
+            (Crowd::Greedy(_), _) => self.plan.limits.streams.min(128),
             (Crowd::Multiplexed, true) => self.plan.limits.streams.min(100),
             (Crowd::Burst(_), _) => 3,
             (_, true) => self.plan.limits.streams.min(32),
             (_, false) => 8,
         };
         let count = match self.crowd {
-            Crowd::Multiplexed | Crowd::Greedy => self.random.between(most / 2, most).max(1),
+            Crowd::Multiplexed | Crowd::Greedy(_) => self.random.between(most / 2, most).max(1),
             _ => self.random.size(most).max(1),
         };
-        let requests = (0..count).map(|_| self.request(conduct, count == 1 || session.is_http2)).collect();
+        let requests = (0..count).map(|_| self.request(session, conduct, count == 1 || session.is_http2)).collect();
         let gap = match self.crowd {
             Crowd::Burst(_) | Crowd::Multiplexed => self.random.millis(0, 20),
             _ => self.random.weighted(&[
@@ -191,7 +196,7 @@ impl Author<'_> {
                     time: plan.limits.rate_grace * 4 + Duration::from_secs(2),
                 };
             }
-            Crowd::Greedy => {
+            Crowd::Greedy(_) => {
                 return Conduct::NeverRead { time: self.random.millis(3000, 6000) };
             }
             Crowd::Burst(_) if self.random.chance(95) => return Conduct::Honest,
@@ -215,12 +220,13 @@ impl Author<'_> {
         self.random.weighted(&conducts)
     }
 
-    fn request(&mut self, conduct: Conduct, may_upload: bool) -> Request {
+    fn request(&mut self, session: &Session, conduct: Conduct, may_upload: bool) -> Request {
         let plan = self.plan;
         let site = self.random.below(plan.sites.len() as u64) as usize;
         let wants_application = match self.crowd {
             Crowd::Burst(_) => 100,
-            Crowd::Multiplexed | Crowd::Greedy => 70,
+            Crowd::Greedy(_) => 90,
+            Crowd::Multiplexed => 70,
             _ => 60,
         };
         if self.random.chance(wants_application) && !plan.applications.is_empty() {
@@ -229,12 +235,13 @@ impl Author<'_> {
         let targets = &plan.sites[site].targets;
         let big: Vec<&Target> = targets.iter().filter(|target| target.is_big()).collect();
         let target = match self.crowd {
-            Crowd::SlowReaders | Crowd::Greedy | Crowd::Multiplexed if !big.is_empty() => {
+            Crowd::SlowReaders | Crowd::Greedy(_) | Crowd::Multiplexed if !big.is_empty() => {
                 self.random.pick(&big).clone()
             }
             _ => self.random.pick(targets),
         };
-        let served: Served = target.served.clone();
+        let is_unix = plan.listeners[session.listener] == Listener::Unix;
+        let served = if is_unix { target.served_unix } else { target.served };
         let method = if self.random.chance(8) { "HEAD" } else { "GET" };
         Request {
             method,
@@ -249,7 +256,7 @@ impl Author<'_> {
     fn application_request(&mut self, site: usize, conduct: Conduct, may_upload: bool) -> Request {
         let plan = self.plan;
         let index = match self.crowd {
-            Crowd::Burst(index) => index,
+            Crowd::Burst(index) | Crowd::Greedy(index) => index,
             _ => self.random.below(plan.applications.len() as u64) as usize,
         };
         let application = &plan.applications[index];
@@ -258,12 +265,12 @@ impl Author<'_> {
         let most: u64 = match (self.crowd, conduct) {
             (Crowd::Burst(_), _) => 20_000,
             (Crowd::SlowReaders, _) => 8 << 20,
-            (Crowd::Greedy, _) => 4 << 20,
+            (Crowd::Greedy(_), _) => 4 << 20,
             (Crowd::Multiplexed, _) if self.random.chance(30) => 4 << 20,
             _ => 1 << 20,
         };
         let most = most.min(application.kind.largest_answer());
-        let faults = if matches!(self.crowd, Crowd::SlowReaders | Crowd::Greedy) {
+        let faults = if matches!(self.crowd, Crowd::SlowReaders | Crowd::Greedy(_)) {
             0
         } else {
             application.fault_percent
@@ -273,7 +280,7 @@ impl Author<'_> {
         } else {
             AnswerPlan::honest(&mut self.random, nonce, most)
         };
-        if matches!(self.crowd, Crowd::SlowReaders | Crowd::Greedy) {
+        if matches!(self.crowd, Crowd::SlowReaders | Crowd::Greedy(_)) {
             (answer.length, answer.pace) = (most, None);
         }
         let upload = if may_upload && self.random.chance(25) { self.random.size(300 << 10) } else { 0 };

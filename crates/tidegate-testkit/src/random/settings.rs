@@ -2,6 +2,7 @@
 //! the clients of the run as a [`Plan`], and to the server as the text of a settings file.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use super::answer::{Body, Served};
@@ -33,6 +34,8 @@ impl Listener {
 pub(super) enum Kind {
     /// An application inside the test process.
     Own { protocol: Protocol, is_unix: bool },
+    /// Processes that the server starts: this program, as an application.
+    Pool { protocol: Protocol },
     /// Scripts that the server starts.
     Cgi,
 }
@@ -40,12 +43,14 @@ pub(super) enum Kind {
 impl Kind {
     /// A cut is seen whatever the framing.
     pub(super) fn shows_cuts(self) -> bool {
-        matches!(self, Kind::Own { protocol: Protocol::Http1 | Protocol::H2c | Protocol::FastCgi, .. })
+        let (Kind::Own { protocol, .. } | Kind::Pool { protocol }) = self else { return false };
+        protocol != Protocol::Scgi
     }
 
-    /// Its faults are those that a plan names.
+    /// Its faults are those that a plan names, and are felt by nobody else: what does not answer in time is replaced
+    /// where it is a process of a pool.
     pub(super) fn can_fail(self) -> bool {
-        self != Kind::Cgi
+        matches!(self, Kind::Own { .. })
     }
 
     pub(super) fn largest_answer(self) -> u64 {
@@ -62,7 +67,9 @@ pub(super) struct Application {
     /// So many of a hundred requests ask for an answer that goes wrong.
     pub(super) fault_percent: u64,
     directives: Vec<String>,
-    /// Where it listens, once it does.
+    /// Directives of its pool, where it is one.
+    pool: Vec<String>,
+    /// Where it listens, once it does; the name of a pool.
     pub(super) address: String,
 }
 
@@ -78,6 +85,8 @@ impl Application {
 pub(super) struct Target {
     pub(super) path: String,
     pub(super) served: Served,
+    /// To a client on the unix socket.
+    pub(super) served_unix: Served,
 }
 
 impl Target {
@@ -97,6 +106,13 @@ pub(super) struct Site {
     /// Paths that are asked for; `explain` says what is there.
     pub(super) paths: Vec<String>,
     pub(super) targets: Vec<Target>,
+}
+
+impl Site {
+    /// Who the client is may matter for this path.
+    pub(super) fn has_access_rules(&self, path: &str) -> bool {
+        path.starts_with("/d1/") && self.directives.iter().any(|line| line.contains("deny") || line.contains("allow"))
+    }
 }
 
 /// Limits that the clients must know of.
@@ -150,8 +166,8 @@ impl Plan {
         (0..self.listeners.len()).filter(|index| which(self.listeners[*index])).collect()
     }
 
-    /// The settings file.
-    pub(super) fn text(&self) -> String {
+    /// The settings file. `program` is what pools run.
+    pub(super) fn text(&self, program: &Path) -> String {
         let mut out = format!("// seed {}\n", self.seed);
         for line in &self.top {
             let _ = writeln!(out, "{line}");
@@ -169,6 +185,16 @@ impl Plan {
                 Listener::Unix => writeln!(out, "listen \"unix:listen{number}.sock\""),
             };
         }
+        for application in &self.applications {
+            let Kind::Pool { protocol } = application.kind else { continue };
+            let program = program.display();
+            let _ = writeln!(out, "pool \"{}\" {{", application.address);
+            let _ = writeln!(out, "    command \"{program}\" \"application\" \"{}\"", protocol.name());
+            for line in &application.pool {
+                let _ = writeln!(out, "    {line}");
+            }
+            let _ = writeln!(out, "}}");
+        }
         let _ = writeln!(out, "limits {{");
         for line in &self.limits.directives {
             let _ = writeln!(out, "    {line}");
@@ -180,7 +206,7 @@ impl Plan {
                 let _ = writeln!(out, "    route \"{}*\" {{", application.path);
                 let _ = match application.kind {
                     Kind::Cgi => writeln!(out, "        cgi {{"),
-                    Kind::Own { protocol, .. } => {
+                    Kind::Own { protocol, .. } | Kind::Pool { protocol } => {
                         let (word, scheme) = match protocol {
                             Protocol::Http1 => ("proxy", "http://"),
                             Protocol::H2c => ("proxy", "h2c://"),
@@ -305,6 +331,9 @@ fn applications(random: &mut Generator) -> Vec<Application> {
     if random.chance(25) {
         kinds.push(Kind::Cgi);
     }
+    if random.chance(40) {
+        kinds.push(Kind::Pool { protocol: random.pick(&[Protocol::Http1, Protocol::FastCgi, Protocol::Scgi]) });
+    }
     let with_path = |(number, kind)| {
         let path = if kind == Kind::Cgi { "/cgi/".to_owned() } else { format!("/app{number}/") };
         application(random, kind, path)
@@ -322,7 +351,12 @@ fn application(random: &mut Generator, kind: Kind, path: String) -> Application 
     if random.chance(40) {
         directives.push(format!("request-buffer \"{}B\"", random.size(1 << 20)));
     }
-    if let Kind::Own { protocol, .. } = kind {
+    let (mut pool, mut address) = (Vec::new(), String::new());
+    if let Kind::Pool { .. } = kind {
+        address = path.trim_matches('/').to_owned();
+        pool = pool_directives(random);
+    }
+    if let Kind::Own { protocol, .. } | Kind::Pool { protocol } = kind {
         let is_proxy = matches!(protocol, Protocol::Http1 | Protocol::H2c);
         if protocol != Protocol::Scgi && random.chance(60) {
             let keep =
@@ -333,7 +367,7 @@ fn application(random: &mut Generator, kind: Kind, path: String) -> Application 
             // A short one has the sweeper at work in the gaps.
             directives.push(format!("keep-timeout {}", millis(random.millis(50, 2500))));
         }
-        if random.chance(35) {
+        if random.chance(35) && matches!(kind, Kind::Own { .. }) {
             directives.push(format!("connections {}", random.between(1, 32)));
             directives.push("queue length=100000 age=\"1m\"".to_owned());
         }
@@ -341,7 +375,21 @@ fn application(random: &mut Generator, kind: Kind, path: String) -> Application 
             directives.push(format!("mount \"{}\"", path.trim_end_matches('/')));
         }
     }
-    Application { kind, path, fault_percent: random.pick(&[0, 0, 5, 30]), directives, address: String::new() }
+    Application { kind, path, fault_percent: random.pick(&[0, 0, 5, 30]), directives, pool, address }
+}
+
+fn pool_directives(random: &mut Generator) -> Vec<String> {
+    let (min, most) = (random.between(0, 2), random.between(2, 4));
+    let mut directives = vec![
+        format!("processes min={min} max={most} idle={} grow-after=\"20ms\"", millis(random.millis(200, 2000))),
+        format!("places {}", random.pick(&[1, 1, 4, 32])),
+        "queue length=100000 age=\"1m\"".to_owned(),
+        format!("socket auto pass={}", random.pick(&["stdin", "path"])),
+    ];
+    if random.chance(30) {
+        directives.push(format!("requests {}", random.between(5, 100)));
+    }
+    directives
 }
 
 fn sites(random: &mut Generator) -> Vec<Site> {

@@ -10,6 +10,7 @@ mod records;
 
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +32,20 @@ pub(super) enum Protocol {
     Scgi,
 }
 
+impl Protocol {
+    const ALL: [Protocol; 4] = [Protocol::Http1, Protocol::H2c, Protocol::FastCgi, Protocol::Scgi];
+
+    /// Its name as an argument.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Protocol::Http1 => "http1",
+            Protocol::H2c => "h2c",
+            Protocol::FastCgi => "fastcgi",
+            Protocol::Scgi => "scgi",
+        }
+    }
+}
+
 /// How long an application waits for more of a request before it gives the connection up.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How long an answer that stalls is held open.
@@ -40,6 +55,38 @@ const STALL: Duration = Duration::from_secs(8);
 pub(super) struct Application {
     pub(super) address: Address,
     is_over: Arc<AtomicBool>,
+}
+
+/// What a process of a pool does: it answers on the socket that the server has given it, by path or as standard
+/// input. It returns only when it cannot begin.
+pub fn run_application(protocol: &str) -> Result<(), String> {
+    let protocol = Protocol::ALL.into_iter().find(|known| known.name() == protocol);
+    let protocol = protocol.ok_or("no such protocol")?;
+    let listener = match std::env::var_os("SOCKET") {
+        Some(path) => UnixListener::bind(path),
+        None => io::stdin().as_fd().try_clone_to_owned().map(UnixListener::from),
+    };
+    let listener = listener.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    let listener = Listener::Unix(listener.map_err(|error| error.to_string())?);
+    let findings = Arc::new(Findings::default());
+    loop {
+        accept(protocol, &listener, &findings);
+        for finding in findings.take() {
+            eprintln!("{}", finding.text);
+        }
+    }
+}
+
+/// Accepts one connection and serves it on a thread of its own, or waits a little for one.
+fn accept(protocol: Protocol, listener: &Listener, findings: &Arc<Findings>) {
+    match listener.accept() {
+        Ok(socket) => {
+            let findings = findings.clone();
+            std::thread::spawn(move || serve(protocol, socket, &findings));
+        }
+        // Also when descriptors are scarce for a moment.
+        Err(_) => listener.wait(),
+    }
 }
 
 enum Listener {
@@ -71,14 +118,7 @@ impl Application {
         let (over, findings) = (is_over.clone(), findings.clone());
         std::thread::spawn(move || {
             while !over.load(SeqCst) {
-                match listener.accept() {
-                    Ok(socket) => {
-                        let findings = findings.clone();
-                        std::thread::spawn(move || serve(protocol, socket, &findings));
-                    }
-                    // Also when descriptors are scarce for a moment.
-                    Err(_) => listener.wait(),
-                }
+                accept(protocol, &listener, &findings);
             }
         });
         Ok(Application { address, is_over })

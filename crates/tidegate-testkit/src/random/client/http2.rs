@@ -108,7 +108,11 @@ fn play_batch(
     connection.read = 0;
     // An idle connection may have been closed in the gap.
     let may_be_gone = connection.next > 1;
-    for request in &batch.requests {
+    // All at once, or more and more while answers come.
+    let mut random = client.session.random.fork(u64::from(connection.next));
+    let at_once = if random.chance(50) { batch.requests.len() } else { random.size(8) as usize + 1 };
+    let mut requests = batch.requests.iter();
+    for request in requests.by_ref().take(at_once) {
         ask(client, connection, batch, request);
     }
     if matches!(batch.conduct, Conduct::Unfinished { .. }) {
@@ -116,17 +120,27 @@ fn play_batch(
         let _ = connection.socket.write(&connection.out[..end]);
         return Ok(false);
     }
-    client.shared.tally.requests.fetch_add(batch.requests.len() as u64, Relaxed);
     let began = Instant::now();
     let mut waits_since = began;
     let mut has_paused = false;
     if let Conduct::NeverRead { time } = batch.conduct {
+        requests.by_ref().for_each(|request| ask(client, connection, batch, request));
         let out = std::mem::take(&mut connection.out);
         let _ = connection.socket.write(&out);
         client.rest(time);
         return Ok(false);
     }
-    while !connection.streams.is_empty() {
+    loop {
+        // Nothing more is asked for on a connection that is about to end.
+        if connection.goaway.is_none() {
+            let least = u64::from(connection.streams.is_empty());
+            for request in requests.by_ref().take(random.between(least, 2) as usize) {
+                ask(client, connection, batch, request);
+            }
+        }
+        if connection.streams.is_empty() && (connection.goaway.is_some() || requests.len() == 0) {
+            break;
+        }
         connection.send_uploads();
         let out = std::mem::take(&mut connection.out);
         if !out.is_empty() && connection.socket.write(&out).is_err() {
@@ -187,6 +201,7 @@ fn play_batch(
 fn ask(client: &mut Client<'_>, connection: &mut Connection<'_>, batch: &Batch, request: &Request) {
     let id = connection.next;
     connection.next += 2;
+    client.shared.tally.requests.fetch_add(1, Relaxed);
     client.note(format!("> {id}: {} {} ({:?})", request.method, request.target, batch.conduct));
     let scheme = if client.shared.is_tls[client.session.listener] { "https" } else { "http" };
     let length = request.upload.map(|(_, length)| length.to_string());
