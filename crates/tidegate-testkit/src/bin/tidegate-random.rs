@@ -105,5 +105,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
     if seeds.is_none() && time.is_none() {
         seeds = Some(1);
     }
-    Ok(Arguments { options: Options { binary, program, waves, without, clients }, first, seeds, time, keeps_going })
+    Ok(Arguments {
+        options: Options { binary, program, waves, without, clients },
+        first,
+        seeds,
+        time,
+        keeps_going,
+    })
 }

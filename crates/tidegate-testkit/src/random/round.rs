@@ -64,6 +64,8 @@ pub struct Report {
     pub bytes: u64,
     /// Clients that have played.
     pub clients: u64,
+    /// What the clients of each wave were.
+    pub waves: String,
     /// How long it took.
     pub time: Duration,
     /// Most memory that was seen, and where that promise ends.
@@ -74,9 +76,9 @@ impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "seed {}: {} clients, {} requests, {} answers, {} MiB, memory {} of {} MiB, {:.1} s",
+            "seed {}: {}; {} requests, {} answers, {} MiB, memory {} of {} MiB, {:.1} s",
             self.seed,
-            self.clients,
+            self.waves,
             self.requests,
             self.answers,
             self.bytes >> 20,
@@ -166,9 +168,10 @@ pub fn run_seed(options: &Options, seed: u64) -> Result<Report, String> {
         bound,
         peak: AtomicU64::new(0),
         clients: 0,
+        waves: Vec::new(),
     };
     round.play();
-    let (peak, clients) = (round.peak.load(Relaxed), round.clients);
+    let (peak, clients, waves) = (round.peak.load(Relaxed), round.clients, round.waves.join(", "));
     let counted = if findings.is_empty() { String::new() } else { counted(&server) };
     if findings.is_empty()
         && let Err(error) = server.stop()
@@ -185,6 +188,7 @@ pub fn run_seed(options: &Options, seed: u64) -> Result<Report, String> {
         answers: shared.tally.answers.load(Relaxed),
         bytes: shared.tally.bytes.load(Relaxed),
         clients,
+        waves,
         time: began.elapsed(),
         memory: (peak, bound),
     })
@@ -272,6 +276,7 @@ struct Round<'a> {
     bound: u64,
     peak: AtomicU64,
     clients: u64,
+    waves: Vec<String>,
 }
 
 impl Round<'_> {
@@ -280,10 +285,11 @@ impl Round<'_> {
         let base = self.server.descriptors();
         for wave in 0..self.options.waves {
             let mut of_wave = random.fork(wave);
-            let mut sessions = session::wave(self.plan, &mut of_wave, wave << 20);
-            sessions.truncate(self.options.clients);
-            self.clients += sessions.len() as u64;
-            self.play_wave(&sessions);
+            let mut wave = session::wave(self.plan, &mut of_wave, wave << 20);
+            wave.sessions.truncate(self.options.clients);
+            self.clients += wave.sessions.len() as u64;
+            self.waves.push(format!("{} × {:?}", wave.sessions.len(), wave.crowd));
+            self.play_wave(&wave.sessions);
             // Long enough for whatever is done to what is idle, and sometimes not.
             let silence = of_wave.weighted(&[(1, 50), (2, 500), (3, 1500), (2, 3500)]);
             let silence = of_wave.millis(silence / 2, silence);

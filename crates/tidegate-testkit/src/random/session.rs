@@ -68,6 +68,12 @@ pub(super) struct Session {
     pub(super) random: Generator,
 }
 
+/// Clients that play at the same time.
+pub(super) struct Wave {
+    pub(super) crowd: Crowd,
+    pub(super) sessions: Vec<Session>,
+}
+
 /// What most clients of a wave do. Crowds that do the same find what a mixture of everything hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Crowd {
@@ -84,7 +90,7 @@ pub(super) enum Crowd {
 }
 
 /// The sessions of one wave.
-pub(super) fn wave(plan: &Plan, random: &mut Generator, first_number: u64) -> Vec<Session> {
+pub(super) fn wave(plan: &Plan, random: &mut Generator, first_number: u64) -> Wave {
     let mut crowds = vec![
         (6, Crowd::Mixed),
         (3, Crowd::Multiplexed),
@@ -93,7 +99,7 @@ pub(super) fn wave(plan: &Plan, random: &mut Generator, first_number: u64) -> Ve
     for application in 0..plan.applications.len() {
         crowds.push((1, Crowd::Burst(application)));
         if plan.limits.is_tight {
-            crowds.push((2, Crowd::Greedy(application)));
+            crowds.push((3, Crowd::Greedy(application)));
         }
     }
     let crowd = random.weighted(&crowds);
@@ -104,12 +110,10 @@ pub(super) fn wave(plan: &Plan, random: &mut Generator, first_number: u64) -> Ve
         Crowd::SlowReaders => random.between(4, 16),
         Crowd::Greedy(_) => random.between(8, 16),
     };
-    (0..clients)
-        .map(|client| {
-            Author { plan, crowd, random: random.fork(client), number: first_number + client * 4096 }
-                .session()
-        })
-        .collect()
+    let session = |client| {
+        Author { plan, crowd, random: random.fork(client), number: first_number + client * 4096 }.session()
+    };
+    Wave { crowd, sessions: (0..clients).map(session).collect() }
 }
 
 /// Writes one session.
@@ -147,7 +151,15 @@ impl Author<'_> {
         };
         let latest = self.random.pick(&[5, 400]);
         let start = self.random.millis(0, latest);
-        let mut session = Session { listener, is_http2, start, receive_buffer, window, batches: Vec::new(), random: self.random.fork(7) };
+        let mut session = Session {
+            listener,
+            is_http2,
+            start,
+            receive_buffer,
+            window,
+            batches: Vec::new(),
+            random: self.random.fork(7),
+        };
         for _ in 0..batches {
             let batch = self.batch(&session);
             session.batches.push(batch);
@@ -169,7 +181,8 @@ impl Author<'_> {
             Crowd::Multiplexed | Crowd::Greedy(_) => self.random.between(most / 2, most).max(1),
             _ => self.random.size(most).max(1),
         };
-        let requests = (0..count).map(|_| self.request(session, conduct, count == 1 || session.is_http2)).collect();
+        let requests =
+            (0..count).map(|_| self.request(session, conduct, count == 1 || session.is_http2)).collect();
         let gap = match self.crowd {
             Crowd::Burst(_) | Crowd::Multiplexed => self.random.millis(0, 20),
             _ => self.random.weighted(&[
@@ -265,7 +278,8 @@ impl Author<'_> {
         let most: u64 = match (self.crowd, conduct) {
             (Crowd::Burst(_), _) => 20_000,
             (Crowd::SlowReaders, _) => 8 << 20,
-            (Crowd::Greedy(_), _) => 4 << 20,
+            // Enough to fill what reads ahead; more would be memory of this process and of the kernel.
+            (Crowd::Greedy(_), _) => 3 << 19,
             (Crowd::Multiplexed, _) if self.random.chance(30) => 4 << 20,
             _ => 1 << 20,
         };

@@ -111,7 +111,8 @@ pub(super) struct Site {
 impl Site {
     /// Who the client is may matter for this path.
     pub(super) fn has_access_rules(&self, path: &str) -> bool {
-        path.starts_with("/d1/") && self.directives.iter().any(|line| line.contains("deny") || line.contains("allow"))
+        path.starts_with("/d1/")
+            && self.directives.iter().any(|line| line.contains("deny") || line.contains("allow"))
     }
 }
 
@@ -195,6 +196,12 @@ impl Plan {
             }
             let _ = writeln!(out, "}}");
         }
+        if self.applications.iter().any(|application| application.kind == Kind::Cgi) {
+            let _ = writeln!(
+                out,
+                "pool \"cgi\" {{\n    cgi-stubs\n    processes max=8\n    queue length=100000 age=\"1m\"\n}}"
+            );
+        }
         let _ = writeln!(out, "limits {{");
         for line in &self.limits.directives {
             let _ = writeln!(out, "    {line}");
@@ -257,7 +264,7 @@ fn millis(time: Duration) -> String {
 }
 
 fn limits(random: &mut Generator) -> Limits {
-    let is_tight = random.chance(25);
+    let is_tight = random.chance(35);
     let memory = if is_tight { random.pick(&[16 << 20, 32 << 20, 64 << 20]) } else { 1 << 30 };
     let is_quick = random.chance(60);
     let rate_grace = if is_quick { random.pick(&[1000, 2000, 3000]) } else { 30_000 };
@@ -280,7 +287,7 @@ fn limits(random: &mut Generator) -> Limits {
     if random.chance(40) {
         directives.push(format!("unsent-size {}", kib(random.pick(&[4 << 10, 32 << 10, 1 << 20]))));
     }
-    if random.chance(30) {
+    if !is_tight && random.chance(30) {
         directives.push(format!("in-flight {}", random.between(4, 64)));
         directives.push("queue length=100000 age=\"1m\"".to_owned());
     }
@@ -332,7 +339,9 @@ fn applications(random: &mut Generator) -> Vec<Application> {
         kinds.push(Kind::Cgi);
     }
     if random.chance(40) {
-        kinds.push(Kind::Pool { protocol: random.pick(&[Protocol::Http1, Protocol::FastCgi, Protocol::Scgi]) });
+        kinds.push(Kind::Pool {
+            protocol: random.pick(&[Protocol::Http1, Protocol::FastCgi, Protocol::Scgi]),
+        });
     }
     let with_path = |(number, kind)| {
         let path = if kind == Kind::Cgi { "/cgi/".to_owned() } else { format!("/app{number}/") };
@@ -381,7 +390,10 @@ fn application(random: &mut Generator, kind: Kind, path: String) -> Application 
 fn pool_directives(random: &mut Generator) -> Vec<String> {
     let (min, most) = (random.between(0, 2), random.between(2, 4));
     let mut directives = vec![
-        format!("processes min={min} max={most} idle={} grow-after=\"20ms\"", millis(random.millis(200, 2000))),
+        format!(
+            "processes min={min} max={most} idle={} grow-after=\"20ms\"",
+            millis(random.millis(200, 2000))
+        ),
         format!("places {}", random.pick(&[1, 1, 4, 32])),
         "queue length=100000 age=\"1m\"".to_owned(),
         format!("socket auto pass={}", random.pick(&["stdin", "path"])),

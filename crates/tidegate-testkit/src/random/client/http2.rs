@@ -351,11 +351,9 @@ impl Connection<'_> {
     fn data(&mut self, client: &mut Client<'_>, frame: &Frame) -> Result<(), Broken> {
         let (id, length) = (frame.stream, frame.payload.len() as u32);
         self.unreleased += length;
-        // Late enough to save frames, early enough never to close the smallest window.
-        if self.unreleased >= 16_384 || client.session.window < 65_536 {
-            if self.unreleased > 0 {
-                push_window_update(&mut self.out, 0, self.unreleased);
-            }
+        // A quarter of the smallest window: late enough to save frames, early enough never to close it.
+        if self.unreleased >= 16_384 {
+            push_window_update(&mut self.out, 0, self.unreleased);
             self.unreleased = 0;
         }
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
