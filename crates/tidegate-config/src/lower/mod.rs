@@ -3,6 +3,7 @@
 //! `server` lowers the top level, `site` one site, `route` what a route does, `inherit` what comes down from
 //! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
 
+mod access;
 mod gateway;
 mod inherit;
 mod pool;

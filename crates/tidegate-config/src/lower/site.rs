@@ -44,15 +44,16 @@ pub(super) fn site(
     paths_of_folders(&mut routes, inherited.root.as_deref());
     routes.push(if is_taken && says_nothing {
         // A route for everything leaves nothing to the site itself, so it need not say what to answer.
-        let action = Action::Respond { status: 404, body: String::new() };
-        route::with(inherited, everything, action, item.origin())
+        let action = Action::Respond { status: 404, body: String::new(), media_type: None };
+        route::with(inherited.clone(), everything, action, item.origin())
     } else {
         route::route(checker, disk, item, everything, &inherited, true)
     });
     unused_try(checker, item, &routes);
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
-    Site { names, routes, access_log, tls, is_https_only, origin: item.origin() }
+    let trusted_proxies = inherited.trusted_proxies.clone();
+    Site { names, routes, trusted_proxies, access_log, tls, is_https_only, origin: item.origin() }
 }
 
 fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {

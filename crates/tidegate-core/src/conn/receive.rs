@@ -11,6 +11,7 @@ use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::phase::{Arrival, Engine, Site};
+use crate::remote::Remote;
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -110,9 +111,29 @@ impl Connection {
     /// One read, with what there is to count and to say about the transport.
     #[inline]
     pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let was_opening = self.transport.is_opening();
+        if self.transport.is_opening() {
+            return self.receive_opening(cx, buffer);
+        }
         let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        if was_opening && let Some(handshake) = self.transport.handshake() {
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    /// What comes before the first request: who the client is, and how it is spoken with.
+    fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let balancer = self.peer;
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if self.peer != balancer {
+            // Until now it was the connection of a balancer, which speaks for many.
+            match cx.admission.named(self.entry, self.peer) {
+                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
+                Err(why) => {
+                    cx.stats.connections_refused.add(1);
+                    cx.stats.connection_refusals.add(why, 1);
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            }
+        }
+        if let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
             if handshake.protocol == Some(ALPN_H2) {
                 self.begin_h2(cx);
@@ -266,11 +287,14 @@ impl Connection {
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
+        let authority = head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+        let site = engine.site_for(usize::from(self.listener), authority);
+        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
-            peer: self.peer,
+            client: remote.client,
             method: head.method,
             target: head.target,
-            authority: head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(""),
+            authority,
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
@@ -279,7 +303,6 @@ impl Connection {
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
-        let site = engine.site_for(usize::from(self.listener), entry.authority);
         let sink = site.and_then(|site| site.access_log);
         if sink.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
@@ -289,7 +312,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
+        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -332,11 +355,11 @@ impl Connection {
                         path,
                         query: located.query,
                         scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority: entry.authority,
+                        authority,
                         fields,
                         protocol: None,
                         minor_version: request.minor_version,
-                        peer: self.peer,
+                        remote,
                         tls: self.transport.handshake(),
                         is_early,
                         now: cx.now,
@@ -346,6 +369,7 @@ impl Connection {
                             .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
+                    entry.client = exchange.remote.client;
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
                         account.site = site.account();
@@ -391,13 +415,13 @@ impl Connection {
             }
             ready => ready,
         };
-        self.flush_batch()?;
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
             Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
+        self.flush_batch()?; // from here on the request is not lost where that fails
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
@@ -586,6 +610,7 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
+        cx.stats.requests_unread.add(1);
         let request = Request {
             head_only: false,
             minor_version: 1,
@@ -596,7 +621,7 @@ impl Connection {
             received: 0,
         };
         let entry = log::Entry {
-            peer: self.peer,
+            client: self.peer,
             method: "-",
             target: "-",
             authority: "",
@@ -622,7 +647,13 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let mut output = self.start(cx, response, &request, is_last)?;
+        let mut output = match self.start(cx, response, &request, is_last) {
+            Ok(output) => output,
+            Err(error) => {
+                count(cx, sink.map(|sink| (sink, *entry)), &request, &Output::unsent());
+                return Err(error);
+            }
+        };
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
