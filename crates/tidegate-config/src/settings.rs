@@ -292,10 +292,24 @@ pub struct Files {
     pub types: Vec<(String, String)>,
     /// Media type of unknown extensions.
     pub default_type: String,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
     /// Whether names that begin with a dot are served (`/.well-known/` always is).
     pub serves_hidden: bool,
     /// `false` under `nocache`: every request looks at the file system.
     pub uses_cache: bool,
+}
+
+/// Which symbolic links below a root are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Symlinks {
+    /// Those that lead to something below the root.
+    #[default]
+    Beneath,
+    /// Those that belong to the same user as what they lead to.
+    Owner,
+    /// All.
+    Any,
 }
 
 /// An entry of `try`.

@@ -15,6 +15,7 @@ pub mod explain;
 pub mod interim;
 pub mod listen;
 pub mod log;
+pub mod memory;
 pub mod phase;
 pub mod remote;
 pub mod response;

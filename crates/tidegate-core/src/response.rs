@@ -115,6 +115,11 @@ pub trait BodyStream {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 
+    /// Bytes of memory that it holds while it waits, for whoever weighs the connection.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
     fn trailers(&mut self) -> Option<Vec<u8>> {
         None
@@ -128,6 +133,30 @@ impl Head {
             Head::Fields(lines) | Head::Final(lines) => lines,
             Head::Prebuilt(message) => message.lines(),
         }
+    }
+}
+
+impl Part {
+    /// Bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        if let Part::Bytes(bytes) = self { bytes.capacity() } else { 0 }
+    }
+}
+
+impl Response {
+    /// Bytes of memory that it holds for itself.
+    pub(crate) fn held(&self) -> usize {
+        let body = match &self.body {
+            Body::Bytes(bytes) => bytes.capacity(),
+            Body::Parts(parts) => parts.iter().map(Part::held).sum(),
+            Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => stream.held(),
+            Body::Empty | Body::Prebuilt(_) | Body::File(_) => 0,
+        };
+        let head = match &self.head {
+            Head::Fields(lines) | Head::Final(lines) => lines.as_bytes().len(),
+            Head::Prebuilt(_) => 0,
+        };
+        size_of::<Response>() + head + body
     }
 }
 

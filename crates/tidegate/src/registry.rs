@@ -15,7 +15,6 @@ use tidegate_core::phase::{self, Engine};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
-use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
@@ -131,13 +130,11 @@ impl Registry {
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let opened = Root::open(&files.root).map_err(|error| {
+                let opened = files::open_root(&files.root, files.symlinks).map_err(|error| {
                     let (root, origin) = (files.root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 });
-                self.or_recover(
-                    opened.map(|root| Files::new(shared, Arc::new(root), files, route, settings)),
-                )?
+                self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
             Action::Respond { status, body, media_type } => {
@@ -180,6 +177,10 @@ impl worker::Registry for Registry {
         if let Some(files) = &self.files {
             files.adopt(settings.file_cache.clone());
         }
+    }
+
+    fn spare_descriptors(&mut self) -> usize {
+        self.files.as_ref().map_or(0, |files| files.spare_descriptors())
     }
 
     fn ask(&mut self, question: &str) -> String {

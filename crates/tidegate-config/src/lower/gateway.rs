@@ -66,6 +66,7 @@ pub(super) fn cgi(
         root: root.unwrap_or_default(),
         script: Script::FirstFile { strip_prefix },
         params: pairs(item, "param"),
+        symlinks: inherited.symlinks,
         serves_hidden: inherited.serves_hidden,
     }))
 }
@@ -186,6 +187,7 @@ fn application(
         root: root.unwrap_or_default(),
         script,
         params: pairs(item, "param"),
+        symlinks: inherited.symlinks,
         serves_hidden: inherited.serves_hidden,
     }
 }

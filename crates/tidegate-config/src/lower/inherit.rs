@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
 use crate::lower::access;
-use crate::settings::{Access, AccessRule, Coding, Compress, Listing, Network, Try};
+use crate::settings::{Access, AccessRule, Coding, Compress, Listing, Network, Symlinks, Try};
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
 
@@ -24,6 +24,7 @@ pub(crate) struct Inherited {
     pub charset: Option<String>,
     pub types: Vec<(String, String)>,
     pub default_type: String,
+    pub symlinks: Symlinks,
     pub serves_hidden: bool,
     pub uses_cache: bool,
     pub access: Access,
@@ -155,6 +156,13 @@ impl Inherited {
                 self.trusted_proxies = networks.collect();
             }
             "intercept" => self.intercepts = !item.is_word("off"),
+            "symlinks" => {
+                self.symlinks = match item.first() {
+                    Some(Value::Word("owner")) => Symlinks::Owner,
+                    Some(Value::Word("any")) => Symlinks::Any,
+                    _ => Symlinks::Beneath,
+                }
+            }
             "hidden" => self.serves_hidden = !item.is_word("off"),
             "nocache" => self.uses_cache = item.is_word("off"),
             "hsts" => self.hsts = lower::tls::hsts_value(item),

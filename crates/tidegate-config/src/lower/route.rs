@@ -225,6 +225,7 @@ pub(super) fn plain_files(inherited: &Inherited) -> Action {
         charset: inherited.charset.clone(),
         types: inherited.types.clone(),
         default_type: inherited.default_type.clone(),
+        symlinks: inherited.symlinks,
         serves_hidden: inherited.serves_hidden,
         uses_cache: inherited.uses_cache,
     })

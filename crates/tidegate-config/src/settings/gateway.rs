@@ -105,6 +105,8 @@ pub struct Application {
     pub script: Script,
     /// Variables set in addition, in order; an empty value leaves one out.
     pub params: Vec<(String, String)>,
+    /// Which symbolic links may lead to a script.
+    pub symlinks: super::Symlinks,
     /// Whether scripts in hidden folders run.
     pub serves_hidden: bool,
 }

@@ -20,6 +20,7 @@ use crate::body::RequestBodyError;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
+use crate::memory;
 use crate::worker::Ctx;
 use batch::Batch;
 pub(crate) use batch::BatchMemory;
@@ -161,6 +162,17 @@ fn reading_terms(cx: &Ctx) -> Terms {
     Terms { rate: limits.send_rate, grace: limits.rate_grace }
 }
 
+impl Work {
+    /// Bytes.
+    fn held(&self) -> usize {
+        size_of::<Work>()
+            + self.incoming.as_ref().map_or(0, Incoming::held)
+            + self.output.as_ref().map_or(0, Output::held)
+            + self.interim.as_ref().map_or(0, InterimQueue::held)
+            + self.record.as_ref().map_or(0, |record| record.held())
+    }
+}
+
 impl Connection {
     /// A connection that has just been accepted.
     pub(crate) fn new(stream: Stream, peer: Peer, listener: u16, opening: Opening) -> Self {
@@ -254,6 +266,12 @@ impl Connection {
         self.transport.stream().is_quiet()
     }
 
+    /// Whether the client has all that was sent. Closing before would lose what it has not read yet as soon as it sends
+    /// anything: the kernel answers that with a reset.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.transport.stream().send_queue().waiting <= FIN
+    }
+
     /// Bytes accounted to it, and seconds since it has owned any.
     pub(crate) fn owned(&self, now: u32) -> (u32, u32) {
         (self.owned, now.wrapping_sub(self.stuck_since))
@@ -324,7 +342,7 @@ impl Connection {
             Timer::Off => Next::Wait,
             Timer::Streams => self.check_streams(key, cx),
             // The last answer is with the kernel, and perhaps with the kernel alone.
-            Timer::Idle | Timer::Linger if self.transport.stream().send_queue().waiting > FIN => {
+            Timer::Idle | Timer::Linger if !self.is_delivered() => {
                 self.await_reader(key, cx);
                 Next::Wait
             }
@@ -562,22 +580,21 @@ impl Connection {
     /// Tells what it owns, which is nothing unless it is stuck.
     #[inline]
     fn account(&mut self, cx: &Ctx) {
-        let owned = if self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
+        let is_bare = self.h2.is_none() && !self.transport.is_tls();
+        let owned = if is_bare && self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
         if owned != self.owned {
             if self.owned == 0 {
                 self.stuck_since = cx.now as u32;
             }
             cx.admission.account(self.owned, owned);
             self.owned = owned;
+            memory::settle();
         }
     }
 
-    /// Bytes of its buffers. What a handler or a stream holds for itself is not seen.
+    /// Bytes that its client has made it hold: buffers, what is under way, and what the protocols remember.
     fn weigh(&self) -> u32 {
-        let work = self
-            .work
-            .as_ref()
-            .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
+        let work = self.work.as_ref().map_or(0, |work| work.held());
         let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
         let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
         u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)

@@ -415,13 +415,13 @@ impl Connection {
             }
             ready => ready,
         };
-        self.flush_batch()?;
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
             Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
+        self.flush_batch()?; // from here on the request is not lost where that fails
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
@@ -610,6 +610,7 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
+        cx.stats.requests_unread.add(1);
         let request = Request {
             head_only: false,
             minor_version: 1,
@@ -646,7 +647,13 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let mut output = self.start(cx, response, &request, is_last)?;
+        let mut output = match self.start(cx, response, &request, is_last) {
+            Ok(output) => output,
+            Err(error) => {
+                count(cx, sink.map(|sink| (sink, *entry)), &request, &Output::unsent());
+                return Err(error);
+            }
+        };
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {

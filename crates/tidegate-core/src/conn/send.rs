@@ -106,9 +106,26 @@ impl Output {
         }
     }
 
+    /// A response that found nobody.
+    pub(super) fn unsent() -> Output {
+        Output { status: CLIENT_CLOSED, ..Output::unbegun() }
+    }
+
     /// A response that is still being made.
     pub(super) fn later(later: admission::Later) -> Output {
         Output { source: Source::Later(later), ..Output::unbegun() }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn held(&self) -> usize {
+        let source = match &self.source {
+            Source::Parts { parts, at } => parts.as_slice().iter().chain(at).map(Part::held).sum(),
+            Source::Stream(stream) => stream.held(),
+            Source::Later(later) => later.held(),
+            Source::Made(response) => response.held(),
+            Source::None | Source::Message { .. } | Source::File(_) => 0,
+        };
+        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
     }
 
     /// Whether an answer that is still being made is given up with its client.
@@ -373,15 +390,18 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        let mut output = self.start(cx, response, &request, true)?;
-        self.flush_batch()?;
+        // Where that fails there is still a response to be counted, when the connection closes.
+        let (mut output, failed) = match self.start(cx, response, &request, true) {
+            Ok(output) => (output, None),
+            Err(error) => (Output::unbegun(), Some(error)),
+        };
         if let Some(work) = &mut self.work {
             if let Some(tunnel) = output.take_tunnel() {
                 work.incoming = Some(tunnel);
             }
             work.output = Some(output);
         }
-        Ok(())
+        failed.map_or_else(|| self.flush_batch(), Err)
     }
 
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.

@@ -98,6 +98,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Bytes of memory.
+    pub(crate) fn held(&self) -> usize {
+        let fields = self.fields.iter().map(|field| size_of::<KeptField>() + field.0.len() + field.1.len());
+        size_of::<Record>() + self.text.len() + fields.sum::<usize>()
+    }
+
     /// Copies what the line needs.
     fn capture(entry: &Entry<'_>, sink: Sink, format: &AccessFormat) -> Box<Record> {
         let parts = [

@@ -276,6 +276,15 @@ impl Entry {
         usize::from(self.identity.file.is_some()) + encoded.iter().filter(|(_, e)| is_open(e)).count()
     }
 
+    /// Whether somebody is being sent what it keeps open.
+    pub fn is_in_use(&self) -> bool {
+        let in_use =
+            |form: &Representation| form.file.as_ref().is_some_and(|file| Rc::strong_count(file) > 1);
+        let encoded = self.encoded.borrow();
+        in_use(&self.identity)
+            || encoded.iter().any(|(_, form)| matches!(form, Encoded::Ready(form) if in_use(form)))
+    }
+
     /// The codings in which it lies ready.
     pub fn ready_codings(&self) -> Vec<&'static str> {
         let encoded = self.encoded.borrow();

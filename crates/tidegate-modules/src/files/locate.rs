@@ -5,11 +5,27 @@
 
 use crate::compress;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding, Try};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::file::{self, FileKind, Opened, Patience, Root};
+use tidegate_io::file::{self, FileKind, Links, Opened, Patience, Root};
+
+/// The root of a route with files, shared by all of this process that name it under one policy.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_root(path: &Path, symlinks: settings::Symlinks) -> io::Result<Arc<Root>> {
+    Root::shared(
+        path,
+        match symlinks {
+            settings::Symlinks::Beneath => Links::Beneath,
+            settings::Symlinks::Owner => Links::Owner,
+            settings::Symlinks::Any => Links::Any,
+        },
+    )
+}
 
 /// What a route's settings say of looking files up; shared with the blocking pool.
 pub struct Lookup {
@@ -81,6 +97,8 @@ pub struct FoundFile {
     pub file: Opened,
     /// In the order of the settings.
     pub siblings: Vec<(Coding, Opened)>,
+    /// A link has led out of the root, where nothing is watched for changes.
+    pub is_outside: bool,
 }
 
 impl Lookup {
@@ -88,7 +106,8 @@ impl Lookup {
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
-        let mut search = Search { lookup: self, patience, depends: Vec::new(), why: Why::Missing };
+        let mut search =
+            Search { lookup: self, patience, depends: Vec::new(), why: Why::Missing, is_outside: false };
         let found = search.run(path)?;
         Ok(Located { found, depends: search.depends, why: search.why })
     }
@@ -137,6 +156,7 @@ struct Search<'l> {
     patience: Patience,
     depends: Vec<Box<[u8]>>,
     why: Why,
+    is_outside: bool,
 }
 
 impl Search<'_> {
@@ -230,7 +250,8 @@ impl Search<'_> {
                 siblings.push((*coding, opened));
             }
         }
-        Ok(Found::File(FoundFile { relative: name.to_vec(), file, siblings }))
+        let is_outside = self.is_outside;
+        Ok(Found::File(FoundFile { relative: name.to_vec(), file, siblings, is_outside }))
     }
 
     /// Opens, or tells the status that the failure stands for. Only `WouldBlock` and what is our own
@@ -241,11 +262,12 @@ impl Search<'_> {
         match result {
             Ok(opened) => {
                 // Behind a symbolic link the change happens under another name.
-                if opened.meta.kind == FileKind::Regular
-                    && let Some(real) = self.lookup.root.real_path(&opened)
-                    && real != relative
-                {
-                    self.depends.push(real.into());
+                if opened.meta.kind == FileKind::Regular {
+                    match self.lookup.root.real_path(&opened) {
+                        Some(real) if real != relative => self.depends.push(real.into()),
+                        Some(_) => {}
+                        None => self.is_outside |= self.lookup.root.may_lead_out(),
+                    }
                 }
                 Ok(Ok(opened))
             }

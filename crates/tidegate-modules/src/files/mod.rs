@@ -10,6 +10,7 @@ mod serve;
 mod watch;
 
 pub use cache::FileCache;
+pub use locate::open_root;
 
 use crate::{compress, index};
 use cache::{Cached, Instance};
@@ -28,11 +29,11 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Filter, Handed, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
-use tidegate_io::Runtime;
 use tidegate_io::blocking::{self, Lane};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
+use tidegate_io::{Runtime, descriptors};
 use tidegate_stats::Worker as Stats;
 
 /// What the file handlers of one worker share.
@@ -77,6 +78,11 @@ impl Shared {
     /// Takes up the cache settings of a new revision.
     pub fn adopt(&self, limits: settings::FileCache) {
         self.cache.borrow_mut().adopt(limits);
+    }
+
+    /// Gives up descriptors that are kept in case somebody asks. Returns how many.
+    pub fn spare_descriptors(&self) -> usize {
+        self.cache.borrow_mut().spare_descriptors()
     }
 
     /// Carries out what the operator asks of the cache.
@@ -218,7 +224,14 @@ impl Inner {
                 Cached::Nothing => {}
             }
         }
-        match self.lookup.locate(exchange.path, Patience::Cached) {
+        let mut located = self.lookup.locate(exchange.path, Patience::Cached);
+        if located.as_ref().is_err_and(descriptors::is_exhaustion) {
+            descriptors::have_run_out();
+            if self.shared.spare_descriptors() > 0 {
+                located = self.lookup.locate(exchange.path, Patience::Cached);
+            }
+        }
+        match located {
             Ok(located) => self.proceed(located, old, exchange, false),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.locate_later(old, exchange.keep())
@@ -324,6 +337,8 @@ impl Inner {
         }
         match found {
             Found::File(file) => {
+                // What nobody tells the changes of is looked at anew for every request.
+                may_store &= !file.is_outside;
                 let reading = Reading { relative: file.relative.clone(), depends, has_waited, may_store };
                 self.read(file, reading, exchange)
             }

@@ -363,6 +363,10 @@ impl BodyStream for Flow {
         self.silence.ends();
     }
 
+    fn held(&self) -> usize {
+        size_of::<Flow>() + self.stream.held() + self.upload.content.capacity()
+    }
+
     fn trailers(&mut self) -> Option<Vec<u8>> {
         self.stream.take_trailers().filter(|_| self.wants_trailers)
     }

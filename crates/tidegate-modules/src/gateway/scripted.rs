@@ -8,10 +8,10 @@ use super::proxy::USUAL_HEAD;
 use super::script::{Rule, Script, Scripts};
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::Errand;
+use crate::files::open_root;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
@@ -19,7 +19,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
-use tidegate_io::file::{Patience, Root};
+use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Role};
 use tidegate_wire::scgi::Variables;
 
@@ -74,11 +74,11 @@ impl Scripted {
         let root = match application.root.as_path() {
             root if root == Path::new("") => None,
             root => {
-                let opened = Root::open(root).map_err(|error| {
+                let opened = open_root(root, application.symlinks).map_err(|error| {
                     let (root, origin) = (root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 })?;
-                Some(Arc::new(opened))
+                Some(opened)
             }
         };
         let inner = Inner {

@@ -15,7 +15,7 @@ use tidegate_core::{Author, Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
-use tidegate_io::file::{FileKind, Opened, Patience, Root};
+use tidegate_io::file::{FileKind, Links, Opened, Patience, Root};
 use tidegate_io::paged::PagedFile;
 
 /// The folders of a route.
@@ -29,8 +29,8 @@ impl Sendfile {
     /// # Errors
     /// One cannot be opened; the message names it.
     pub fn new(settings: &[SendfileRoot]) -> io::Result<Sendfile> {
-        let open = |root: &SendfileRoot| match Root::open(&root.root) {
-            Ok(opened) => Ok((Arc::new(opened), root.prefix.clone())),
+        let open = |root: &SendfileRoot| match Root::shared(&root.root, Links::Beneath) {
+            Ok(opened) => Ok((opened, root.prefix.clone())),
             Err(error) => {
                 let folder = root.root.display();
                 Err(io::Error::new(

@@ -78,6 +78,10 @@ impl Tunnel {
 }
 
 impl BodyStream for Tunnel {
+    fn held(&self) -> usize {
+        size_of::<Tunnel>() + self.up.capacity() + self.early.capacity()
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.send_on(cx)?;
         if !self.early.is_empty() {

@@ -13,8 +13,8 @@ use landlock::{
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::path::{Path, PathBuf};
-use tidegate_config::settings::Action;
 use tidegate_config::settings::gateway::Script;
+use tidegate_config::settings::{Action, Symlinks};
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -118,6 +118,17 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        // Links may lead anywhere.
+        let symlinks = match &route.action {
+            Action::Files(files) => files.symlinks,
+            Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+                application.symlinks
+            }
+            _ => Symlinks::Beneath,
+        };
+        if symlinks != Symlinks::Beneath {
+            return vec![PathBuf::from("/")];
+        }
         for folder in folders(&route.action) {
             add(folder);
             if let Ok(real) = folder.canonicalize() {

@@ -100,12 +100,18 @@ impl Output {
         matches!(&self.source, Source::Later(later) if later.ends_with_client())
     }
 
-    /// Bytes that it holds for itself. What a stream or a future holds is not seen.
+    /// Bytes of memory that it holds.
     pub(super) fn held(&self) -> usize {
-        match &self.source {
-            Source::Pieces { now: Piece::Bytes(bytes, _), .. } => bytes.capacity(),
-            _ => 0,
-        }
+        let source = match &self.source {
+            Source::Pieces { now, rest } => {
+                let now = if let Piece::Bytes(bytes, _) = now { bytes.capacity() } else { 0 };
+                now + rest.as_slice().iter().map(Part::held).sum::<usize>()
+            }
+            Source::Stream(stream) => stream.held(),
+            Source::Later(later) => later.held(),
+            Source::None => 0,
+        };
+        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
     }
 
     /// Whether any of it was sent.
