@@ -151,6 +151,10 @@ impl Server {
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
+                // The groups that it has prepared go with it.
+                if let Some(settings) = &self.settings {
+                    self.board.groups().retain(&settings.upstreams);
+                }
                 self.workers.iter().for_each(|worker| worker.send(Command::Discard));
             }
             ToServer::Logs(targets) => {
