@@ -118,6 +118,7 @@ enum Place {
 
 impl Later {
     /// `Ok`: it is there already.
+    #[expect(clippy::result_large_err, reason = "moved once; a box would be an allocation for each request")]
     pub(super) fn new(
         ledger: &Rc<Ledger>,
         reply: Reply,

@@ -312,6 +312,7 @@ impl Admission {
 
     /// A reply that may wait for something; `Ok` where it does not. `is_exempt`: it needs no place among those in
     /// flight.
+    #[expect(clippy::result_large_err, reason = "moved once; a box would be an allocation for each request")]
     pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Result<Response, Later> {
         Later::new(&self.ledger, reply, account, is_exempt)
     }
