@@ -6,6 +6,7 @@
 mod bench;
 mod fuzz;
 mod miri;
+mod random;
 mod site;
 mod test;
 mod tidy;
@@ -31,6 +32,8 @@ enum Task {
     Fuzz(fuzz::Arguments),
     /// Run the model test of the executor under Miri, which wants a nightly toolchain
     Miri,
+    /// Random settings, applications and clients against the server, for minutes or hours
+    Random(random::Arguments),
     /// Install through apt what tests and benches need
     Tools(tools::Arguments),
     /// Make the generated files of examples/site
@@ -67,6 +70,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(bench) => bench::run(&bench),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Miri => miri::run(),
+        Task::Random(arguments) => random::run(&arguments),
         Task::Tools(arguments) => tools::run(&arguments),
         Task::Site => site::run(),
         Task::Canned(arguments) => bench::canned::run(&arguments),

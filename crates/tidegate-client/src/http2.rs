@@ -559,6 +559,12 @@ impl Http2Stream {
         Poll::Ready(Ok(count))
     }
 
+    /// Bytes of content that have come and were not taken.
+    pub fn held(&self) -> usize {
+        let state = self.session.state.borrow();
+        state.streams.get(&self.key.id()).map_or(0, |stream| stream.data.capacity())
+    }
+
     fn poll<R>(
         &self,
         cx: &mut Context<'_>,

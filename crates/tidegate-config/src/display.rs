@@ -1,6 +1,6 @@
 //! Settings as an operator would write them, for messages.
 
-use crate::settings::{HostPattern, ListenAddress, LogTarget, Origin, PathPattern};
+use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, Origin, PathPattern};
 use std::fmt::{Display, Formatter, Result};
 
 impl Display for Origin {
@@ -14,6 +14,20 @@ impl Display for ListenAddress {
         match self {
             ListenAddress::Tcp(address) => address.fmt(f),
             ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Display for Network {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self {
+            Network::All => f.write_str("all"),
+            Network::Unix => f.write_str("unix"),
+            Network::Local => f.write_str("local"),
+            Network::Prefix { address, bits } => {
+                let is_whole = *bits == if address.is_ipv4() { 32 } else { 128 };
+                if is_whole { address.fmt(f) } else { write!(f, "{address}/{bits}") }
+            }
         }
     }
 }

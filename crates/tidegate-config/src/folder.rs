@@ -59,6 +59,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
     settings.sites.push(Arc::new(Site {
         names: Vec::new(),
         routes: vec![route],
+        trusted_proxies: Vec::new(),
         access_log: None,
         tls: SiteTls::default(),
         is_https_only: false,

@@ -144,6 +144,8 @@ pub struct Site {
     pub names: Vec<HostPattern>,
     /// In source order; the last one is always the site itself, with the pattern `/*`.
     pub routes: Vec<Route>,
+    /// Whose word about clients is believed: proxies of one's own.
+    pub trusted_proxies: Vec<Network>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
     /// What it wants of TLS.
@@ -170,22 +172,45 @@ pub struct Route {
     pub pattern: PathPattern,
     /// What is answered.
     pub action: Action,
-    /// First match decides; an empty list lets everyone in; a list with any `Allow` refuses the rest.
-    pub access: Vec<AccessRule>,
-    /// Fields set on every response of the route, in order: name and value, checked and safe to send.
+    /// Who is let in.
+    pub access: Access,
+    /// `None`: those of the site.
+    pub trusted_proxies: Option<Vec<Network>>,
+    /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders
+    /// not yet filled in.
     pub fields: Vec<(String, String)>,
+    /// Fields taken away from every response of the route.
+    pub removed_fields: Vec<String>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
     /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.
     pub early_hints: Vec<String>,
     /// Status to path within the site, from `error-page`.
     pub error_pages: Vec<(u16, String)>,
+    /// They also take the place of what applications answer.
+    pub intercepts: bool,
     /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
-    /// Who has shown no client certificate is refused.
-    pub requires_client_certificate: bool,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// Who is let in. The default lets everyone in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Access {
+    /// The rules of the top level, of the site and of the route, as far as there are any; each level has to let
+    /// a client in. In a level the first rule that fits decides; where none fits, a level with any `allow` refuses.
+    pub levels: Vec<Vec<AccessRule>>,
+    /// Who has shown no client certificate is refused.
+    pub requires_client_certificate: bool,
+}
+
+impl Access {
+    /// Whether everyone is let in.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.levels.is_empty() && !self.requires_client_certificate
+    }
 }
 
 /// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
@@ -218,8 +243,10 @@ pub enum Action {
     Respond {
         /// The status code.
         status: u16,
-        /// The text, `text/plain`; may be empty.
+        /// The text; may be empty.
         body: String,
+        /// Of the text; `None`: `text/html` where it begins with `<`, else `text/plain`.
+        media_type: Option<String>,
     },
     /// `cgi`: CGI scripts.
     Cgi(Box<gateway::Application>),
@@ -236,7 +263,10 @@ pub enum Action {
 impl Action {
     /// Whether a program answers, so that a file of that path is run and not sent.
     pub fn is_program(&self) -> bool {
-        matches!(self, Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_))
+        match self {
+            Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
+            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => false,
+        }
     }
 }
 
@@ -262,10 +292,24 @@ pub struct Files {
     pub types: Vec<(String, String)>,
     /// Media type of unknown extensions.
     pub default_type: String,
+    /// Which symbolic links are followed.
+    pub symlinks: Symlinks,
     /// Whether names that begin with a dot are served (`/.well-known/` always is).
     pub serves_hidden: bool,
     /// `false` under `nocache`: every request looks at the file system.
     pub uses_cache: bool,
+}
+
+/// Which symbolic links below a root are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Symlinks {
+    /// Those that lead to something below the root.
+    #[default]
+    Beneath,
+    /// Those that belong to the same user as what they lead to.
+    Owner,
+    /// All.
+    Any,
 }
 
 /// An entry of `try`.
@@ -324,13 +368,16 @@ pub struct AccessRule {
     pub origin: Origin,
 }
 
-/// `10.0.0.0/8`, `::1`, `all`, or `unix` for clients on a unix socket.
+/// `10.0.0.0/8`, `::1`, `all`, `local`, or `unix` for clients on a unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     /// Everyone.
     All,
     /// Clients on a unix socket.
     Unix,
+    /// Clients of this machine: by a loopback address or a unix socket. In access rules only those that do not
+    /// speak for somebody else.
+    Local,
     /// The clients whose address agrees in the first bits; the bits behind are zero.
     Prefix {
         /// The network's address.

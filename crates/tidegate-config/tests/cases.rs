@@ -108,18 +108,26 @@ fn show(loaded: &Loaded) -> String {
             let _ =
                 writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
             let _ = writeln!(out, "    {:?}", route.action);
-            for rule in &route.access {
-                let _ =
-                    writeln!(out, "    {} {:?}", if rule.allows { "allow" } else { "deny" }, rule.network);
+            for rules in &route.access.levels {
+                let words = rules
+                    .iter()
+                    .map(|rule| format!("{} {}", if rule.allows { "allow" } else { "deny" }, rule.network));
+                let _ = writeln!(out, "    access {}", words.collect::<Vec<_>>().join(", "));
             }
             let (fields, cache) = (&route.fields, &route.cache_control);
             let _ = writeln!(out, "    fields {fields:?} cache {cache:?}");
+            if !route.removed_fields.is_empty() {
+                let _ = writeln!(out, "    without {:?}", route.removed_fields);
+            }
+            if let Some(proxies) = &route.trusted_proxies {
+                let _ = writeln!(out, "    trusted proxies {proxies:?}");
+            }
             let (pages, compress) = (&route.error_pages, &route.compress);
             let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
             if !route.early_hints.is_empty() {
                 let _ = writeln!(out, "    early hints {:?}", route.early_hints);
             }
-            if route.requires_client_certificate {
+            if route.access.requires_client_certificate {
                 out.push_str("    requires a client certificate\n");
             }
         }

@@ -1,11 +1,40 @@
 //! Answers that the server makes itself: errors, and what has no handler.
 
-use crate::response::{Body, Response};
+use crate::exchange::Exchange;
+use crate::explain;
+use crate::log;
+use crate::response::{Author, Body, Response};
+use std::fmt::Display;
 use tidegate_http::Status;
 
 /// An error with a small page that says what it is and what the reader can do.
 pub fn error(status: Status) -> Response {
     explained(status, hint(status))
+}
+
+/// The error of a request that is refused for a reason which is the operator's to know: it goes to the error log, at
+/// level `info`.
+#[track_caller]
+pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Response {
+    if explain::takes_reason(&|| format!("{}: {why}", status.0)) {
+        return error(status);
+    }
+    let (method, target, client) = (exchange.method_token, exchange.target, exchange.remote.client);
+    match exchange.authority {
+        "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
+        host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),
+    }
+    error(status)
+}
+
+/// The server is too busy for this: 503, for which `busy-answer` is sent. `retry_after` counts seconds; without it
+/// what the settings say.
+pub fn busy(retry_after: Option<u64>) -> Response {
+    let response = error(Status::SERVICE_UNAVAILABLE).by(Author::Busy);
+    match retry_after {
+        Some(seconds) => response.with("Retry-After", seconds.to_string()),
+        None => response,
+    }
 }
 
 /// An error whose page says `sentence`. The text is ours, never the client's.

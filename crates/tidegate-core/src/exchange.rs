@@ -1,9 +1,11 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
-use crate::answer;
+use crate::access::Pass;
 use crate::body::RequestBody;
+use crate::explain::Foreseen;
 use crate::interim::InterimQueue;
 use crate::phase::Site;
+use crate::remote::Remote;
 use crate::response::Response;
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
@@ -51,8 +53,8 @@ pub struct Exchange<'a> {
     pub protocol: Option<&'a str>,
     /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
     pub minor_version: u8,
-    /// The other end.
-    pub peer: Peer,
+    /// Who asks.
+    pub remote: Remote,
     /// What the TLS handshake has agreed upon; `None` on a plain connection.
     pub tls: Option<&'a Arc<Handshake>>,
     /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
@@ -74,6 +76,8 @@ pub struct Exchange<'a> {
 pub struct ExchangeContext<'a> {
     pub(crate) local: Local<'a>,
     pub(crate) site: Option<&'a Rc<Site>>,
+    /// Which of the site's routes has the request.
+    pub(crate) route: usize,
     pub(crate) wishes: Option<&'a Wishes>,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
@@ -165,7 +169,13 @@ impl<'a> ExchangeContext<'a> {
         wishes: &'a Wishes,
     ) -> Self {
         let local = Local::Stream(stream, local);
-        ExchangeContext { local, site: Some(site), wishes: Some(wishes), ..ExchangeContext::default() }
+        let context = ExchangeContext::default();
+        ExchangeContext { local, site: Some(site), wishes: Some(wishes), ..context }
+    }
+
+    /// For a request of the server's own.
+    pub(crate) fn of_server(site: &'a Rc<Site>, route: usize, hops: u8) -> Self {
+        ExchangeContext { site: Some(site), route, hops, ..ExchangeContext::default() }
     }
 
     /// The same, and whether the path was sent with a `%2F`.
@@ -220,61 +230,10 @@ impl<'a> ExchangeContext<'a> {
 }
 
 impl Exchange<'_> {
-    /// Hands the request on to the route of the same site that answers `path`, where a program does: for
-    /// `index` and `try`, which may lead to a script. The path as sent stays what it is.
-    ///
-    /// # Errors
-    /// Gives the content back where no program answers there.
-    pub fn hand_on(&self, path: &[u8], body: Option<RequestBody>) -> Result<Reply, Option<RequestBody>> {
-        match self.context.site {
-            Some(site) => site.hand_on(self, path, body),
-            None => Err(body),
-        }
-    }
-
-    /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
-    /// file was found. 404 where there is none.
-    pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {
-        match self.context.site {
-            Some(site) => site.hand_on_to(self, name, body),
-            None => Reply::Ready(answer::error(Status::NOT_FOUND)),
-        }
-    }
-
-    /// Says what [`Exchange::hand_on_to`] would do.
-    pub fn explain_route(&self, name: &str, say: &mut dyn FnMut(String)) {
-        match self.context.site {
-            Some(site) => site.explain_route(self, name, say),
-            None => say(format!("no route {name} (404)")),
-        }
-    }
-
-    /// What it takes to answer with another path of the same site later on.
-    pub fn elsewhere(&self) -> Option<Elsewhere> {
-        let site = self.context.site?.clone();
-        let (peer, now, started, hops) = (self.peer, self.now, self.started, self.context.hops);
-        Some(Elsewhere {
-            site,
-            head_only: self.method == Method::Head,
-            scheme: self.scheme,
-            peer,
-            tls: self.tls.cloned(),
-            is_early: self.is_early,
-            now,
-            started,
-            hops,
-        })
-    }
-
     /// Whether the path was sent with a `%2F`, and so names no file: [`Exchange::path`] has a slash there, and only
     /// what passes the target on as it was sent gets such a request.
     pub fn has_encoded_slash(&self) -> bool {
         self.context.has_encoded_slash
-    }
-
-    /// Whether a program of the same site answers `path`.
-    pub fn runs(&self, path: &[u8]) -> bool {
-        self.context.site.is_some_and(|site| site.runs(path))
     }
 
     /// Whether [`Exchange::hand_on`] could ever succeed.
@@ -294,28 +253,6 @@ impl Exchange<'_> {
     }
 }
 
-/// The way to another path of the same site, for an answer that says where the answer is (RFC 3875 section
-/// 6.2.2).
-pub struct Elsewhere {
-    pub(crate) site: Rc<Site>,
-    pub(crate) head_only: bool,
-    pub(crate) scheme: &'static str,
-    pub(crate) peer: Peer,
-    pub(crate) tls: Option<Arc<Handshake>>,
-    pub(crate) is_early: bool,
-    pub(crate) now: i64,
-    pub(crate) started: u64,
-    pub(crate) hops: u8,
-}
-
-impl Elsewhere {
-    /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
-    /// where it leads on and on.
-    pub async fn answer(&self, target: &str) -> Response {
-        self.site.answer_elsewhere(self, target).settled().await
-    }
-}
-
 impl Exchange<'_> {
     /// A copy that outlives the worker's read buffer, without the content: for answers that come later.
     pub fn keep(&self) -> Kept {
@@ -331,13 +268,14 @@ impl Exchange<'_> {
             fields: self.fields.iter().map(own).collect(),
             protocol: self.protocol.map(str::to_owned),
             minor_version: self.minor_version,
-            peer: self.peer,
+            remote: self.remote,
             tls: self.tls.cloned(),
             is_early: self.is_early,
             now: self.now,
             started: self.started,
             local: self.context.local(),
             site: self.context.site.cloned(),
+            route: self.context.route,
             hops: self.context.hops,
             wishes: self.context.wishes.map(Wishes::keep),
             has_encoded_slash: self.context.has_encoded_slash,
@@ -357,13 +295,14 @@ pub struct Kept {
     fields: Vec<(String, Vec<u8>)>,
     protocol: Option<String>,
     minor_version: u8,
-    peer: Peer,
+    remote: Remote,
     tls: Option<Arc<Handshake>>,
     is_early: bool,
     now: i64,
     started: u64,
     local: Option<SocketAddr>,
     site: Option<Rc<Site>>,
+    route: usize,
     hops: u8,
     wishes: Option<Wishes>,
     has_encoded_slash: bool,
@@ -384,7 +323,7 @@ impl Kept {
             fields: Fields::new(&fields),
             protocol: self.protocol.as_deref(),
             minor_version: self.minor_version,
-            peer: self.peer,
+            remote: self.remote,
             tls: self.tls.as_ref(),
             is_early: self.is_early,
             now: self.now,
@@ -393,6 +332,7 @@ impl Kept {
             context: ExchangeContext {
                 local: self.local.map_or(Local::None, Local::Known),
                 site: self.site.as_ref(),
+                route: self.route,
                 wishes: self.wishes.as_ref(),
                 hops: self.hops,
                 has_encoded_slash: self.has_encoded_slash,
@@ -403,12 +343,12 @@ impl Kept {
 
 /// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
 pub trait Handler {
-    /// Answers at once, or says that it has to wait for something.
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply;
+    /// Answers at once, or says that it has to wait for something. The pass says that the request has been let in.
+    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply;
 
-    /// Says in one sentence each what this handler would do and why, for `tidegate explain`. Touches
-    /// files, never the network.
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String));
+    /// Says in one sentence each what this handler would do and why, for `tidegate explain`, and who would answer in
+    /// the end. Touches files, never the network.
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen;
 }
 
 /// What a handler returns. Only what waits pays for a future.
@@ -485,7 +425,7 @@ mod tests {
                 fields: Fields::default(),
                 protocol: None,
                 minor_version,
-                peer: Peer::Unix,
+                remote: Remote::direct(Peer::Unix),
                 tls: None,
                 is_early: false,
                 now: 0,

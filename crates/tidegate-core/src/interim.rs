@@ -34,6 +34,11 @@ impl InterimQueue {
         }
     }
 
+    /// Bytes of those that wait.
+    pub(crate) fn held(&self) -> usize {
+        self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.as_bytes().len()).sum()
+    }
+
     pub(crate) fn pop(&self) -> Option<Interim> {
         self.0.borrow_mut().pop_front()
     }

@@ -2,34 +2,34 @@
 //! Content, Filter. One [`Engine`] for each worker and settings revision; a request keeps the one it began
 //! with.
 //!
-//! The order in the file counts among routes and inside a phase, nowhere else, and [`Engine::explain`]
-//! tells what was tried.
+//! The order in the file counts among routes and inside a phase, nowhere else, and `explain` tells what was tried.
 
+use crate::access::{self, Pass, Refusal};
 use crate::ahead;
 use crate::answer;
-use crate::body::RequestBody;
 use crate::conn::Opening;
-use crate::exchange::{Elsewhere, Exchange, ExchangeContext, Filter, HTTP_2, Handler, Reply};
+use crate::decoration::Decoration;
+use crate::exchange::{Exchange, Filter, HTTP_2, Handler, Reply};
 use crate::interim::Interim;
 use crate::log::Sink;
-use crate::response::{Head, Response};
+use crate::remote::{Remote, covers};
+use crate::response::{Author, Head, Response};
+use crate::subrequest::Elsewhere;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::net::IpAddr;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, HostPattern, ListenAddress, Network, PathPattern, Settings, Try};
+use tidegate_config::settings::{self, HostPattern, ListenAddress, PathPattern, Settings, Try};
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
-use tidegate_http::{CacheControl, FieldLines, Fields, Method, Status};
+use tidegate_http::{FieldLines, Fields, Method, Status};
 use tidegate_io::socket::Peer;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
 
 /// The longest host name that is looked up, bytes (RFC 1035 section 2.3.4 allows 253).
 const HOST_MAX: usize = 255;
-
-/// How often a request is handed on from route to route.
-const MOST_HOPS: u8 = 4;
 
 /// Sites and routes ready to serve.
 pub struct Engine {
@@ -88,46 +88,6 @@ pub struct Route {
     decoration: Rc<Decoration>,
 }
 
-/// The fields that a route puts on its responses.
-#[derive(Debug, Default)]
-pub struct Decoration {
-    fields: Vec<(String, String)>,
-    cache_control: Option<String>,
-}
-
-impl Decoration {
-    /// From a route's settings.
-    pub fn of(route: &settings::Route) -> Rc<Decoration> {
-        Rc::new(Decoration { fields: route.fields.clone(), cache_control: route.cache_control.clone() })
-    }
-
-    /// Whether it changes nothing.
-    fn is_empty(&self) -> bool {
-        self.fields.is_empty() && self.cache_control.is_none()
-    }
-
-    /// Whether the route forbids changing what it sends (`no-transform`, RFC 9111 section 5.2.2.6).
-    pub fn forbids_transforming(&self) -> bool {
-        let own = self.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("cache-control"));
-        let values = own.map(|(_, value)| value).chain(&self.cache_control);
-        CacheControl::parse(values.map(String::as_bytes)).no_transform
-    }
-
-    /// Puts the fields on a response of `status`. `Cache-Control` from `expires` goes on what succeeded
-    /// only: an error must not be kept for a month.
-    pub fn apply(&self, status: Status, lines: &mut FieldLines) {
-        if let Some(value) = &self.cache_control
-            && (status.is_success() || status == Status::NOT_MODIFIED)
-            && !lines.contains("Cache-Control")
-        {
-            lines.push("Cache-Control", value);
-        }
-        for (name, value) in &self.fields {
-            lines.push(name, value);
-        }
-    }
-}
-
 impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
@@ -177,10 +137,21 @@ impl Site {
         }
     }
 
+    /// Its settings.
+    pub(crate) fn config(&self) -> &settings::Site {
+        &self.config
+    }
+
     /// See [`Account`](crate::admission::Account).
     #[inline]
     pub(crate) fn account(&self) -> u64 {
         self.account
+    }
+
+    /// Who asks, as this site sees it.
+    #[inline]
+    pub(crate) fn remote(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
+        Remote::behind(&self.config.trusted_proxies, peer, fields)
     }
 
     /// Whether any route has a program answer.
@@ -188,130 +159,102 @@ impl Site {
         self.has_programs
     }
 
-    /// See [`Elsewhere::answer`].
-    pub(crate) fn answer_elsewhere(self: &Rc<Self>, asked: &Elsewhere, target: &str) -> Reply {
-        if asked.hops >= MOST_HOPS {
-            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+    /// A route's settings. The index is one of [`Site::route_for`].
+    pub(crate) fn route(&self, index: usize) -> &settings::Route {
+        &self.config.routes[index]
+    }
+
+    /// The Content and Filter phases.
+    #[inline]
+    pub(crate) fn content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
+        match self.routes[index].handler.handle(exchange, pass) {
+            // Complete as it is: the hot path ends here.
+            reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
+            reply => {
+                let links = &self.config.routes[index].early_hints;
+                if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
+                    hint(links, exchange);
+                }
+                self.finish(index, exchange, reply)
+            }
         }
-        let (raw_path, query) =
-            target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
-        let mut scratch = Vec::new();
-        let path = match normalise(raw_path, &mut scratch) {
-            Ok(path) => path,
-            Err(error) => return Reply::Ready(answer::error(error.status())),
+    }
+
+    /// The Content phase with the fields of the route and nothing else of the Filter phase.
+    pub(crate) fn plain_content(&self, index: usize, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
+        let route = &self.routes[index];
+        let (decoration, filled) = (route.decoration.clone(), route.decoration.fill(exchange));
+        route.handler.handle(exchange, pass).map(move |mut response| {
+            if let Head::Fields(lines) = &mut response.head {
+                decoration.apply(response.status, &filled, lines);
+            }
+            response
+        })
+    }
+
+    /// The Filter phase: error page, fields of the route, filters. A finished response is left alone.
+    pub(crate) fn finish(self: &Rc<Self>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
+        let route = &self.routes[index];
+        let filters: Vec<_> = route.filters.iter().filter_map(|filter| filter.prepare(exchange)).collect();
+        let pages = !self.config.routes[index].error_pages.is_empty();
+        let pages = pages.then(|| Elsewhere::of(self, exchange));
+        if filters.is_empty() && route.decoration.is_empty() && pages.is_none() {
+            return reply;
+        }
+        let least = match exchange.method {
+            Method::Head => 0,
+            _ => route.filters.iter().map(|filter| filter.looks_ahead()).max().unwrap_or(0),
         };
-        let found = self
-            .route_for(path)
-            .and_then(|index| Some((self.config.routes.get(index)?, self.routes.get(index)?)));
-        let Some((config, route)) = found else { return Reply::Ready(answer::error(Status::NOT_FOUND)) };
-        let is_unknown = config.requires_client_certificate && !is_known(asked.tls.as_ref());
-        if is_unknown || (!config.access.is_empty() && !admits(&config.access, asked.peer)) {
-            return Reply::Ready(answer::error(Status::FORBIDDEN));
-        }
-        let mut inner = Exchange {
-            method: if asked.head_only { Method::Head } else { Method::Get },
-            method_token: if asked.head_only { "HEAD" } else { "GET" },
-            target,
-            path,
-            query,
-            scheme: asked.scheme,
-            authority: "",
-            fields: Fields::default(),
-            protocol: None,
-            minor_version: 1,
-            peer: asked.peer,
-            tls: asked.tls.as_ref(),
-            is_early: asked.is_early,
-            now: asked.now,
-            started: asked.started,
-            body: None,
-            context: ExchangeContext { site: Some(self), hops: asked.hops + 1, ..ExchangeContext::default() },
+        let reply = if filters.is_empty() { reply } else { ahead::look_ahead(reply, least) };
+        let (decoration, filled) = (route.decoration.clone(), route.decoration.fill(exchange));
+        let dress = move |mut response: Response| {
+            let Head::Fields(lines) = &mut response.head else { return response };
+            decoration.apply(response.status, &filled, lines);
+            filters.into_iter().fold(response, |response, filter| filter(response))
         };
-        route.handler.handle(&mut inner)
+        let Some(pages) = pages else { return reply.map(dress) };
+        self.clone().with_pages(index, pages, reply, dress)
     }
 
-    /// See [`Exchange::runs`].
-    pub(crate) fn runs(&self, path: &[u8]) -> bool {
-        let route = self.route_for(path).and_then(|index| self.config.routes.get(index));
-        route.is_some_and(|route| route.action.is_program())
-    }
-
-    /// See [`Exchange::hand_on`].
-    pub(crate) fn hand_on(
-        self: &Rc<Self>,
-        exchange: &Exchange<'_>,
-        path: &[u8],
-        body: Option<RequestBody>,
-    ) -> Result<Reply, Option<RequestBody>> {
-        if !self.has_programs || exchange.context.hops >= MOST_HOPS {
-            return Err(body);
-        }
-        let Some(index) = self.route_for(path) else { return Err(body) };
-        if !self.config.routes.get(index).is_some_and(|config| config.action.is_program()) {
-            return Err(body);
-        }
-        let mut inner = Exchange { path, body, ..*exchange };
-        Ok(self.enter(index, &mut inner))
-    }
-
-    /// See [`Exchange::hand_on_to`].
-    pub(crate) fn hand_on_to(
-        self: &Rc<Self>,
-        exchange: &Exchange<'_>,
-        name: &str,
-        body: Option<RequestBody>,
+    fn with_pages(
+        self: Rc<Self>,
+        index: usize,
+        pages: Elsewhere,
+        reply: Reply,
+        dress: impl FnOnce(Response) -> Response + 'static,
     ) -> Reply {
-        let Some(index) = self.named(name) else {
-            return Reply::Ready(answer::error(Status::NOT_FOUND));
-        };
-        if exchange.context.hops >= MOST_HOPS {
-            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
-        }
-        self.enter(index, &mut Exchange { body, ..*exchange })
-    }
-
-    /// Answers a request that another route has handed on: by the same access rules as one that came from
-    /// outside, and with what this route puts on its answers in place of what the other does.
-    fn enter(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>) -> Reply {
-        let (Some(config), Some(route)) = (self.config.routes.get(index), self.routes.get(index)) else {
-            return Reply::Ready(answer::error(Status::NOT_FOUND));
-        };
-        let is_unknown = config.requires_client_certificate && !is_known(exchange.tls);
-        let reply = if is_unknown || (!config.access.is_empty() && !admits(&config.access, exchange.peer)) {
-            Reply::Ready(answer::error(Status::FORBIDDEN))
-        } else {
-            exchange.context.hops += 1;
-            route.handler.handle(exchange)
-        };
-        finish(self, index, exchange, reply).map(Response::finished)
-    }
-
-    /// See [`Exchange::explain_route`].
-    pub(crate) fn explain_route(&self, exchange: &Exchange<'_>, name: &str, say: &mut dyn FnMut(String)) {
-        let index = self.named(name);
-        let Some((config, route)) =
-            index.and_then(|index| self.config.routes.get(index).zip(self.routes.get(index)))
-        else {
-            return say(format!("no route {name} (404)"));
-        };
-        say(format!("no file: handed on to route {} ({})", config.pattern, config.origin));
-        if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
-            return say("access: refused with 403; the first matching allow or deny decides".into());
-        }
-        let mut inner = Exchange { body: None, ..*exchange };
-        inner.context.hops += 1;
-        if inner.context.hops < MOST_HOPS {
-            route.handler.explain(&inner, say);
+        match reply {
+            Reply::Ready(response) => self.with_page(index, &pages, response).map(dress),
+            Reply::Later(future) => Reply::Later(Box::pin(async move {
+                dress(self.with_page(index, &pages, future.await).settled().await)
+            })),
+            Reply::Preparing(future) => {
+                Reply::Preparing(Box::pin(async move { self.with_pages(index, pages, future.await, dress) }))
+            }
         }
     }
 
     /// The route that has this name and no path.
-    fn named(&self, name: &str) -> Option<usize> {
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
         let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
         self.config.routes.iter().position(is_it)
     }
 
-    fn route_for(&self, path: &[u8]) -> Option<usize> {
+    /// Puts the page that the settings name for an error in its place.
+    fn with_page(&self, index: usize, pages: &Elsewhere, response: Response) -> Reply {
+        let config = &self.config.routes[index];
+        let is_finished = !matches!(response.head, Head::Fields(_));
+        if is_finished || (response.author == Author::Application && !config.intercepts) {
+            return Reply::Ready(response);
+        }
+        match config.error_pages.iter().find(|(of, _)| *of == response.status.0) {
+            Some((_, path)) => pages.error_page(path, response),
+            None => Reply::Ready(response),
+        }
+    }
+
+    /// The first route whose pattern fits.
+    pub(crate) fn route_for(&self, path: &[u8]) -> Option<usize> {
         self.config.routes.iter().position(|route| matches(&route.pattern, path))
     }
 }
@@ -333,20 +276,6 @@ fn takes_encoded_slash(site: &settings::Site, index: usize) -> bool {
 }
 
 impl Engine {
-    /// See [`Site::path_of`], for whoever has no site yet.
-    pub fn path_of<'a>(
-        &self,
-        listener: usize,
-        authority: &str,
-        raw_path: &'a str,
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<(&'a [u8], bool), PathError> {
-        match self.site_for(listener, authority) {
-            Some(site) => site.path_of(raw_path, scratch),
-            None => normalise(raw_path, scratch).map(|path| (path, false)),
-        }
-    }
-
     /// Puts the sites, in the order of the settings, behind their names.
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let mut exact = HashMap::new();
@@ -513,57 +442,27 @@ impl Engine {
     #[inline]
     pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(index) = site.route_for(exchange.path) else {
-            return Reply::Ready(answer::error(Status::NOT_FOUND));
+            return Reply::Ready(answer::refused(exchange, Status::NOT_FOUND, "no route fits"));
         };
-        let (config, route) = (&site.config.routes[index], &site.routes[index]);
-        if !config.access.is_empty() && !admits(&config.access, exchange.peer) {
-            return finish(site, index, exchange, Reply::Ready(answer::error(Status::FORBIDDEN)));
+        exchange.context.route = index;
+        let config = &site.config.routes[index];
+        if let Some(trusted) = &config.trusted_proxies {
+            exchange.remote = Remote::behind(trusted, exchange.remote.peer, &exchange.fields);
         }
-        if config.requires_client_certificate && !is_known(exchange.tls) {
-            let refusal = answer::explained(
-                Status::FORBIDDEN,
-                "This address is open only to clients that show a certificate.",
-            );
-            return finish(site, index, exchange, Reply::Ready(refusal));
-        }
-        match route.handler.handle(exchange) {
-            // Complete as it is: the hot path ends here.
-            reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
-            reply => {
-                if !config.early_hints.is_empty() && !matches!(reply, Reply::Ready(_)) {
-                    hint(&config.early_hints, exchange);
-                }
-                finish(site, index, exchange, reply)
-            }
+        match access::admit(&config.access, exchange) {
+            Ok(pass) => site.content(index, exchange, pass),
+            Err(refusal) => site.finish(index, exchange, refuse(exchange, &refusal)),
         }
     }
 
-    /// Says in one sentence each what decides about a request.
-    pub fn explain(&self, listener: usize, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
-        let (index, why) = self.site_index(listener, exchange.authority);
-        let Some(site) = self.sites.get(index) else {
-            return say("no site: the settings define none".into());
-        };
-        let names = site.config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let names = if names.is_empty() { "without a name" } else { &names };
-        say(format!("site {names} ({}): {why}", site.config.origin));
-        for (index, route) in site.config.routes.iter().enumerate() {
-            if !matches(&route.pattern, exchange.path) {
-                say(format!("route {} ({}): does not match", route.pattern, route.origin));
-                continue;
-            }
-            say(format!("route {} ({}): taken", route.pattern, route.origin));
-            if !route.access.is_empty() && !admits(&route.access, exchange.peer) {
-                return say("access: refused with 403; the first matching allow or deny decides".into());
-            }
-            let inner = Exchange {
-                context: ExchangeContext { site: Some(site), ..exchange.context },
-                body: None,
-                ..*exchange
-            };
-            let exchange = &inner;
-            return site.routes[index].handler.explain(exchange, say);
-        }
+    /// The site that answers, and why it is that one.
+    pub(crate) fn site_and_reason(
+        &self,
+        listener: usize,
+        authority: &str,
+    ) -> (Option<&Rc<Site>>, &'static str) {
+        let (index, why) = self.site_index(listener, authority);
+        (self.sites.get(index), why)
     }
 
     fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {
@@ -578,12 +477,27 @@ impl Engine {
         };
         lower.copy_from_slice(host.as_bytes());
         lower.make_ascii_lowercase();
-        let found = std::str::from_utf8(lower).ok().and_then(|host| find(&self.exact, &self.suffixes, host));
+        let mut address = [0; ADDRESS_MAX];
+        let host = std::str::from_utf8(lower).ok();
+        let host = host.map(|host| address_literal(host, &mut address).unwrap_or(host));
+        let found = host.and_then(|host| find(&self.exact, &self.suffixes, host));
         match found {
             Some(index) => (index, "the host name matches"),
             None => (default, "the default of the listener: no site has this host name"),
         }
     }
+}
+
+/// Room for an IPv6 address in brackets.
+const ADDRESS_MAX: usize = 48;
+
+/// An IPv6 address in brackets, written the one way that names of sites are (RFC 5952).
+fn address_literal<'b>(host: &str, out: &'b mut [u8; ADDRESS_MAX]) -> Option<&'b str> {
+    let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
+    let mut rest = out.as_mut_slice();
+    write!(rest, "[{address}]").ok()?;
+    let left = rest.len();
+    std::str::from_utf8(out.get(..ADDRESS_MAX - left)?).ok()
 }
 
 fn find(exact: &HashMap<Box<str>, usize>, suffixes: &[(Box<str>, usize)], host: &str) -> Option<usize> {
@@ -628,38 +542,16 @@ fn matches_pieces(pieces: &[String], path: &[u8]) -> bool {
     rest.ends_with(last.as_bytes())
 }
 
-/// Whether the client has shown a certificate.
-fn is_known(tls: Option<&Arc<Handshake>>) -> bool {
-    tls.is_some_and(|handshake| handshake.client.is_some())
-}
-
-fn admits(rules: &[settings::AccessRule], peer: Peer) -> bool {
-    match rules.iter().find(|rule| covers(rule.network, peer)) {
-        Some(rule) => rule.allows,
-        None => !rules.iter().any(|rule| rule.allows),
-    }
-}
-
-/// Whether a client belongs to a network.
-pub(crate) fn covers(network: Network, peer: Peer) -> bool {
-    let (address, bits) = match network {
-        Network::All => return true,
-        Network::Unix => return peer == Peer::Unix,
-        Network::Prefix { address, bits } => (address, bits),
-    };
-    let Peer::Tcp(peer) = peer else { return false };
-    // An IPv4 client of an IPv6 socket arrives as ::ffff:a.b.c.d.
-    match (address, peer.ip().to_canonical()) {
-        (IpAddr::V4(network), IpAddr::V4(peer)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            (network.to_bits() ^ peer.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(network), IpAddr::V6(peer)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            (network.to_bits() ^ peer.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
+/// The answer to a request that is not let in.
+pub(crate) fn refuse(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Reply {
+    let response = answer::refused(exchange, Status::FORBIDDEN, refusal);
+    Reply::Ready(match refusal {
+        Refusal::Denied(_) | Refusal::NotAllowed(_) | Refusal::UnnamedProxy(_) => response,
+        Refusal::NoCertificate => answer::explained(
+            Status::FORBIDDEN,
+            "This address is open only to clients that show a certificate.",
+        ),
+    })
 }
 
 /// Tells a browser what it will need while the page is still being made (RFC 8297). Only where one navigates
@@ -677,111 +569,6 @@ fn hint(links: &[String], exchange: &Exchange<'_>) {
         }
         queue.push(Interim { status: Status::EARLY_HINTS, lines });
     }
-}
-
-/// The Filter phase: error page, route fields, filters.
-fn finish(site: &Rc<Site>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
-    let route = &site.routes[index];
-    let filters: Vec<_> = route.filters.iter().filter_map(|filter| filter.prepare(exchange)).collect();
-    let decoration = &route.decoration;
-    let reply = match reply {
-        reply if site.config.routes[index].error_pages.is_empty() => reply,
-        reply => {
-            let asked = PageRequest {
-                method: exchange.method,
-                peer: exchange.peer,
-                now: exchange.now,
-                started: exchange.started,
-            };
-            with_error_page(site, index, asked, reply)
-        }
-    };
-    if filters.is_empty() && decoration.is_empty() {
-        return reply;
-    }
-    let decoration = decoration.clone();
-    let least = match exchange.method {
-        Method::Head => 0,
-        _ => route.filters.iter().map(|filter| filter.looks_ahead()).max().unwrap_or(0),
-    };
-    let reply = if filters.is_empty() { reply } else { ahead::look_ahead(reply, least) };
-    reply.map(move |mut response| {
-        if let Head::Fields(lines) = &mut response.head {
-            decoration.apply(response.status, lines);
-        }
-        filters.into_iter().fold(response, |response, filter| filter(response))
-    })
-}
-
-fn with_error_page(site: &Rc<Site>, index: usize, asked: PageRequest, reply: Reply) -> Reply {
-    let site = site.clone();
-    match reply {
-        Reply::Ready(response) => error_page(&site, index, &asked, response),
-        Reply::Later(future) => {
-            Reply::Later(Box::pin(
-                async move { error_page(&site, index, &asked, future.await).settled().await },
-            ))
-        }
-        Reply::Preparing(future) => {
-            Reply::Preparing(Box::pin(async move { with_error_page(&site, index, asked, future.await) }))
-        }
-    }
-}
-
-/// What an error page needs to know of the request it stands for.
-struct PageRequest {
-    method: Method,
-    peer: Peer,
-    now: i64,
-    started: u64,
-}
-
-/// Puts the page that the settings name for an error in its place: fetched from the same site, as a `GET`
-/// of its own. When that fails, the response stays as it was.
-fn error_page(site: &Site, index: usize, asked: &PageRequest, response: Response) -> Reply {
-    let status = response.status;
-    let pages = &site.config.routes[index].error_pages;
-    let Some((_, path)) = pages.iter().find(|(of, _)| *of == status.0) else {
-        return Reply::Ready(response);
-    };
-    // Complete as it is: the route that it was handed on to has had its word.
-    if !matches!(response.head, Head::Fields(_)) {
-        return Reply::Ready(response);
-    }
-    let Some(route) = site.route_for(path.as_bytes()).and_then(|index| site.routes.get(index)) else {
-        return Reply::Ready(response);
-    };
-    let mut inner = Exchange {
-        method: if asked.method == Method::Head { Method::Head } else { Method::Get },
-        method_token: "GET",
-        target: path,
-        path: path.as_bytes(),
-        query: None,
-        scheme: "http",
-        authority: "",
-        fields: Fields::default(),
-        protocol: None,
-        minor_version: 1,
-        peer: asked.peer,
-        tls: None,
-        is_early: false,
-        now: asked.now,
-        started: asked.started,
-        body: None,
-        context: ExchangeContext::default(),
-    };
-    let page = route.handler.handle(&mut inner);
-    page.map(move |page| if page.status.is_success() { standing_in(page, status) } else { response })
-}
-
-/// A page in place of an error: nothing on it may say that the error is the page, or is to be kept.
-fn standing_in(page: Response, status: Status) -> Response {
-    let is_final = !matches!(page.head, Head::Fields(_));
-    let mut page = page.with_status(status);
-    for name in ["ETag", "Last-Modified", "Accept-Ranges", "Cache-Control"] {
-        page.fields_mut().remove(name);
-    }
-    if is_final { page.finished() } else { page }
 }
 
 #[cfg(test)]
@@ -822,23 +609,5 @@ mod tests {
         ] {
             assert_eq!(host_of(authority), host);
         }
-    }
-
-    #[test]
-    fn first_matching_rule_decides_and_an_allow_closes_the_rest() {
-        let rule = |allows, address: &str, bits| settings::AccessRule {
-            allows,
-            network: Network::Prefix { address: address.parse().unwrap(), bits },
-            origin: Default::default(),
-        };
-        let peer = |a: &str| Peer::Tcp((a.parse::<IpAddr>().unwrap(), 1).into());
-        let list = [rule(false, "10.1.0.0", 16), rule(true, "10.0.0.0", 8)];
-        assert!(admits(&list, peer("10.2.3.4")));
-        assert!(admits(&list, peer("::ffff:10.2.3.4")));
-        assert!(!admits(&list, peer("10.1.3.4")));
-        assert!(!admits(&list, peer("192.0.2.1")));
-        assert!(!admits(&list, Peer::Unix));
-        assert!(admits(&[rule(false, "::1", 128)], peer("10.1.3.4")));
-        assert!(admits(&[rule(true, "0.0.0.0", 0)], peer("10.1.3.4")));
     }
 }

@@ -19,6 +19,20 @@ pub struct Response {
     pub head: Head,
     /// Content.
     pub body: Body,
+    /// Whose words these are.
+    pub author: Author,
+}
+
+/// Who has made a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Author {
+    /// The server. An `error-page` may take its place.
+    #[default]
+    Server,
+    /// An application, or who has written the settings. An `error-page` takes its place only where it is to intercept.
+    Application,
+    /// The server, which is too busy: `busy-answer` takes its place.
+    Busy,
 }
 
 /// A field section.
@@ -101,6 +115,11 @@ pub trait BodyStream {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 
+    /// Bytes of memory that it holds while it waits, for whoever weighs the connection.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
     fn trailers(&mut self) -> Option<Vec<u8>> {
         None
@@ -114,6 +133,30 @@ impl Head {
             Head::Fields(lines) | Head::Final(lines) => lines,
             Head::Prebuilt(message) => message.lines(),
         }
+    }
+}
+
+impl Part {
+    /// Bytes of memory that it holds.
+    pub(crate) fn held(&self) -> usize {
+        if let Part::Bytes(bytes) = self { bytes.capacity() } else { 0 }
+    }
+}
+
+impl Response {
+    /// Bytes of memory that it holds for itself.
+    pub(crate) fn held(&self) -> usize {
+        let body = match &self.body {
+            Body::Bytes(bytes) => bytes.capacity(),
+            Body::Parts(parts) => parts.iter().map(Part::held).sum(),
+            Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => stream.held(),
+            Body::Empty | Body::Prebuilt(_) | Body::File(_) => 0,
+        };
+        let head = match &self.head {
+            Head::Fields(lines) | Head::Final(lines) => lines.as_bytes().len(),
+            Head::Prebuilt(_) => 0,
+        };
+        size_of::<Response>() + head + body
     }
 }
 
@@ -179,14 +222,19 @@ impl Part {
 impl Response {
     /// A response without fields or content.
     pub fn empty(status: Status) -> Response {
-        Response { status, head: Head::Fields(FieldLines::default()), body: Body::Empty }
+        Response {
+            status,
+            head: Head::Fields(FieldLines::default()),
+            body: Body::Empty,
+            author: Author::Server,
+        }
     }
 
     /// A response with content of one media type.
     pub fn content(status: Status, media_type: &str, body: impl Into<Vec<u8>>) -> Response {
         let mut lines = FieldLines::default();
         lines.push("Content-Type", media_type);
-        Response { status, head: Head::Fields(lines), body: Body::Bytes(body.into()) }
+        Response { status, head: Head::Fields(lines), body: Body::Bytes(body.into()), author: Author::Server }
     }
 
     /// The fields, made open to change where the head was a shared one.
@@ -212,6 +260,20 @@ impl Response {
             self.head = Head::Final(lines);
         }
         self
+    }
+
+    /// The same response with a head that the Filter phase works on.
+    pub fn reopened(mut self) -> Response {
+        self.head = match self.head {
+            Head::Fields(lines) | Head::Final(lines) => Head::Fields(lines),
+            Head::Prebuilt(message) => Head::Fields(message.lines().clone()),
+        };
+        self
+    }
+
+    /// The same response as one of `author`.
+    pub fn by(self, author: Author) -> Response {
+        Response { author, ..self }
     }
 
     /// The same response under another status: an error page.

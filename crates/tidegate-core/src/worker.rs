@@ -32,6 +32,8 @@ use tidegate_wire::h2::Section;
 
 /// Access lines wait this long at most.
 const LOG_DELAY: Duration = Duration::from_secs(1);
+/// What nobody uses is given back to the system so much later.
+const TRIM_DELAY: Duration = Duration::from_secs(1);
 /// Bytes read in one call.
 const READ_BUFFER: usize = 64 << 10;
 
@@ -43,6 +45,11 @@ pub trait Registry {
     /// An engine of this registry is in force from now on: what its handlers share follows these settings.
     /// Not every engine comes so far: a reload that fails elsewhere is given up.
     fn in_force(&mut self, _settings: &Arc<Settings>) {}
+
+    /// Gives up descriptors that are only kept in case somebody asks, since there are no others. Returns how many.
+    fn spare_descriptors(&mut self) -> usize {
+        0
+    }
 
     /// Answers a question of the operator about what this worker holds, such as its file cache.
     fn ask(&mut self, question: &str) -> String;
@@ -310,6 +317,8 @@ struct Worker {
     accept_after: u64,
     /// No descriptor is left since then, monotonic nanoseconds; 0 where there is one.
     exhausted_since: u64,
+    /// When descriptors had run out, as far as this worker has done something about it.
+    spared_at: u64,
     /// Given up for a moment to tell those who wait that there is none.
     spare: Option<OwnedFd>,
     /// Stuck connections are not looked through again before, monotonic nanoseconds.
@@ -368,12 +377,14 @@ impl Worker {
             is_crowded: false,
             accept_after: 0,
             exhausted_since: 0,
+            spared_at: 0,
             spare: listen::spare(),
             relieve_after: 0,
             began: now,
             now,
         };
         worker.take_up(logs, listeners)?;
+        worker.cx.admission.join(&worker.runtime.remote());
         Ok(worker)
     }
 
@@ -430,6 +441,7 @@ impl Worker {
             // What tells of changes comes first: a file that changed before a request was sent is seen to
             // have changed by that request.
             let mut has_commands = false;
+            self.spare_descriptors();
             for event in &ready {
                 match event.kind() {
                     Kind::Io => self.runtime.on_io(event),
@@ -473,10 +485,22 @@ impl Worker {
                 return Ok(());
             }
             if self.cx.draining && self.connections.is_empty() {
-                self.cx.log.flush();
+                self.settle();
                 return Ok(());
             }
         }
+    }
+
+    /// No connection is left: neither is a request.
+    fn settle(&mut self) {
+        let counted = || self.cx.stats.snapshot();
+        debug_assert_eq!(
+            counted().requests_under_way(),
+            0,
+            "invariant: each is counted once, {:?}",
+            counted()
+        );
+        self.cx.log.flush();
     }
 
     /// One reading of the clock serves the whole turn. The wheel moves first, so that what is armed in the
@@ -534,7 +558,8 @@ impl Worker {
             .next_deadline()
             .map(|at| Duration::from_millis(at.saturating_sub(monotonic_ns()).div_ceil(1_000_000)));
         let relief = self.wants_relief().then_some(relief::PAUSE);
-        timers.into_iter().chain(relief).chain(log).chain(accept).chain(deadline).min()
+        let trim = self.cx.admission.keeps_what_is_free().then_some(TRIM_DELAY);
+        timers.into_iter().chain(relief).chain(trim).chain(log).chain(accept).chain(deadline).min()
     }
 
     #[inline]
@@ -595,6 +620,9 @@ impl Worker {
             self.cx.stats.connections.sub(1);
             self.cx.stats.connections_closed.add(1);
             self.accept_after = 0; // a descriptor is free again
+            if self.spare.is_none() {
+                self.spare = listen::spare();
+            }
         }
     }
 
@@ -623,7 +651,7 @@ impl Worker {
                     for key in keys {
                         self.close(key);
                     }
-                    self.cx.log.flush();
+                    self.settle();
                     return true;
                 }
             }

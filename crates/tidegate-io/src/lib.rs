@@ -3,12 +3,15 @@
 //! The only crate that may hold `unsafe`. It knows no HTTP and no settings: `tidegate-core` builds its
 //! workers out of these parts.
 
+pub mod allocator;
 pub mod blocking;
 pub mod clock;
 pub mod connect;
+pub mod descriptors;
 mod executor;
 pub mod file;
 mod lanes;
+mod links;
 pub mod notify;
 pub mod oneshot;
 pub mod paged;

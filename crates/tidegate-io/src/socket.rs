@@ -6,6 +6,7 @@ use rustix::net::{
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::ffi::OsStr;
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -20,6 +21,15 @@ pub enum Peer {
     Tcp(SocketAddr),
     /// A client on a unix socket; it has no address.
     Unix,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.ip().to_canonical().fmt(f),
+            Peer::Unix => f.write_str("a unix socket"),
+        }
+    }
 }
 
 /// What a listening socket is told about the connections it will give.

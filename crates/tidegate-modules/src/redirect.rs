@@ -5,7 +5,9 @@
 
 use crate::status::Escaped;
 use std::fmt::Write;
-use tidegate_core::{Exchange, Handler, Reply, Response, answer};
+use tidegate_core::explain::Foreseen;
+use tidegate_core::template::{Piece, Template, host_of, uri_of};
+use tidegate_core::{Author, Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::Status;
 use tidegate_http::path::encode_path;
 
@@ -24,30 +26,20 @@ use tidegate_http::path::encode_path;
 #[derive(Debug)]
 pub struct Redirect {
     template: String,
-    pieces: Vec<Piece>,
+    to: Template,
     status: Status,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    Path,
-    Query,
-    Host,
-    Uri,
-    Scheme,
 }
 
 impl Redirect {
     /// A redirection to what the template gives.
     pub fn new(to: &str, status: u16) -> Redirect {
-        Redirect { template: to.into(), pieces: parse(to), status: Status(status) }
+        Redirect { template: to.into(), to: Template::parse(to), status: Status(status) }
     }
 
     /// The value of `Location`; `None` where it needs a host and the client has named none.
     fn location(&self, exchange: &Exchange<'_>) -> Option<String> {
         let mut location = String::with_capacity(self.template.len() + exchange.target.len());
-        for piece in &self.pieces {
+        for piece in self.to.pieces() {
             match piece {
                 Piece::Text(text) => location.push_str(text),
                 Piece::Path => join(&mut location, &encode_path(exchange.path)),
@@ -61,8 +53,11 @@ impl Redirect {
                     "" => return None,
                     host => location.push_str(host),
                 },
-                Piece::Uri => join(&mut location, &as_sent(exchange.target)),
+                Piece::Uri => join(&mut location, &uri_of(exchange.target)),
                 Piece::Scheme => location.push_str(exchange.scheme),
+                // Of no use in an address, and no placeholders there.
+                Piece::Client => location.push_str("{client}"),
+                Piece::Method => location.push_str("{method}"),
             }
         }
         Some(location)
@@ -70,7 +65,7 @@ impl Redirect {
 }
 
 impl Handler for Redirect {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let Some(location) = self.location(exchange) else {
             let why = "The address of this page depends on the host name, and the request names none.";
             return Reply::Ready(answer::explained(Status::BAD_REQUEST, why));
@@ -79,13 +74,14 @@ impl Handler for Redirect {
         Reply::Ready(answer::explained(self.status, &note).with("Location", location))
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         match self.location(exchange) {
             Some(location) => {
                 say(format!("redirect {:?}: {} to {location}", self.template, self.status.0));
             }
             None => say(format!("redirect {:?}: 400, the request names no host", self.template)),
         }
+        Foreseen::Handler
     }
 }
 
@@ -93,64 +89,39 @@ impl Handler for Redirect {
 #[derive(Debug)]
 pub struct Respond {
     status: Status,
-    media_type: &'static str,
+    media_type: String,
     body: String,
 }
 
 impl Respond {
-    /// A fixed answer; as HTML where it begins with `<`.
-    pub fn new(status: u16, body: &str) -> Respond {
-        let media_type = match body.trim_start().starts_with('<') {
+    /// A fixed answer. Without a media type it is HTML where it begins with `<`, else plain text.
+    pub fn new(status: u16, body: &str, media_type: Option<&str>) -> Respond {
+        let media_type = media_type.unwrap_or(match body.trim_start().starts_with('<') {
             true => "text/html; charset=utf-8",
             false => "text/plain; charset=utf-8",
-        };
-        Respond { status: Status(status), media_type, body: body.into() }
+        });
+        Respond { status: Status(status), media_type: media_type.into(), body: body.into() }
     }
 }
 
 impl Handler for Respond {
-    fn handle(&self, _: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, _: &mut Exchange<'_>, _: Pass) -> Reply {
         if self.body.is_empty() || !self.status.has_body() {
             return Reply::status(self.status);
         }
-        Reply::Ready(Response::content(self.status, self.media_type, self.body.as_bytes()))
+        let response = Response::content(self.status, &self.media_type, self.body.as_bytes());
+        Reply::Ready(response.by(Author::Application))
     }
 
-    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, _: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let mut sentence = format!("respond: {} ", self.status.0);
         let _ = match self.body.is_empty() || !self.status.has_body() {
             true => write!(sentence, "without content"),
             false => write!(sentence, "with {} bytes of {}", self.body.len(), self.media_type),
         };
         say(sentence);
+        Foreseen::Handler
     }
-}
-
-fn parse(template: &str) -> Vec<Piece> {
-    const NAMES: [(&str, Piece); 5] = [
-        ("{path}", Piece::Path),
-        ("{query}", Piece::Query),
-        ("{host}", Piece::Host),
-        ("{uri}", Piece::Uri),
-        ("{scheme}", Piece::Scheme),
-    ];
-    let (mut pieces, mut text, mut rest) = (Vec::new(), String::new(), template);
-    while let Some(first) = rest.chars().next() {
-        if let Some((name, piece)) = NAMES.iter().find(|(name, _)| rest.starts_with(name)) {
-            if !text.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut text)));
-            }
-            pieces.push(piece.clone());
-            rest = &rest[name.len()..];
-        } else {
-            text.push(first);
-            rest = &rest[first.len_utf8()..];
-        }
-    }
-    if !text.is_empty() {
-        pieces.push(Piece::Text(text));
-    }
-    pieces
 }
 
 /// Appends what begins with a slash.
@@ -159,29 +130,12 @@ fn join(location: &mut String, rooted: &str) {
     location.push_str(&rooted[usize::from(is_doubled)..]);
 }
 
-/// The host of an authority, brackets included, without the port.
-fn host_of(authority: &str) -> &str {
-    match authority.rfind([':', ']']) {
-        Some(at) if authority[at..].starts_with(':') => &authority[..at],
-        _ => authority,
-    }
-}
-
-/// Path and query of a request target, beginning with exactly one slash. Browsers take a backslash for a
-/// slash, so it is encoded.
-fn as_sent(target: &str) -> String {
-    let rooted = match target.split_once("://") {
-        // Absolute form; in origin form a `://` can only stand behind the first slash.
-        Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("", |at| &rest[at..]),
-        _ => target,
-    };
-    format!("/{}", rooted.trim_start_matches(['/', '\\']).replace('\\', "%5C"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_core::{Body, Head};
+    use tidegate_config::settings::Access;
+    use tidegate_core::access::admit;
+    use tidegate_core::{Body, Head, Remote};
     use tidegate_http::{Fields, Method};
     use tidegate_io::socket::Peer;
 
@@ -197,7 +151,7 @@ mod tests {
             fields: Fields::default(),
             protocol: None,
             minor_version: 1,
-            peer: Peer::Unix,
+            remote: Remote::direct(Peer::Unix),
             tls: None,
             is_early: false,
             now: 0,
@@ -208,7 +162,8 @@ mod tests {
     }
 
     fn answer(handler: &dyn Handler, exchange: &mut Exchange<'_>) -> (u16, Option<String>, Vec<u8>) {
-        let Reply::Ready(response) = handler.handle(exchange) else { panic!("it waits") };
+        let pass = admit(&Access::default(), exchange).unwrap();
+        let Reply::Ready(response) = handler.handle(exchange, pass) else { panic!("it waits") };
         let Head::Fields(lines) = &response.head else { panic!("prebuilt") };
         let location = lines.first("Location").map(|value| String::from_utf8(value.to_vec()).unwrap());
         let Body::Bytes(body) = response.body else { return (response.status.0, location, Vec::new()) };
@@ -268,18 +223,18 @@ mod tests {
         for (status, body, media_type) in
             [(200, "hello", "text/plain; charset=utf-8"), (410, "\n<p>gone", "text/html; charset=utf-8")]
         {
-            let respond = Respond::new(status, body);
+            let respond = Respond::new(status, body, None);
             assert_eq!(respond.media_type, media_type);
             assert_eq!(answer(&respond, &mut ask("/", "/", "h")), (status, None, body.into()));
         }
         for (status, body) in [(200, ""), (204, "x"), (304, "x")] {
             assert_eq!(
-                answer(&Respond::new(status, body), &mut ask("/", "/", "h")),
+                answer(&Respond::new(status, body, None), &mut ask("/", "/", "h")),
                 (status, None, Vec::new())
             );
         }
         let mut said = Vec::new();
-        Respond::new(200, "hello").explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
+        Respond::new(200, "hello", None).explain(&ask("/", "/", "h"), &mut |sentence| said.push(sentence));
         Redirect::new("/x{path}", 301).explain(&ask("/a", "/a", "h"), &mut |sentence| said.push(sentence));
         assert_eq!(
             said,

@@ -1,6 +1,6 @@
 //! Static files and applications behind one connection driven by hand: what tests and benches count with.
 
-use crate::files::{Files, Shared};
+use crate::files::{Files, Shared, open_root};
 use crate::gateway::board::Board;
 use crate::gateway::link;
 use crate::gateway::proxy::Proxy;
@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{Action, Settings};
 use tidegate_core::Handler;
-use tidegate_core::phase::{Decoration, Engine, Route, Site};
+use tidegate_core::decoration::Decoration;
+use tidegate_core::phase::{Engine, Route, Site};
 use tidegate_core::solo::Solo;
 use tidegate_core::worker::{LogSet, MakeRegistry, Registry};
-use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_io::socket::Stream;
 use tidegate_stats::Worker as Stats;
@@ -33,7 +33,7 @@ impl Registry for Modules {
             for route in &site.routes {
                 let handler: Rc<dyn Handler> = match &route.action {
                     Action::Files(files) => {
-                        let root = Arc::new(Root::open(&files.root)?);
+                        let root = open_root(&files.root, files.symlinks)?;
                         Rc::new(Files::new(&self.shared, root, files, route, settings))
                     }
                     Action::Fastcgi(application) => {

@@ -109,8 +109,8 @@ macro_rules! metrics {
                 $($($crate::table::Reading::merge(&mut self.$name, &other.$name);)*)*
             }
 
-            /// Makes it what workers that have ended leave behind: their counts, without gauges.
-            pub fn retire(&mut self) {
+            /// Takes out what was current.
+            fn retire_gauges(&mut self) {
                 self.workers = 0;
                 $($($crate::table::Reading::retire(&mut self.$name);)*)*
             }

@@ -48,6 +48,10 @@ metrics! {
     }
     "Requests" {
         requests: Counter, Count, "Total Requests", "Requests whose head was read.";
+        requests_unread: Counter, Count, "Requests Unread",
+            "Requests that were answered although their head could not be read.";
+        requests_lost: Counter, Count, "Requests Lost",
+            "Requests that a process had not answered when it ended. As last told by it.";
         responses: Statuses, Count, "Responses", "Responses by status code, interim ones included.";
         latency: Histogram, Seconds, "Response Time",
             "Time from the last byte of a request head to the last byte of its response.";
@@ -112,6 +116,20 @@ impl Snapshot {
     pub fn cache_hit_ratio(&self) -> Option<f64> {
         let lookups = self.cache_lookups();
         (lookups != 0).then(|| self.cache_hits as f64 / lookups as f64)
+    }
+
+    /// Requests that have begun and are not counted to their end. The time of each is recorded at its end.
+    pub fn requests_under_way(&self) -> u64 {
+        let begun = self.requests.wrapping_add(self.requests_unread);
+        begun.saturating_sub(self.latency.count()).saturating_sub(self.requests_lost)
+    }
+
+    /// Makes it what workers that have ended leave behind: their counts, without gauges. What they had open has ended
+    /// with them.
+    pub fn retire(&mut self) {
+        self.connections_closed = self.connections_closed.wrapping_add(self.connections.current);
+        self.requests_lost = self.requests_lost.wrapping_add(self.requests_under_way());
+        self.retire_gauges();
     }
 
     /// Cache look-ups, answered or not.

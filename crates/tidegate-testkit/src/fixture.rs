@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -18,6 +19,8 @@ pub(crate) enum Fixture {
     Link { path: String, target: String },
     /// A hard link or symbolic link, file or whole folder is removed.
     Remove { path: String },
+    /// Permission bits.
+    Mode { path: String, mode: u32 },
     /// Atomic replacement.
     Rename { from: String, to: String },
 }
@@ -139,6 +142,11 @@ impl Folder {
                 let path = self.join(path)?;
                 make_parent(&path)?;
                 std::os::unix::fs::symlink(target, &path)
+                    .map_err(|error| format!("{}: {error}", path.display()))
+            }
+            Fixture::Mode { path, mode } => {
+                let path = self.join(path)?;
+                fs::set_permissions(&path, fs::Permissions::from_mode(*mode))
                     .map_err(|error| format!("{}: {error}", path.display()))
             }
             Fixture::Remove { path } => {

@@ -9,19 +9,19 @@ use std::time::Instant;
 use crate::client::{Client, Filled};
 use crate::response::{Fields, Response, show};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PUSH_PROMISE: u8 = 5;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PUSH_PROMISE: u8 = 5;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
 
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 /// How a client of HTTP/2 behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -362,7 +362,7 @@ fn number(payload: &[u8]) -> Result<u32, String> {
     Ok(u32::from_be_bytes(*bytes))
 }
 
-fn name_of(code: u32) -> String {
+pub(crate) fn name_of(code: u32) -> String {
     let names = [
         "NO_ERROR",
         "PROTOCOL_ERROR",

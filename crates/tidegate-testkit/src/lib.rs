@@ -15,6 +15,7 @@ mod fixture;
 mod h2;
 mod pattern;
 mod process;
+pub mod random;
 mod response;
 mod run;
 mod sha256;

@@ -643,7 +643,7 @@ impl<'a> Player<'a> {
 }
 
 /// The addresses in lines `listening on http://ADDRESS:PORT` and `listening on unix:PATH`.
-fn addresses(lines: &[String]) -> Vec<Address> {
+pub(crate) fn addresses(lines: &[String]) -> Vec<Address> {
     let parse = |line: &String| {
         let (_, place) = line.split_once("listening on ")?;
         let place = place.trim();

@@ -278,7 +278,7 @@ impl<'a> Parser<'a> {
         };
         let action = match (name, arguments) {
             ("config", [Token::Quoted(text)]) => Action::Config(text.clone()),
-            ("file" | "dir" | "link" | "remove" | "rename", _) => {
+            ("file" | "dir" | "link" | "mode" | "remove" | "rename", _) => {
                 Action::Fixture(parse_fixture(name, arguments)?)
             }
             ("client", [Token::Word(client), options @ ..]) => {
@@ -441,6 +441,10 @@ fn parse_fixture(name: &str, arguments: &[Token]) -> Result<Fixture, String> {
         ("dir", [Token::Word(path)]) => Ok(Fixture::Folder { path: path.clone(), modified }),
         ("link", [path, target]) => Ok(Fixture::Link { path: text(path)?, target: text(target)? }),
         ("remove", [Token::Word(path)]) => Ok(Fixture::Remove { path: path.clone() }),
+        ("mode", [Token::Word(path), Token::Word(mode)]) => {
+            let mode = u32::from_str_radix(mode, 8).map_err(|_| format!("`{mode}`: a mode is octal"))?;
+            Ok(Fixture::Mode { path: path.clone(), mode })
+        }
         ("rename", [Token::Word(from), Token::Word(to)]) => {
             Ok(Fixture::Rename { from: from.clone(), to: to.clone() })
         }

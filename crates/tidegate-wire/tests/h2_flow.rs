@@ -118,6 +118,22 @@ fn windows_bound_what_is_sent() {
     assert_eq!(content, b"0123456789abcdef");
 }
 
+/// Who has a small window and gives back each frame twice, for the stream and for the connection, does no wrong.
+#[test]
+fn a_small_window_may_be_given_back_frame_by_frame() {
+    let mut end = End::ready_server(Limits::default());
+    end.feed(&settings(&[(4, 512)]));
+    end.feed(&headers(1, WHOLE, GET));
+    let key = end.key(1);
+    assert_eq!(end.answer(key, 200, &[b'x'; 8192]), 512);
+    for round in 0..5000 {
+        end.feed(&window(0, 512)).feed(&window(1, 512));
+        assert_eq!(end.connection.send_data(key, &[b'x'; 8192], false, &mut end.out), 512, "{round}");
+        end.sent();
+    }
+    assert!(!end.seen.iter().any(|seen| matches!(seen, Seen::Failed(_))));
+}
+
 #[test]
 fn frames_are_no_larger_than_the_peer_takes() {
     let mut end = End::ready_server(Limits::default());

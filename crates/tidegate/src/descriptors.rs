@@ -1,12 +1,20 @@
-//! How many descriptors this process may hold, against what the settings ask for.
+//! How many descriptors this process may hold, against what the settings ask for. What the file caches keep is not
+//! counted: they give it back when there are no others.
 //!
 //! Called at the start, before anything is opened.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tidegate_config::Settings;
 
-/// What the process needs beside connections and the file cache: sockets, logs, pollers, watchers.
+/// What the process needs beside connections: sockets, logs, pollers, watchers.
 const OWN: u64 = 64;
+/// The share left for what requests open, a file or a connection to an application each.
+const SHARE: u64 = 64;
+
+/// What is not for connections, of so many descriptors.
+fn reserve(limit: u64) -> u64 {
+    OWN + limit / SHARE
+}
 
 /// Raises the limit to the hard one and tells the limit that now holds; `None` is no limit.
 ///
@@ -21,29 +29,24 @@ pub fn raise_limit() -> Option<u64> {
 }
 
 /// Lowers `limits connections` to what the process may hold, for settings that nobody has written.
-pub fn fit(settings: &mut Settings, workers: usize) {
+pub fn fit(settings: &mut Settings) {
     if let Some(limit) = getrlimit(Resource::Nofile).maximum {
-        let room = limit.saturating_sub(cached(settings, workers) + OWN).max(1);
+        let room = limit.saturating_sub(reserve(limit)).max(1);
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         settings.limits.connections = settings.limits.connections.min(room);
     }
 }
 
-/// Descriptors that the file caches may hold.
-fn cached(settings: &Settings, workers: usize) -> u64 {
-    if settings.file_cache.enabled { u64::from(settings.file_cache.descriptors) * workers as u64 } else { 0 }
-}
-
 /// A sentence where the settings ask for more than the process may hold. Serving goes on: accepting pauses
 /// when the limit is met.
-pub fn shortage(settings: &Settings, workers: usize, limit: Option<u64>) -> Option<String> {
+pub fn shortage(settings: &Settings, limit: Option<u64>) -> Option<String> {
     let limit = limit?;
     let connections = u64::from(settings.limits.connections);
-    let needed = connections + cached(settings, workers) + OWN;
+    let needed = connections + reserve(limit);
     (needed > limit).then(|| {
         format!(
             "this process may hold {limit} descriptors, but {connections} connections (limits connections) \
-             and the file cache may need {needed}; raise the limit (`ulimit -Hn`, or LimitNOFILE= of the \
+             and what requests open may need {needed}; raise the limit (`ulimit -Hn`, or LimitNOFILE= of the \
              service), or lower `connections`"
         )
     })
@@ -57,10 +60,15 @@ mod tests {
     fn tells_a_shortage_only_where_there_is_one() {
         let mut settings = tidegate_config::from_folder(std::path::Path::new("/"), &[]).unwrap();
         settings.limits.connections = 1000;
-        settings.file_cache.descriptors = 100;
-        assert_eq!(shortage(&settings, 2, None), None);
-        assert_eq!(shortage(&settings, 2, Some(1264)), None);
-        let said = shortage(&settings, 2, Some(1263)).unwrap();
-        assert!(said.contains("1264") && said.contains("1263"), "{said}");
+        assert_eq!(shortage(&settings, None), None);
+        assert_eq!(shortage(&settings, Some(1081)), None);
+        let said = shortage(&settings, Some(1079)).unwrap();
+        assert!(said.contains("1080") && said.contains("1079"), "{said}");
+    }
+
+    #[test]
+    fn connections_may_have_nearly_all() {
+        assert!(reserve(20_000) < 400);
+        assert!(reserve(1024) < 100);
     }
 }

@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
+use tidegate_core::decoration::Decoration;
+use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::log::{self, Sink};
-use tidegate_core::phase::{self, Decoration, Engine};
+use tidegate_core::phase::{self, Engine};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
-use tidegate_io::file::Root;
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
@@ -36,6 +37,8 @@ pub struct Registry {
     files: Option<Rc<files::Shared>>,
     board: Arc<Board>,
     applications: Option<Rc<link::Shared>>,
+    /// Handlers say what they do, and ask no application.
+    notes: Option<Notes>,
 }
 
 /// Opens an access log, or says that none is to be written.
@@ -44,7 +47,15 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 impl Registry {
     /// For one worker, or for `explain`.
     pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> Registry {
-        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None }
+        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None, notes: None }
+    }
+
+    /// For `explain`: what answers says so.
+    pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
+        Registry {
+            notes: Some(notes),
+            ..Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
+        }
     }
 
     /// What makes a registry on a worker's thread.
@@ -78,7 +89,10 @@ impl Registry {
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
-                let handler = self.handler_for(settings, &files, &applications, site, route)?;
+                let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
+                if let Some(notes) = &self.notes {
+                    handler = Rc::new(Rehearsed::new(handler, notes.clone()));
+                }
                 routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
@@ -95,7 +109,11 @@ impl Registry {
             Ok(handler) => Ok(Rc::new(handler)),
             Err(error) if self.is_recovery => {
                 log::error(format_args!("{error}; the route answers 503 until the next reload"));
-                Ok(Rc::new(Respond::new(503, "This part of the site is not to be had at the moment.\n")))
+                Ok(Rc::new(Respond::new(
+                    503,
+                    "This part of the site is not to be had at the moment.\n",
+                    None,
+                )))
             }
             Err(error) => Err(error),
         }
@@ -112,16 +130,16 @@ impl Registry {
     ) -> io::Result<Rc<dyn Handler>> {
         Ok(match &route.action {
             Action::Files(files) => {
-                let opened = Root::open(&files.root).map_err(|error| {
+                let opened = files::open_root(&files.root, files.symlinks).map_err(|error| {
                     let (root, origin) = (files.root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 });
-                self.or_recover(
-                    opened.map(|root| Files::new(shared, Arc::new(root), files, route, settings)),
-                )?
+                self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
-            Action::Respond { status, body } => Rc::new(Respond::new(*status, body)),
+            Action::Respond { status, body, media_type } => {
+                Rc::new(Respond::new(*status, body, media_type.as_deref()))
+            }
             Action::Fastcgi(application) => {
                 self.or_recover(Scripted::new(Protocol::FastCgi, applications, application, site, route))?
             }
@@ -159,6 +177,10 @@ impl worker::Registry for Registry {
         if let Some(files) = &self.files {
             files.adopt(settings.file_cache.clone());
         }
+    }
+
+    fn spare_descriptors(&mut self) -> usize {
+        self.files.as_ref().map_or(0, |files| files.spare_descriptors())
     }
 
     fn ask(&mut self, question: &str) -> String {

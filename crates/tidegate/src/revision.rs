@@ -83,7 +83,7 @@ impl ServeOptions {
                 settings.access_log = target.clone().map(|target| AccessLog { target, format, only_errors });
             }
             if matches!(self.settings, SettingsFrom::Folder { .. }) {
-                descriptors::fit(settings, workers(settings));
+                descriptors::fit(settings);
             }
         }
         loaded

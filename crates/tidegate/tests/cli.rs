@@ -497,6 +497,59 @@ fn descriptors_that_run_out_stop_nobody_who_is_connected() {
     assert_eq!(wait_for(|| get(&server.address, "/").ok(), "recovery"), "here");
 }
 
+/// A root is one descriptor, however many sites and workers have it.
+#[test]
+fn many_sites_with_one_root_need_few_descriptors() {
+    let folder = Folder::new("many-sites");
+    fs::create_dir_all(folder.path("site")).unwrap();
+    fs::write(folder.path("site/a.txt"), "here").unwrap();
+    let mut config = "workers 4\nlisten \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..1000 {
+        config
+            .push_str(&format!("site \"s{number}.test\" {{ root \"{}\" }}\n", folder.path("site").display()));
+    }
+    let server = Server::with_config(&folder, &config);
+    let stream = TcpStream::connect(&server.address).unwrap();
+    assert_eq!(exchange_with("s999.test", stream, "/a.txt").unwrap(), "here");
+    for pid in server.processes() {
+        let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count();
+        assert!(open < 100, "{open} descriptors");
+    }
+}
+
+/// Descriptors that only the cache keeps are for those who come.
+#[test]
+fn cached_descriptors_are_given_back() {
+    let folder = Folder::new("cached-descriptors");
+    fs::create_dir_all(folder.path("site")).unwrap();
+    for number in 0..60 {
+        fs::write(folder.path(&format!("site/{number}")), vec![b'x'; 20_000]).unwrap();
+    }
+    // Two workers: what one of them lacks the other keeps.
+    let config =
+        format!("listen \"127.0.0.1:0\"\nworkers 2\nsite {{ root \"{}\" }}\n", folder.path("site").display());
+    let server = Server::with_config(&folder, &config);
+    let mut connected: Vec<KeepAlive> = (0..16).map(|_| KeepAlive::new(&server.address)).collect();
+    for number in 0..60 {
+        for one in &mut connected {
+            assert_eq!(one.get(&format!("/{number}")).0.len(), 20_000);
+        }
+    }
+    let kept = || server.status()["stats"]["cache_descriptors"]["current"].as_u64().unwrap_or(0);
+    wait_for(|| (kept() >= 60).then_some(()), "files that are kept open");
+    let pid = server.processes()[0];
+    let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    let tight = Rlimit { current: Some(open + 2), ..getrlimit(Resource::Nofile) };
+    prlimit(Some(pid), Resource::Nofile, tight).unwrap();
+    let mut others: Vec<KeepAlive> = (0..50).map(|_| KeepAlive::new(&server.address)).collect();
+    for one in &mut others {
+        assert_eq!(one.get("/0").0.len(), 20_000);
+    }
+    let stats = &server.status()["stats"];
+    assert_eq!(stats["connection_refusals"]["descriptors"], 0);
+    assert!(stats["cache_evictions"].as_u64().unwrap() > 0);
+}
+
 /// FAULTS 41: when there is no descriptor for long, those who wait are told so instead of being left to hang.
 #[test]
 fn who_waits_in_vain_for_a_descriptor_is_told() {
@@ -523,6 +576,10 @@ fn who_waits_in_vain_for_a_descriptor_is_told() {
     }
     assert!(refused >= 6, "{refused}");
     assert_eq!(connected.get("/").0, "here");
+    // Whoever asks how the server is gets an answer all the same.
+    let report = get(&server.address, "/.perf?format=json").unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert!(report["stats"]["connection_refusals"]["descriptors"].as_u64().unwrap() >= refused);
     drop(others);
 
     prlimit(Some(pid), Resource::Nofile, limit).unwrap();

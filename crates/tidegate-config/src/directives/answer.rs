@@ -1,7 +1,7 @@
 //! What is answered without files, and the fields of answers.
 
 use crate::directive::{
-    Argument, Context, Count, Directive, Inheritance, Kind, Property, one, one_or, some_or,
+    Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some_or,
 };
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
@@ -27,23 +27,41 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             one("status", Kind::Status { only: &[] }),
             Argument { name: "text", kind: Kind::Text { most: 65536 }, count: Count::Optional, words: &[] },
         ],
-        doc: "A fixed answer: a status and a short text.",
+        properties: &[Property {
+            name: "type",
+            kind: Kind::MediaType,
+            default: None,
+            doc: "The media type of the text. Without it `text/html` where the text begins with `<`, else `text/plain`.",
+        }],
+        doc: "A fixed answer: a status and a short text. An error without a text gets the `error-page` of its status, \
+              one with a text is sent as it is.",
         example: "respond 200 \"all is well\"",
         ..Directive::new("respond", INSIDE)
     },
     Directive {
         doc: "The status page: statistics, and control of the file cache. Where no `allow` stands in the route \
-              itself, only clients of this machine are let in.",
+              itself, only clients of this machine are let in, and of those none that asks for somebody else: a proxy \
+              on this machine has to be named in `trusted-proxies`, and then its clients count.",
         example: "status",
         ..Directive::new("status", INSIDE)
     },
     Directive {
-        arguments: &[one("code", Kind::Status { only: &[] }), one("path", Kind::SitePath)],
+        arguments: &[one("code", Kind::Status { only: &[] }), one_or("path", Kind::SitePath, &["off"])],
         repeats: true,
         inheritance: Inheritance::Adds,
-        doc: "The page of the site that is shown for an error status. The status stays what it is.",
+        doc: "The page of the site that is shown for an error of the server's own. The status stays what it is. What an \
+              application answers is left alone unless `intercept` asks for it. `off` without quotes takes an inherited \
+              page away. Whoever may not have the page by its path gets a plain error.",
         example: "error-page 404 \"/404.html\"",
         ..Directive::new("error-page", EVERYWHERE)
+    },
+    Directive {
+        arguments: &[OFF],
+        inheritance: Inheritance::Replaces,
+        default: Some("intercept off"),
+        doc: "Has `error-page` take the place of what applications and `respond` answer with an error status, too.",
+        example: "intercept",
+        ..Directive::new("intercept", EVERYWHERE)
     },
     Directive {
         arguments: &[one_or("time", Kind::Duration { least: 0, most: 3650 * 86_400_000 }, &["off"])],
@@ -75,8 +93,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldValue, &["off"])],
         repeats: true,
         inheritance: Inheritance::Adds,
-        doc: "A field set on every response. A field of the same name that was inherited gives way; `off` without \
-              quotes only takes it away. Fields that the server itself must get right are refused.",
+        doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \
+              name that was inherited or that an application has sent (`Set-Cookie` and `Vary` are added); `off` without \
+              quotes only takes it away. `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are \
+              filled in. Fields that the server itself must get right are refused.",
         example: "header \"X-Content-Type-Options\" \"nosniff\"",
         ..Directive::new("header", EVERYWHERE)
     },

@@ -11,8 +11,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("path", Kind::File)],
         inheritance: Inheritance::Replaces,
-        doc: "The folder that files are served from; it must exist. Nothing outside it is ever served, symbolic \
-              links that lead out of it included.",
+        doc: "The folder that files are served from; it must exist. Nothing outside it is ever served, unless \
+              `symlinks` lets links lead out of it.",
         example: "root \".\"",
         ..Directive::new("root", INSIDE)
     },
@@ -149,6 +149,17 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "Media types that are compressed beside the built-in ones.",
         example: "media-types \"application/x-thing\"",
         ..Directive::new("media-types", &[Context::Compress])
+    },
+    Directive {
+        arguments: &[one("which", Kind::Choice(&["beneath", "owner", "any"]))],
+        inheritance: Inheritance::Replaces,
+        default: Some("symlinks beneath"),
+        doc: "Which symbolic links below a root are followed; others answer 404. `beneath`: those that lead to something \
+              below the root. `owner`: those that belong to the same user as what they lead to, wherever that lies. \
+              `any`: all. With the last two the sandbox lets server processes read whatever their user may, and what \
+              lies outside of the root is not kept in the file cache.",
+        example: "symlinks owner",
+        ..Directive::new("symlinks", EVERYWHERE)
     },
     Directive {
         arguments: &[OFF],

@@ -196,7 +196,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldValue, &["off"])],
         repeats: true,
-        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away.",
+        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away. \
+              `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are filled in.",
         example: "request-header \"X-Api-Key\" \"secret\"",
         ..Directive::new("request-header", PROXY)
     },
@@ -235,8 +236,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[some_or("networks", Kind::Network, &["off"])],
         inheritance: Inheritance::Replaces,
         default: Some("trusted-proxies off"),
-        doc: "Clients that are proxies of one's own: the `Forwarded`, `X-Forwarded-…` and identity fields that they \
-              send are passed on, with themselves added. Those of anybody else are dropped.",
+        doc: "Clients that are proxies of one's own. Behind them the client is the last address in `X-Forwarded-For` \
+              that is none of them: access rules, logs, balancing and `REMOTE_ADDR` go by it, and the status page \
+              with them. Their connections are not counted in `connections-per-address`. The `Forwarded`, \
+              `X-Forwarded-…` and identity fields that they send are passed on to applications, with themselves \
+              added; those of anybody else are dropped. A load balancer that speaks the PROXY protocol is named in \
+              `listen`; whom it names is then the peer that this is about.",
         example: "trusted-proxies \"10.0.0.0/8\" \"unix\"",
         ..Directive::new("trusted-proxies", EVERYWHERE)
     },

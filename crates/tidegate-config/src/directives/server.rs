@@ -295,9 +295,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("queue", LIMITS)
     },
     bound("memory", LIMITS, &[one_or("size", Kind::Size { least: MIB, most: 16 * TIB }, &["auto"])], "memory auto",
-        "Bytes that all connections together may own while they are stuck: heads and bodies that are incomplete, \
-         answers that nobody takes. Above it those that hold the most for the longest are reset first, then new \
-         connections are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
+        "Bytes that all connections together may own: heads and bodies that are incomplete, answers that nobody takes, \
+         what is read ahead of an application, compressed or remembered for them. When it is short nothing is read \
+         ahead and nothing is compressed; above it those that hold the most for the longest are reset first, then \
+         new connections, and requests that would have to wait, are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
          cgroup, else what the machine has.",
         "memory \"256MiB\""),
     bound("overload-delay", LIMITS, &[one_or("time", Kind::Duration { least: 10, most: 60 * SECOND }, &["off"])],
@@ -386,7 +387,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
          with `sendfile`, which was measured to cost less from 8 KiB on.",
         "memory-file-size \"32KiB\""),
     bound("descriptors", CACHE, &[one("count", Kind::Number { least: 0, most: 1_000_000 })], "descriptors 2048",
-        "Most larger files held open, for each worker.",
+        "Most larger files held open, for each worker. Those that nobody is being sent are closed where the process \
+         runs out of descriptors.",
         "descriptors 8192"),
     bound("max-age", CACHE, &[one("time", Kind::Duration { least: 0, most: 365 * DAY })], "max-age \"30s\"",
         "An entry older than this is compared with the file system before it is used; shorter matters only where \

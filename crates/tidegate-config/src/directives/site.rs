@@ -33,17 +33,27 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "deny \"all\"",
         ..ALLOW
     },
+    Directive {
+        arguments: &[one("off", Kind::Choice(&["off"]))],
+        doc: "`access off` does away with the `allow` and `deny` of the levels around: in a route with those of its \
+              site and of the top level, in a site with those of the top level. Those that stand beside it hold. \
+              `require-client-certificate` is not touched by it.",
+        example: "access off",
+        ..Directive::new("access", &[Context::Site, Context::Route])
+    },
 ];
 
 /// `allow`, and the shape of `deny`.
 const ALLOW: Directive = Directive {
     arguments: &[some("networks", Kind::Network)],
     repeats: true,
-    inheritance: Inheritance::Replaces,
-    doc: "Lets clients in by their address: `\"10.0.0.0/8\"`, `\"::1\"`, `\"all\"`, or `\"unix\"` for clients of a \
-          unix socket. `allow` and `deny` are tried in order and the first that fits decides; where there is an \
-          `allow`, whom no rule fits is refused. Rules in a route take the place of those of its site, and those \
-          of a site the place of those of the top level.",
+    inheritance: Inheritance::Adds,
+    doc: "Lets clients in by their address: `\"10.0.0.0/8\"`, `\"::1\"`, `\"all\"`, `\"unix\"` for clients of a unix \
+          socket, or `\"local\"` for those of this machine that do not speak for somebody else. `allow` and `deny` of a \
+          level are tried in order and the first that fits decides; where there is an `allow`, whom no rule fits is \
+          refused. The rules of the top level, of the site and of the route add up: each level has to let a client \
+          in, so that a route's `allow` does not open what its site closes (`check` warns of one that cannot let \
+          anybody in). `access off` is the way out. Behind `trusted-proxies` the address is that of the client.",
     example: "allow \"10.0.0.0/8\" \"::1\"",
     ..Directive::new("allow", &[Context::Top, Context::Site, Context::Route])
 };

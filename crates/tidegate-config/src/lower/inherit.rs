@@ -3,12 +3,14 @@
 //! Each level starts from a copy of the outer one and applies its own directives. The table says for each
 //! directive whether an inner one replaces the outer or is added; this is where that is done.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
-use crate::settings::{AccessRule, Coding, Compress, Listing, Network, Try};
+use crate::lower::access;
+use crate::settings::{Access, AccessRule, Coding, Compress, Listing, Network, Symlinks, Try};
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
 
@@ -23,17 +25,19 @@ pub(crate) struct Inherited {
     pub charset: Option<String>,
     pub types: Vec<(String, String)>,
     pub default_type: String,
+    pub symlinks: Symlinks,
     pub serves_hidden: bool,
     pub uses_cache: bool,
-    pub access: Vec<AccessRule>,
+    pub access: Access,
     pub fields: Vec<(String, String)>,
+    pub removed_fields: Vec<String>,
     pub cache_control: Option<String>,
     pub early_hints: Vec<String>,
     pub error_pages: Vec<(u16, String)>,
+    pub intercepts: bool,
     pub compress: Option<Compress>,
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
-    pub requires_client_certificate: bool,
     pub trusted_proxies: Vec<Network>,
     /// What routes may name.
     pub applications: Arc<Applications>,
@@ -43,6 +47,8 @@ pub(crate) struct Inherited {
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
     pub pools: Vec<String>,
+    /// What stands behind each pool: `php`, `cgi-stubs`, `command` or `address`.
+    pub kinds: HashMap<String, &'static str>,
     pub upstreams: Vec<String>,
     /// What the checks of an upstream speak, where it has any: `tcp`, `http` or `fastcgi`.
     pub checks: Vec<(String, String)>,
@@ -59,7 +65,14 @@ impl Applications {
             let Some(Value::Word(kind)) = item.child("check")?.first() else { return None };
             Some((item.texts().into_iter().next()?, (*kind).to_owned()))
         };
+        let pools = items.iter().filter(|item| item.directive.name == "pool");
+        let kinds = pools.filter_map(|item| {
+            let mut kinds = item.children.iter().map(|child| child.directive.name);
+            let kind = kinds.find(|name| super::pool::KINDS.contains(name))?;
+            Some((item.texts().into_iter().next()?, kind))
+        });
         Self {
+            kinds: kinds.collect(),
             pools: named("pool"),
             upstreams: named("upstream"),
             checks: groups.filter_map(check).filter(|(_, kind)| kind != "off").collect(),
@@ -94,9 +107,7 @@ impl Inherited {
                     .help("keep one; `cache-control \"max-age=3600\"` says what `expires \"1h\"` does"),
             );
         }
-        if has("allow").or(has("deny")).is_some() {
-            self.access.clear();
-        }
+        self.access(checker, items);
         // A field given here takes the place of the inherited one; given twice here, both are sent.
         for item in items.iter().filter(|item| item.directive.name == "header") {
             if let Some(Value::Text(name)) = item.first() {
@@ -154,11 +165,18 @@ impl Inherited {
                 });
                 self.trusted_proxies = networks.collect();
             }
+            "intercept" => self.intercepts = !item.is_word("off"),
+            "symlinks" => {
+                self.symlinks = match item.first() {
+                    Some(Value::Word("owner")) => Symlinks::Owner,
+                    Some(Value::Word("any")) => Symlinks::Any,
+                    _ => Symlinks::Beneath,
+                }
+            }
             "hidden" => self.serves_hidden = !item.is_word("off"),
             "nocache" => self.uses_cache = item.is_word("off"),
             "hsts" => self.hsts = lower::tls::hsts_value(item),
-            "require-client-certificate" => self.requires_client_certificate = !item.is_word("off"),
-            "allow" | "deny" => self.access(item),
+            "require-client-certificate" => self.access.requires_client_certificate = !item.is_word("off"),
             "expires" => {
                 self.cache_control = match item.first() {
                     Some(Value::Duration(time)) => Some(format!("max-age={}", time.as_secs())),
@@ -167,28 +185,47 @@ impl Inherited {
             }
             "early-hints" => self.early_hints = if item.is_word("off") { Vec::new() } else { item.texts() },
             "cache-control" => self.cache_control = item.texts().pop(),
-            "header" => {
-                if let [name, value] = item.texts().as_slice() {
+            "header" => match item.texts().as_slice() {
+                [name, value] => {
+                    self.removed_fields.retain(|removed| !field_names_agree(removed, name));
                     self.fields.push((name.clone(), value.clone()));
                 }
-            }
+                [name] if !self.removed_fields.iter().any(|removed| field_names_agree(removed, name)) => {
+                    self.removed_fields.push(name.clone());
+                }
+                _ => {}
+            },
             "error-page" => {
                 let code = u16::try_from(number(item)).unwrap_or_default();
+                self.error_pages.retain(|(known, _)| *known != code);
                 if let Some(path) = item.texts().pop() {
-                    self.error_pages.retain(|(known, _)| *known != code);
-                    self.error_pages.push((code, path));
+                    self.error_pages.push((code, path)); // `off` is no text
                 }
             }
             _ => {}
         }
     }
 
-    fn access(&mut self, item: &Item) {
-        for placed in &item.arguments {
-            if let Value::Network(network) = placed.value {
+    /// The rules of a level stand beside those of the levels around it.
+    fn access(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        if items.iter().any(|item| item.directive.name == "access") {
+            self.access.levels.clear();
+        }
+        let mut rules = Vec::new();
+        for item in items.iter().filter(|item| matches!(item.directive.name, "allow" | "deny")) {
+            let allows = item.directive.name == "allow";
+            for placed in &item.arguments {
+                let Value::Network(network) = placed.value else { continue };
+                if allows && let Some(rule) = access::refusing(&self.access.levels, network) {
+                    let diagnostic = access::warning(network, rule);
+                    checker.diagnostics.push(diagnostic.at(&item.file.source, placed.range.clone()));
+                }
                 let origin = item.file.source.origin(placed.range.start);
-                self.access.push(AccessRule { allows: item.directive.name == "allow", network, origin });
+                rules.push(AccessRule { allows, network, origin });
             }
+        }
+        if !rules.is_empty() {
+            self.access.levels.push(rules);
         }
     }
 }

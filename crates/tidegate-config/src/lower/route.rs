@@ -1,10 +1,9 @@
 //! A route: its action and the values in force for it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use super::gateway;
 use super::inherit::Inherited;
+use super::{access, gateway};
 use crate::check::{Checker, Item, number};
 use crate::disk::{Disk, What};
 use crate::settings::{AccessRule, Action, Files, Network, Origin, PathPattern, Route, Try};
@@ -39,12 +38,18 @@ pub(super) fn route(
     }
     // Who may see a status page may control the server's cache: only an `allow` beside it opens it to others.
     if action == Action::Status && item.child("allow").is_none() {
-        if item.child("deny").is_none() {
-            inherited.access.clear();
+        let status = item.child("status").unwrap_or(item);
+        if let Some(rule) = access::refusing(&inherited.access.levels, Network::Local) {
+            let warning = access::warning(Network::Local, rule);
+            checker.diagnostics.push(warning.at(&status.file.source, status.header.clone()));
         }
-        inherited.access.extend(this_machine(item));
+        let rule = AccessRule { allows: true, network: Network::Local, origin: status.origin() };
+        inherited.access.levels.push(vec![rule]);
     }
-    with(inherited, pattern, action, item.origin())
+    // A site has its own; a route has them only where it says so.
+    let is_own = !is_site && item.child("trusted-proxies").is_some();
+    let trusted_proxies = is_own.then(|| inherited.trusted_proxies.clone());
+    Route { trusted_proxies, ..with(inherited, pattern, action, item.origin()) }
 }
 
 /// A route with the values in force.
@@ -53,12 +58,14 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         pattern,
         action,
         access: inherited.access,
+        trusted_proxies: None,
         fields: inherited.fields,
+        removed_fields: inherited.removed_fields,
         cache_control: inherited.cache_control,
         early_hints: inherited.early_hints,
         error_pages: inherited.error_pages,
+        intercepts: inherited.intercepts,
         compress: inherited.compress,
-        requires_client_certificate: inherited.requires_client_certificate,
         origin,
     }
 }
@@ -120,7 +127,11 @@ fn respond_action(checker: &mut Checker<'_>, item: &Item) -> Action {
         let message = format!("{status} is no status for a fixed answer");
         checker.diagnostics.push(item.error_at(0, message).help("it only makes sense for files; answer 200"));
     }
-    Action::Respond { status, body }
+    let media_type = match item.property("type") {
+        Some(Value::Text(media_type)) => Some(media_type),
+        _ => None,
+    };
+    Action::Respond { status, body, media_type }
 }
 
 /// The folder of a route, and what is cut off the front of a path before it is looked up there.
@@ -214,6 +225,7 @@ pub(super) fn plain_files(inherited: &Inherited) -> Action {
         charset: inherited.charset.clone(),
         types: inherited.types.clone(),
         default_type: inherited.default_type.clone(),
+        symlinks: inherited.symlinks,
         serves_hidden: inherited.serves_hidden,
         uses_cache: inherited.uses_cache,
     })
@@ -264,14 +276,4 @@ fn check_try(checker: &mut Checker<'_>, item: &Item) {
         let message = format!("nothing behind {what} is looked at");
         checker.diagnostics.push(item.error_at(at + 1, message).help("put it last"));
     }
-}
-
-/// The rules of a status page without an `allow` of its own: this machine only.
-fn this_machine(item: &Item) -> Vec<AccessRule> {
-    let status = item.child("status").unwrap_or(item).origin();
-    let loopback4 = Network::Prefix { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), bits: 8 };
-    let loopback6 = Network::Prefix { address: IpAddr::V6(Ipv6Addr::LOCALHOST), bits: 128 };
-    [loopback4, loopback6, Network::Unix]
-        .map(|network| AccessRule { allows: true, network, origin: status.clone() })
-        .to_vec()
 }

@@ -1,6 +1,6 @@
 //! Applications behind the server: `fastcgi`, `scgi`, `proxy`.
 
-use super::{CertificateFiles, Network, Origin};
+use super::{CertificateFiles, Origin};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,8 +42,6 @@ pub struct Gateway {
     pub buffer: u64,
     /// Bytes of a request body that are collected before the application is bothered.
     pub request_buffer: u64,
-    /// Clients whose `Forwarded` and `X-Forwarded-…` fields are believed.
-    pub trusted_proxies: Vec<Network>,
     /// Folders whose files the application may have sent.
     pub sendfile: Vec<SendfileRoot>,
 }
@@ -107,6 +105,8 @@ pub struct Application {
     pub script: Script,
     /// Variables set in addition, in order; an empty value leaves one out.
     pub params: Vec<(String, String)>,
+    /// Which symbolic links may lead to a script.
+    pub symlinks: super::Symlinks,
     /// Whether scripts in hidden folders run.
     pub serves_hidden: bool,
 }

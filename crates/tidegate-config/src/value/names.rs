@@ -111,13 +111,15 @@ pub(super) fn address(text: &str, folder: &Path) -> Result<ListenAddress, ValueE
 }
 
 /// Reads whom a rule of access is about.
-pub(super) fn network(text: &str) -> Result<Network, ValueError> {
+pub(crate) fn network(text: &str) -> Result<Network, ValueError> {
     match text {
         "all" | "*" => return Ok(Network::All),
         "unix" => return Ok(Network::Unix),
+        "local" => return Ok(Network::Local),
         _ => {}
     }
-    let help = "write `\"all\"`, `\"unix\"`, `\"192.0.2.7\"`, `\"10.0.0.0/8\"` or `\"2001:db8::/32\"`";
+    let help =
+        "write `\"all\"`, `\"local\"`, `\"unix\"`, `\"192.0.2.7\"`, `\"10.0.0.0/8\"` or `\"2001:db8::/32\"`";
     let bad = |why: String, help: &str| Err(ValueError::new(format!("`{text}` is no network: {why}"), help));
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -148,7 +150,7 @@ pub(super) fn network(text: &str) -> Result<Network, ValueError> {
     Ok(Network::Prefix { address, bits })
 }
 
-fn mask(address: IpAddr, bits: u8) -> IpAddr {
+pub(crate) fn mask(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
@@ -330,6 +332,7 @@ mod tests {
         for (text, expected) in [
             ("all", Some(Network::All)),
             ("unix", Some(Network::Unix)),
+            ("local", Some(Network::Local)),
             ("10.0.0.0/8", prefix("10.0.0.0", 8)),
             ("0.0.0.0/0", prefix("0.0.0.0", 0)),
             ("::1", prefix("::1", 128)),

@@ -51,6 +51,16 @@ impl Busy {
         if is_head { &encoded.bytes[..encoded.body] } else { &encoded.bytes }
     }
 
+    /// As a response, in the place of one that says so.
+    pub fn instead_of(&self, response: Response) -> Response {
+        let after = response.head.lines().first("Retry-After").map(<[u8]>::to_vec);
+        let mut busy = self.response();
+        if let Some(after) = after {
+            busy.fields_mut().set("Retry-After", after);
+        }
+        busy
+    }
+
     /// As a response.
     pub fn response(&self) -> Response {
         let status = Status(self.settings.status);

@@ -15,6 +15,7 @@ use super::Ledger;
 use super::addresses::subscriber;
 use super::shares::{Claim, Entry, Key, Shares};
 use crate::exchange::{LateWishes, Reply};
+use crate::memory::{self, Holdings};
 use crate::response::Response;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -81,6 +82,7 @@ pub struct Later {
     stage: Stage,
     account: Account,
     is_exempt: bool,
+    holdings: Holdings,
     ledger: Rc<Ledger>,
     late: Option<Rc<LateWishes>>,
 }
@@ -110,6 +112,8 @@ enum Place {
         deadline: Deadline,
     },
     Refused(QueueRefusal),
+    /// There is no memory for what waits.
+    Shed,
 }
 
 impl Later {
@@ -121,7 +125,7 @@ impl Later {
             Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
             Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
         };
-        Later { stage, account, is_exempt, ledger: ledger.clone(), late: None }
+        Later { stage, account, is_exempt, holdings: Holdings::default(), ledger: ledger.clone(), late: None }
     }
 
     /// With what a handler may still say of the request when it has waited.
@@ -135,12 +139,17 @@ impl Later {
         self.late.as_ref().is_some_and(|late| late.abandons.get())
     }
 
+    /// Whether it waits for a place.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Running { place: Place::Queued { .. }, .. })
+    }
+
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending
     /// and may be gone; one that waits for a place gives up its turn to those who are there, and gets the
     /// busy answer in case it listens.
     pub fn poll(&mut self, cx: &mut Context<'_>, has_left: bool) -> Poll<Response> {
         while let Stage::Preparing { future, .. } = &mut self.stage {
-            match future.as_mut().poll(cx) {
+            match self.holdings.charge(|| future.as_mut().poll(cx)) {
                 Poll::Pending if self.count_preparing() => return Poll::Pending,
                 Poll::Pending => {
                     self.leave();
@@ -185,12 +194,17 @@ impl Later {
             }
             self.ledger.stats.queued.sub(1);
         }
+        if let Place::Shed = place {
+            self.ledger.stats.requests_shed.add(1);
+            self.stage = Stage::Done;
+            return Poll::Ready(self.ledger.busy());
+        }
         if let Place::Refused(why) = place {
             self.ledger.stats.queue_refusals.add(*why, 1);
             self.stage = Stage::Done;
             return Poll::Ready(self.ledger.busy());
         }
-        let polled = future.as_mut().poll(cx);
+        let polled = self.holdings.charge(|| future.as_mut().poll(cx));
         if polled.is_ready() {
             self.leave();
         }
@@ -207,6 +221,11 @@ impl Later {
             return *is_counted;
         }
         true
+    }
+
+    /// Bytes of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
+    pub fn held(&self) -> usize {
+        size_of::<Later>() + self.holdings.held()
     }
 
     fn leave(&mut self) {
@@ -230,7 +249,7 @@ impl Later {
                     leave(places, &claim, ledger.limits().in_flight);
                 }
             }
-            Stage::Running { place: Place::Exempt | Place::Refused(_), .. }
+            Stage::Running { place: Place::Exempt | Place::Refused(_) | Place::Shed, .. }
             | Stage::Preparing { is_counted: false, .. }
             | Stage::Done => {}
         }
@@ -241,6 +260,9 @@ impl Place {
     fn of(ledger: &Ledger, account: &Account, is_exempt: bool) -> Place {
         if is_exempt {
             return Place::Exempt;
+        }
+        if memory::is_short() {
+            return Place::Shed;
         }
         let limits = ledger.limits();
         let mut shares = lock(&ledger.shared.in_flight.running);

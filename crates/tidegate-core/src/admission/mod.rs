@@ -29,21 +29,21 @@ pub use overload::{Change, Overload, Queue};
 
 use crate::exchange::Reply;
 use crate::log;
-use crate::phase::covers;
-use crate::response::Response;
+use crate::remote::covers;
+use crate::response::{Author, Response};
 use addresses::Addresses;
 use busy::Busy;
 use in_flight::InFlight;
-use memory::Bound;
+use memory::{Bound, Retention};
 use resets::Resets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::{Network, Settings};
-use tidegate_io::clock;
 use tidegate_io::socket::Peer;
+use tidegate_io::{Remote, allocator, blocking, clock};
 use tidegate_stats::{ConnectionRefusal, Worker as Stats};
 use waits::Waits;
 
@@ -60,6 +60,8 @@ pub struct Shared {
     addresses: Addresses,
     resets: Resets,
     in_flight: InFlight,
+    /// The workers, to be woken.
+    workers: Mutex<Vec<Weak<Remote>>>,
 }
 
 impl Shared {
@@ -129,6 +131,7 @@ pub struct Admission {
     memory: u64,
     /// The kernel finds memory short.
     is_pressed: bool,
+    retention: Retention,
 }
 
 impl Admission {
@@ -156,6 +159,7 @@ impl Admission {
             keep_alive: 0,
             memory: 0,
             is_pressed: false,
+            retention: Retention::default(),
         };
         admission.adopt(settings, number);
         admission
@@ -175,9 +179,17 @@ impl Admission {
         self.overload.set_patience(limits.overload_delay);
         self.connections = limits.connections;
         self.per_address = limits.connections_per_address;
+        // A proxy of one's own is one address for all of its clients, too.
+        let proxies = settings.sites.iter().flat_map(|site| &site.trusted_proxies);
         self.exempt = limits.exempt_addresses.clone();
+        for proxy in proxies.filter(|proxy| **proxy != Network::All) {
+            if !self.exempt.contains(proxy) {
+                self.exempt.push(*proxy);
+            }
+        }
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
         self.memory = share(limits.memory.unwrap_or_else(default_memory)).max(1);
+        crate::memory::adopt(&ledger.stats, self.memory);
         // Each worker states its share, so that the sum over the workers is what the settings say.
         let stats = &ledger.stats;
         stats.connections.set_limit(share(limits.connections.into()));
@@ -185,6 +197,22 @@ impl Admission {
         stats.queued.set_limit(share(limits.queue_length.into()));
         stats.keep_alive.set_limit(self.keep_alive);
         stats.buffer.set_limit(self.memory);
+    }
+
+    /// This worker is one of those that share, and may be woken for it.
+    pub(crate) fn join(&self, remote: &Arc<Remote>) {
+        let mut workers = self.ledger.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.push(Arc::downgrade(remote));
+    }
+
+    /// Wakes all workers that share: what is short for one of them is short for all.
+    #[cold]
+    pub(crate) fn wake_others(&self) {
+        let workers = self.ledger.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for worker in workers.iter().filter_map(Weak::upgrade) {
+            worker.notify();
+        }
     }
 
     /// A connection has come: whether it may stay, and why not.
@@ -198,7 +226,7 @@ impl Admission {
         }
         let shared = &self.ledger.shared;
         let entry = match (self.per_address, peer) {
-            (Some(most), Peer::Tcp(address)) if !self.exempt.iter().any(|known| covers(*known, peer)) => {
+            (Some(most), Peer::Tcp(address)) if !self.is_exempt(peer) => {
                 if !shared.addresses.enter(address, most) {
                     return Err(ConnectionRefusal::Address);
                 }
@@ -211,6 +239,24 @@ impl Admission {
         }
         self.leave(entry, peer);
         Err(ConnectionRefusal::Connections)
+    }
+
+    /// A connection that was let in for a balancer, as this, is that of a client which the balancer has named: whether it
+    /// may stay.
+    pub fn named(&self, entry: Entry, client: Peer) -> Result<Entry, ConnectionRefusal> {
+        match (entry, self.per_address, client) {
+            (Entry::Plain, Some(most), Peer::Tcp(address)) if !self.is_exempt(client) => {
+                match self.ledger.shared.addresses.enter(address, most) {
+                    true => Ok(Entry::Counted),
+                    false => Err(ConnectionRefusal::Address),
+                }
+            }
+            _ => Ok(entry),
+        }
+    }
+
+    fn is_exempt(&self, peer: Peer) -> bool {
+        self.exempt.iter().any(|known| covers(*known, peer))
     }
 
     /// Lets in a connection beyond the limits, for the status page; a few at a time.
@@ -294,6 +340,15 @@ impl Admission {
         Later::new(&self.ledger, reply, account, is_exempt)
     }
 
+    /// The response, or the busy answer in its place.
+    #[inline]
+    pub fn unless_busy(&self, response: Response) -> Response {
+        match response.author {
+            Author::Busy => self.ledger.busy.borrow().instead_of(response),
+            Author::Server | Author::Application => response,
+        }
+    }
+
     /// The busy answer to a request.
     pub fn busy(&self) -> Response {
         self.ledger.busy()
@@ -316,6 +371,7 @@ impl Admission {
         let buffer = &self.ledger.stats.buffer;
         if now > before {
             buffer.add((now - before).into());
+            self.retention.grows(buffer.current());
         } else {
             buffer.sub((before - now).into());
         }
@@ -404,9 +460,22 @@ impl Admission {
         }
     }
 
-    /// Once a second.
+    /// Once a second while [`Admission::keeps_what_is_free`], and whenever else the second changes.
     pub fn on_second(&mut self) {
         self.is_pressed = Bound::of_process().is_pressed();
+        crate::memory::press(self.is_pressed);
+        let stats = &self.ledger.stats;
+        if self.retention.on_second(stats.buffer.current(), stats.connections.current()) {
+            // On a thread that may take its time; where all of those are busy it is for the next second.
+            let _ = blocking::run(allocator::trim);
+        }
+    }
+
+    /// Much has been given back, and the allocator has not been told yet.
+    #[inline]
+    pub fn keeps_what_is_free(&self) -> bool {
+        let stats = &self.ledger.stats;
+        self.retention.is_worth_a_trim(stats.buffer.current(), stats.connections.current())
     }
 }
 

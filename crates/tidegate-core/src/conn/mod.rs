@@ -20,6 +20,7 @@ use crate::body::RequestBodyError;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
+use crate::memory;
 use crate::worker::Ctx;
 use batch::Batch;
 pub(crate) use batch::BatchMemory;
@@ -32,14 +33,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use tidegate_http::Status;
 use tidegate_io::Key;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
-use tidegate_wire::h1::HeadScanner;
+use tidegate_wire::h1::{self, HeadScanner};
 pub(crate) use transport::Opening;
 use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
 const TURNS: usize = 16;
+
+/// How long an application works for a client that has finished sending, before it is found out whether that is there.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// What the worker does with a connection that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +79,8 @@ enum Timer {
     Streams,
     /// Sent everything; waiting for the client to finish.
     Linger,
+    /// The client has finished sending, and an application is at work for it.
+    Doubt,
 }
 
 /// One client connection.
@@ -99,6 +106,10 @@ pub struct Connection {
     pub(crate) is_queued: bool,
     /// The client may still be sending what nobody will read.
     unread: bool,
+    /// It was found out whether the client is there, as far as that can be.
+    is_probed: bool,
+    /// The client has finished sending, and not with its request.
+    has_left_late: bool,
     is_idle: bool,
     /// The client is waited for to take what is sent.
     is_blocked: bool,
@@ -147,7 +158,7 @@ struct Request {
     expects_continue: bool,
     /// An upgrade in the words of HTTP/2: only a tunnel can be its success.
     is_upgrade: bool,
-    /// Nobody else is to be answered: given up when the client closes its side.
+    /// Nobody else is to be answered: given up when the client has gone.
     ends_with_client: bool,
     /// Monotonic, nanoseconds.
     started: u64,
@@ -159,6 +170,17 @@ struct Request {
 fn reading_terms(cx: &Ctx) -> Terms {
     let limits = &cx.engine.settings.limits;
     Terms { rate: limits.send_rate, grace: limits.rate_grace }
+}
+
+impl Work {
+    /// Bytes.
+    fn held(&self) -> usize {
+        size_of::<Work>()
+            + self.incoming.as_ref().map_or(0, Incoming::held)
+            + self.output.as_ref().map_or(0, Output::held)
+            + self.interim.as_ref().map_or(0, InterimQueue::held)
+            + self.record.as_ref().map_or(0, |record| record.held())
+    }
 }
 
 impl Connection {
@@ -179,6 +201,8 @@ impl Connection {
             lingering: false,
             is_queued: false,
             unread: false,
+            is_probed: false,
+            has_left_late: false,
             is_idle: false,
             is_blocked: false,
             served: 0,
@@ -254,6 +278,12 @@ impl Connection {
         self.transport.stream().is_quiet()
     }
 
+    /// Whether the client has all that was sent. Closing before would lose what it has not read yet as soon as it sends
+    /// anything: the kernel answers that with a reset.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.transport.stream().send_queue().waiting <= FIN
+    }
+
     /// Bytes accounted to it, and seconds since it has owned any.
     pub(crate) fn owned(&self, now: u32) -> (u32, u32) {
         (self.owned, now.wrapping_sub(self.stuck_since))
@@ -324,7 +354,7 @@ impl Connection {
             Timer::Off => Next::Wait,
             Timer::Streams => self.check_streams(key, cx),
             // The last answer is with the kernel, and perhaps with the kernel alone.
-            Timer::Idle | Timer::Linger if self.transport.stream().send_queue().waiting > FIN => {
+            Timer::Idle | Timer::Linger if !self.is_delivered() => {
                 self.await_reader(key, cx);
                 Next::Wait
             }
@@ -340,6 +370,7 @@ impl Connection {
                 cx.stats.timeouts.add(Timeout::Handshake, 1);
                 Next::Close
             }
+            Timer::Doubt => self.resolve_doubt(key, cx),
             Timer::Head => {
                 cx.stats.timeouts.add(Timeout::Head, 1);
                 self.give_up(key, cx)
@@ -411,14 +442,37 @@ impl Connection {
         self.take_turn(key, cx)
     }
 
-    /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
-    fn is_abandoned(&self) -> bool {
-        let is_given_up = |work: &Work| {
-            let is_asked =
-                work.request.ends_with_client || work.output.as_ref().is_some_and(Output::ends_with_client);
-            is_asked && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+    /// The client has finished sending, and waits for its answer or has gone: TCP does not tell which before bytes come
+    /// back. What an application does for nobody takes the place of others, so it is worth finding out, once.
+    fn is_client_in_doubt(&self) -> bool {
+        let is_for_it_alone = |work: &Work| {
+            let is_queued = work.output.as_ref().is_some_and(Output::is_queued);
+            let is_tunnel = matches!(work.incoming, Some(Incoming::Tunnel(_))); // which ends otherwise
+            is_queued || (work.request.ends_with_client && work.output.is_some() && !is_tunnel)
         };
-        (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
+        (self.peer_closed || self.eof)
+            && !self.is_probed
+            && self.held.is_empty()
+            && self.work.as_deref().is_some_and(is_for_it_alone)
+    }
+
+    /// Finds out whether the client is there. Before the answer there is something to be sent that is no part of it: who
+    /// listens skips it (RFC 9110 section 15.2), and the system of who has gone answers with a reset, which ends the
+    /// connection. Clients of HTTP/1.0 know no such thing, and are believed.
+    ///
+    /// Once the answer has begun there is nothing of the kind, and content will tell. Where none comes, who has finished
+    /// sending with the request is believed; who has done so later has left.
+    fn resolve_doubt(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        self.is_probed = true;
+        let Some(work) = self.work.as_deref() else { return self.take_turn(key, cx) };
+        let is_awaited = work.output.as_ref().is_some_and(Output::is_awaited);
+        if is_awaited && work.request.minor_version > 0 {
+            cx.stats.responses.add(Status::CONTINUE.0);
+            self.batch.extend_from_slice(h1::CONTINUE);
+        } else if !is_awaited && self.has_left_late && self.window == 0 {
+            return Next::Close;
+        }
+        self.take_turn(key, cx)
     }
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
@@ -433,7 +487,6 @@ impl Connection {
                 match self.pump(key, cx)? {
                     Progress::Done => self.finish_response(cx),
                     Progress::Again => return Ok(Next::Again),
-                    Progress::Blocked | Progress::Waiting if self.is_abandoned() => return Ok(Next::Close),
                     Progress::Blocked | Progress::Waiting if !self.takes_more() => return Ok(Next::Wait),
                     // Content for the handler goes on arriving while its response does not move.
                     Progress::Blocked | Progress::Waiting => {}
@@ -544,6 +597,13 @@ impl Connection {
             {
                 (Timer::Body, limits.rate_grace)
             }
+            Some(work) if self.is_client_in_doubt() => {
+                if self.timer != Timer::Doubt {
+                    let age = monotonic_ns().saturating_sub(work.request.started);
+                    self.has_left_late = u128::from(age) > DOUBT.as_nanos();
+                }
+                (Timer::Doubt, DOUBT)
+            }
             Some(_) => (Timer::Off, Duration::ZERO),
             None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),
             None => (Timer::Idle, limits.keep_alive_timeout),
@@ -562,22 +622,21 @@ impl Connection {
     /// Tells what it owns, which is nothing unless it is stuck.
     #[inline]
     fn account(&mut self, cx: &Ctx) {
-        let owned = if self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
+        let is_bare = self.h2.is_none() && !self.transport.is_tls();
+        let owned = if is_bare && self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
         if owned != self.owned {
             if self.owned == 0 {
                 self.stuck_since = cx.now as u32;
             }
             cx.admission.account(self.owned, owned);
             self.owned = owned;
+            memory::settle();
         }
     }
 
-    /// Bytes of its buffers. What a handler or a stream holds for itself is not seen.
+    /// Bytes that its client has made it hold: buffers, what is under way, and what the protocols remember.
     fn weigh(&self) -> u32 {
-        let work = self
-            .work
-            .as_ref()
-            .map_or(0, |work| size_of::<Work>() + work.incoming.as_ref().map_or(0, Incoming::held));
+        let work = self.work.as_ref().map_or(0, |work| work.held());
         let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
         let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
         u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)

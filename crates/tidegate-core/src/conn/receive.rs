@@ -11,6 +11,7 @@ use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::phase::{Arrival, Engine, Site};
+use crate::remote::Remote;
 use crate::response::Response;
 use crate::worker::Ctx;
 use std::io;
@@ -25,6 +26,9 @@ use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, 
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
+/// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
+/// comes behind; to all others HTTP/1 answers.
+const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -110,9 +114,29 @@ impl Connection {
     /// One read, with what there is to count and to say about the transport.
     #[inline]
     pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let was_opening = self.transport.is_opening();
+        if self.transport.is_opening() {
+            return self.receive_opening(cx, buffer);
+        }
         let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        if was_opening && let Some(handshake) = self.transport.handshake() {
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    /// What comes before the first request: who the client is, and how it is spoken with.
+    fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let balancer = self.peer;
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if self.peer != balancer {
+            // Until now it was the connection of a balancer, which speaks for many.
+            match cx.admission.named(self.entry, self.peer) {
+                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
+                Err(why) => {
+                    cx.stats.connections_refused.add(1);
+                    cx.stats.connection_refusals.add(why, 1);
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            }
+        }
+        if let Some(handshake) = self.transport.handshake() {
             cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
             if handshake.protocol == Some(ALPN_H2) {
                 self.begin_h2(cx);
@@ -208,8 +232,7 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
-                Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
+                Err(_) if at == 0 && self.may_become_h2(cx) && data.starts_with(PREFACE_START) => {
                     self.begin_h2(cx);
                     self.take_first_frames(cx, data)?;
                     return Ok(data.len());
@@ -266,11 +289,14 @@ impl Connection {
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
+        let authority = head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+        let site = engine.site_for(usize::from(self.listener), authority);
+        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
-            peer: self.peer,
+            client: remote.client,
             method: head.method,
             target: head.target,
-            authority: head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or(""),
+            authority,
             minor_version: request.minor_version,
             referer: &[],
             user_agent: &[],
@@ -279,7 +305,6 @@ impl Connection {
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
         let located = locate(method, head.target);
-        let site = engine.site_for(usize::from(self.listener), entry.authority);
         let sink = site.and_then(|site| site.access_log);
         if sink.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
@@ -289,7 +314,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
+        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -332,11 +357,11 @@ impl Connection {
                         path,
                         query: located.query,
                         scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority: entry.authority,
+                        authority,
                         fields,
                         protocol: None,
                         minor_version: request.minor_version,
-                        peer: self.peer,
+                        remote,
                         tls: self.transport.handshake(),
                         is_early,
                         now: cx.now,
@@ -346,6 +371,7 @@ impl Connection {
                             .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
+                    entry.client = exchange.remote.client;
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
                         account.site = site.account();
@@ -375,7 +401,7 @@ impl Connection {
             Reply::Ready(response) => Ok(response),
             waiting => {
                 let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
                 }
@@ -392,13 +418,13 @@ impl Connection {
             }
             ready => ready,
         };
-        self.flush_batch()?;
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let (output, response) = match ready {
             Ok(response) => (Output::unbegun(), Some(response)),
             Err(later) => (Output::later(later), None),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
+        self.flush_batch()?; // from here on the request is not lost where that fails
         match response {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
@@ -591,6 +617,7 @@ impl Connection {
             work.output = Some(Output::unbegun());
             return self.respond(cx, response);
         }
+        cx.stats.requests_unread.add(1);
         let request = Request {
             head_only: false,
             minor_version: 1,
@@ -601,7 +628,7 @@ impl Connection {
             received: 0,
         };
         let entry = log::Entry {
-            peer: self.peer,
+            client: self.peer,
             method: "-",
             target: "-",
             authority: "",
@@ -627,7 +654,13 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let mut output = self.start(cx, response, &request, is_last)?;
+        let mut output = match self.start(cx, response, &request, is_last) {
+            Ok(output) => output,
+            Err(error) => {
+                count(cx, sink.map(|sink| (sink, *entry)), &request, &Output::unsent());
+                return Err(error);
+            }
+        };
         if output.is_complete() {
             count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
         } else {
@@ -695,12 +728,6 @@ pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
-}
-
-/// Whether the first line is one of HTTP/1, be it right or wrong.
-fn names_http1(data: &[u8]) -> bool {
-    let line = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    line.windows(8).any(|window| window == b" HTTP/1.")
 }
 
 /// Why content is not read to its end.

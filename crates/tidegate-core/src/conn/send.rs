@@ -106,14 +106,36 @@ impl Output {
         }
     }
 
+    /// A response that found nobody.
+    pub(super) fn unsent() -> Output {
+        Output { status: CLIENT_CLOSED, ..Output::unbegun() }
+    }
+
     /// A response that is still being made.
     pub(super) fn later(later: admission::Later) -> Output {
         Output { source: Source::Later(later), ..Output::unbegun() }
     }
 
-    /// Whether an answer that is still being made is given up with its client.
-    pub(super) fn ends_with_client(&self) -> bool {
-        matches!(&self.source, Source::Later(later) if later.ends_with_client())
+    /// Bytes of memory that it holds.
+    pub(super) fn held(&self) -> usize {
+        let source = match &self.source {
+            Source::Parts { parts, at } => parts.as_slice().iter().chain(at).map(Part::held).sum(),
+            Source::Stream(stream) => stream.held(),
+            Source::Later(later) => later.held(),
+            Source::Made(response) => response.held(),
+            Source::None | Source::Message { .. } | Source::File(_) => 0,
+        };
+        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
+    }
+
+    /// Whether it is still being made.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(&self.source, Source::Later(_))
+    }
+
+    /// Whether it waits for a place to be made at.
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.is_queued())
     }
 
     /// Whether any of it may have been sent.
@@ -239,6 +261,7 @@ impl Connection {
         {
             return self.start_prebuilt(cx, head, response.status, is_last);
         }
+        let response = cx.admission.unless_busy(response);
         self.start_encoded(cx, response, request)
     }
 
@@ -372,22 +395,25 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        let mut output = self.start(cx, response, &request, true)?;
-        self.flush_batch()?;
+        // Where that fails there is still a response to be counted, when the connection closes.
+        let (mut output, failed) = match self.start(cx, response, &request, true) {
+            Ok(output) => (output, None),
+            Err(error) => (Output::unbegun(), Some(error)),
+        };
         if let Some(work) = &mut self.work {
             if let Some(tunnel) = output.take_tunnel() {
                 work.incoming = Some(tunnel);
             }
             work.output = Some(output);
         }
-        Ok(())
+        failed.map_or_else(|| self.flush_batch(), Err)
     }
 
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
         let mut output = self.work.as_mut().and_then(|work| work.output.take());
         if let Some(Output { source: Source::Later(later), .. }) = &mut output {
-            let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+            let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
             if let Some(interim) = self.work.as_ref().and_then(|work| work.interim.as_ref())
                 && (self.held.is_empty() || polled.is_ready())
             {

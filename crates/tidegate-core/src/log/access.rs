@@ -16,8 +16,8 @@ const FLUSH_AT: usize = 64 << 10;
 /// What a line tells of a request.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    /// The other end.
-    pub peer: Peer,
+    /// Who asks.
+    pub client: Peer,
     /// Method as sent; `-` where the request could not be read.
     pub method: &'a str,
     /// Target as sent.
@@ -89,7 +89,7 @@ pub struct Record {
     text: Box<[u8]>,
     /// Ends of method, target, authority and referer in `text`.
     ends: [u32; 4],
-    peer: Peer,
+    client: Peer,
     minor_version: u8,
     tls: Option<Arc<Handshake>>,
     fields: Box<[KeptField]>,
@@ -98,6 +98,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Bytes of memory.
+    pub(crate) fn held(&self) -> usize {
+        let fields = self.fields.iter().map(|field| size_of::<KeptField>() + field.0.len() + field.1.len());
+        size_of::<Record>() + self.text.len() + fields.sum::<usize>()
+    }
+
     /// Copies what the line needs.
     fn capture(entry: &Entry<'_>, sink: Sink, format: &AccessFormat) -> Box<Record> {
         let parts = [
@@ -126,7 +132,7 @@ impl Record {
         Box::new(Record {
             text: text.into(),
             ends,
-            peer: entry.peer,
+            client: entry.client,
             minor_version: entry.minor_version,
             tls: entry.tls.cloned(),
             fields: fields.collect(),
@@ -139,7 +145,7 @@ impl Record {
         let [a, b, c, d] = self.ends.map(|end| end as usize);
         let text = |from: usize, to: usize| std::str::from_utf8(&self.text[from..to]).unwrap_or("-");
         Entry {
-            peer: self.peer,
+            client: self.client,
             method: text(0, a),
             target: text(a, b),
             authority: text(b, c),
@@ -272,7 +278,7 @@ pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
 }
 
 fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
-    push_peer(out, entry.peer);
+    push_peer(out, entry.client);
     out.extend_from_slice(b" - ");
     match entry.tls.and_then(|tls| tls.client.as_ref()) {
         None => out.push(b'-'),
@@ -304,7 +310,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
-    push_peer(out, entry.peer);
+    push_peer(out, entry.client);
     let version = version_name(entry.minor_version).as_bytes();
     for (name, value) in [
         ("host", entry.authority.as_bytes()),

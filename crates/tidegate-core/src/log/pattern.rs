@@ -24,12 +24,15 @@ pub(super) fn push(
     for part in parts {
         match part {
             LogPart::Text(text) => out.extend_from_slice(text.as_bytes()),
-            LogPart::Client => push_peer(out, entry.peer),
-            LogPart::ClientPort => match entry.peer {
-                Peer::Tcp(address) => push_decimal(out, u64::from(address.port())),
-                Peer::Unix => out.push(b'-'),
+            LogPart::Client => push_peer(out, entry.client),
+            LogPart::ClientPort => match entry.client {
+                // A proxy tells no port of its client.
+                Peer::Tcp(address) if address.port() != 0 => push_decimal(out, u64::from(address.port())),
+                Peer::Tcp(_) | Peer::Unix => out.push(b'-'),
             },
-            LogPart::Scheme => out.extend_from_slice(b"http"),
+            LogPart::Scheme => {
+                out.extend_from_slice(if entry.tls.is_some() { b"https".as_slice() } else { b"http" });
+            }
             LogPart::Host => push_value(out, entry.authority.as_bytes()),
             LogPart::Method => push_value(out, entry.method.as_bytes()),
             LogPart::Target => push_value(out, entry.target.as_bytes()),
@@ -83,7 +86,7 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let entry = Entry {
-            peer: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
+            client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
             method: "GET",
             target: "/a%20b?c=d",
             authority: "example.com",

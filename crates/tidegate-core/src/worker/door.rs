@@ -10,8 +10,8 @@ use crate::conn::{Connection, Opening};
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
 use std::os::fd::AsFd;
-use tidegate_io::Kind;
 use tidegate_io::socket::{self, Peer, Received, Stream};
+use tidegate_io::{Kind, descriptors};
 use tidegate_stats::ConnectionRefusal;
 
 /// Accepting goes on for no longer in one turn, nanoseconds.
@@ -108,8 +108,7 @@ impl Worker {
             Ok(Received::Bytes { count, .. }) => &glance[..count],
             _ => &[],
         };
-        if why != ConnectionRefusal::Descriptors
-            && self.cx.engine.may_ask_for_status(came)
+        if self.cx.engine.may_ask_for_status(came)
             && let Some(entry) = self.cx.admission.reserve(why)
         {
             self.cx.stats.received_bytes.add(came.len() as u64);
@@ -129,6 +128,11 @@ impl Worker {
     /// There is no descriptor, or no memory for a socket.
     #[cold]
     fn rest(&mut self) {
+        descriptors::have_run_out();
+        self.cx.admission.wake_others(); // they keep some, too
+        if self.spare_descriptors() > 0 {
+            return; // who waits is accepted in the next turn
+        }
         self.accept_after = self.now + PAUSE.as_nanos() as u64;
         if self.exhausted_since == 0 {
             self.exhausted_since = self.now;
@@ -138,6 +142,17 @@ impl Worker {
                 self.decline(index);
             }
         }
+    }
+
+    /// Where descriptors have run out since it was last done: gives up those that are only kept for later.
+    #[inline]
+    pub(super) fn spare_descriptors(&mut self) -> usize {
+        let last = descriptors::last_run_out();
+        if last == self.spared_at {
+            return 0;
+        }
+        self.spared_at = last;
+        self.registry.spare_descriptors()
     }
 
     /// Tells those who wait at a listener that there is no room.

@@ -4,6 +4,7 @@
 //! it looks through its connections, and then it closes several at once, so that the next look is not soon.
 
 use super::Worker;
+use crate::conn::Connection;
 use std::cmp::Reverse;
 use std::time::Duration;
 use tidegate_io::Key;
@@ -11,6 +12,8 @@ use tidegate_stats::Flush;
 
 /// Of the idle connections, the share that goes in each tenth of a second of overload.
 const SHED: u64 = 8;
+/// Idle connections that may turn out not to be over, in one look.
+const SPARED: usize = 64;
 /// A connection that is stuck for less may be about to go on: seconds of a clock without fractions, so it has
 /// been stuck for more than one.
 const STUCK: u32 = 2;
@@ -51,15 +54,23 @@ impl Worker {
                 Some((connection.idle_for(turn), key))
             })
             .collect();
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        if count < idle.len() {
-            idle.select_nth_unstable_by_key(count, |(age, _)| Reverse(*age));
-            idle.truncate(count);
+        let mut count = usize::try_from(count).unwrap_or(usize::MAX);
+        // Some of those will have to stay; no more are looked at than that.
+        let tried = count.saturating_add(SPARED);
+        if tried < idle.len() {
+            idle.select_nth_unstable_by_key(tried, |(age, _)| Reverse(*age));
+            idle.truncate(tried);
         }
+        idle.sort_unstable_by_key(|(age, _)| Reverse(*age));
         for (_, key) in idle {
-            // A request that is on its way to us is answered.
-            if self.connections.get(key).is_some_and(|connection| connection.is_quiet()) {
+            if count == 0 {
+                break;
+            }
+            // A request that is on its way to us is answered, and an answer that is on its way from us arrives.
+            let is_over = |connection: &Connection| connection.is_quiet() && connection.is_delivered();
+            if self.connections.get(key).is_some_and(is_over) {
                 self.flush(key, why);
+                count -= 1;
             }
         }
     }
@@ -95,6 +106,10 @@ impl Worker {
             }
             wanted = wanted.saturating_sub(owned.into());
             if let Some(connection) = self.connections.get_mut(key) {
+                if connection.is_resting() && connection.is_quiet() {
+                    self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
+                    continue;
+                }
                 connection.reset_on_close();
                 self.cx.stats.memory_resets.add(1);
                 self.close(key);

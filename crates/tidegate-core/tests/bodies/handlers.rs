@@ -9,8 +9,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::explain::Foreseen;
 use tidegate_core::response::FilePiece;
-use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Reply, Response};
+use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Pass, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
 use tidegate_io::clock::monotonic_ns;
@@ -72,7 +73,7 @@ async fn read_all(body: &mut Option<RequestBody>) -> Result<Vec<u8>, RequestBody
 }
 
 impl Handler for Table {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let size = exchange.query.and_then(|query| query.parse().ok()).unwrap_or(0_usize);
         let mut body = exchange.body.take();
         let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());
@@ -181,7 +182,9 @@ impl Handler for Table {
         }
     }
 
-    fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) {}
+    fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) -> Foreseen {
+        Foreseen::Handler
+    }
 }
 
 /// A file without a name that holds a pattern, from its 7th byte to its end.

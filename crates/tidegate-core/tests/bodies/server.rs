@@ -11,9 +11,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_config::settings::{ListenAddress, Settings};
+use tidegate_core::decoration::Decoration;
 use tidegate_core::listen::{self, Listener};
 use tidegate_core::log::Writer;
-use tidegate_core::phase::{Decoration, Engine, Route, Site};
+use tidegate_core::phase::{Engine, Route, Site};
 use tidegate_core::worker::{self, Command, Handle, LogSet, MakeRegistry, Registry};
 
 /// A wait that only a broken server lets pass.

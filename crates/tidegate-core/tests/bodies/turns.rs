@@ -126,3 +126,31 @@ fn what_a_turn_leaves_behind_goes_to_nobody_else() {
         assert!(*has_ended && *body == pattern(*size), "stream {id}: {} of {size} bytes", body.len());
     }
 }
+
+/// Counted to its end: begun, with a response, be it 499, and timed.
+fn assert_one_lost(solo: &Solo, what: &str) {
+    let counted = solo.stats().snapshot();
+    let responses = counted.responses.total();
+    assert_eq!((counted.requests, responses, counted.latency.count()), (1, 1, 1), "{what}");
+    assert_eq!(counted.requests_under_way(), 0, "{what}");
+}
+
+#[test]
+fn a_request_is_counted_where_its_answer_finds_nobody() {
+    let (make, gate, _told) = server::registry();
+    gate.open();
+    for target in ["bytes?20", "bytes?200000", "known?20", "stream?20", "refuse", "later", "fail"] {
+        let (make, settings) = (make.clone(), Arc::new(server::settings("")));
+        // Each is a worker of its own.
+        let run = move || {
+            let (mut client, stream) = pair();
+            let mut solo = Solo::new(&settings, &make, stream).unwrap();
+            client.write_all(format!("GET /{target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+            drop(client);
+            while solo.turn() == Next::Again {}
+            solo.close();
+            assert_one_lost(&solo, target);
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+}

@@ -92,6 +92,16 @@ impl Encoder {
         Encoder::new(coding, level.min(affordable), STREAM_WINDOW, len)
     }
 
+    /// About the memory of [`Encoder::for_stream`], bytes, as measured.
+    pub(super) fn weight(coding: Coding, level: u8) -> usize {
+        match coding {
+            Coding::Gzip => 400 << 10,
+            Coding::Brotli => 5 << 20,
+            Coding::Zstd if level <= 6 => 3 << 20,
+            Coding::Zstd => 11 << 20,
+        }
+    }
+
     /// `window` is a power of two; it shrinks for what is known to be smaller. A `len` that is given must
     /// be true.
     fn new(coding: Coding, level: u8, window: u32, len: Option<u64>) -> io::Result<Encoder> {

@@ -12,7 +12,7 @@ use super::{content_coding, is_worth_encoding, offered, token};
 use std::io;
 use std::rc::Rc;
 use tidegate_config::settings::{Coding, Compress};
-use tidegate_core::{Body, BodyStream, Exchange, Filter, Head, Response};
+use tidegate_core::{Body, BodyStream, Exchange, Filter, Head, Response, memory};
 use tidegate_http::etag::entity_tags;
 use tidegate_http::field::list_elements;
 use tidegate_http::{CacheControl, ContentCoding, FieldLines, Status, coding};
@@ -151,6 +151,10 @@ fn encode(mut response: Response, coding: Coding, level: u8) -> Response {
 
 /// The body as a stream of encoded bytes; given back where that cannot be.
 fn stream(body: Body, coding: Coding, level: u8, len: Option<u64>) -> Result<Box<dyn BodyStream>, Body> {
+    // Where memory is short it goes as it is.
+    if !memory::take(Encoder::weight(coding, level)) {
+        return Err(body);
+    }
     let made: io::Result<Encoder> = Encoder::for_stream(coding, level, len);
     let Ok(encoder) = made else { return Err(body) };
     let (source, flushes): (Box<dyn BodyStream>, bool) = match body {
@@ -160,7 +164,7 @@ fn stream(body: Body, coding: Coding, level: u8, len: Option<u64>) -> Result<Box
         Body::Stream { stream, .. } => (stream, true),
         body @ (Body::Empty | Body::Parts(_) | Body::Tunnel { .. }) => return Err(body),
     };
-    Ok(Box::new(EncodedStream::new(encoder, source, len, flushes)))
+    Ok(Box::new(EncodedStream::new(encoder, source, len, flushes).weighing(Encoder::weight(coding, level))))
 }
 
 /// Adds `Accept-Encoding` to `Vary`, unless it is there or everything is.
@@ -215,7 +219,7 @@ mod tests {
             fields: Fields::new(&fields),
             protocol: None,
             minor_version: 1,
-            peer: Peer::Unix,
+            remote: tidegate_core::Remote::direct(Peer::Unix),
             tls: None,
             is_early: false,
             now: 0,

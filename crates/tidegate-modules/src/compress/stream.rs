@@ -19,6 +19,8 @@ const TURN: usize = 64 << 10;
 /// A stream of encoded bytes.
 pub(super) struct EncodedStream {
     encoder: Encoder,
+    /// Bytes of the encoder.
+    weight: usize,
     source: Box<dyn BodyStream>,
     /// Bytes that the source must still give, where it has announced them.
     left: Option<u64>,
@@ -52,6 +54,7 @@ impl EncodedStream {
     ) -> EncodedStream {
         EncodedStream {
             encoder,
+            weight: 0,
             source,
             left: len,
             flushes,
@@ -61,6 +64,11 @@ impl EncodedStream {
             state: State::Clean,
             rests: false,
         }
+    }
+
+    /// The same, with an encoder of so many bytes.
+    pub(super) fn weighing(self, weight: usize) -> EncodedStream {
+        EncodedStream { weight, ..self }
     }
 
     /// Sees to it that the chunk holds something. `false` at the end of the source.
@@ -91,6 +99,10 @@ impl EncodedStream {
 }
 
 impl BodyStream for EncodedStream {
+    fn held(&self) -> usize {
+        self.weight + self.chunk.capacity() + self.source.held()
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if std::mem::take(&mut self.rests) {
             cx.waker().wake_by_ref();
@@ -164,6 +176,10 @@ pub(super) struct BytesSource {
 }
 
 impl BodyStream for BytesSource {
+    fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(take(&self.bytes, &mut self.taken, buffer)))
     }

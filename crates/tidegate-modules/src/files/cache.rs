@@ -15,8 +15,11 @@ use std::time::Duration;
 use tidegate_config::settings;
 use tidegate_io::file::Root;
 use tidegate_io::notify::Change;
-use tidegate_io::{Key, Slab};
+use tidegate_io::{Key, Slab, descriptors};
 use tidegate_stats::Worker as Stats;
+
+/// Descriptors that are kept where there are hardly any.
+const DESCRIPTORS_SHORT: u32 = 64;
 
 /// Which route's view of a path an entry is.
 pub type Instance = u32;
@@ -189,6 +192,22 @@ impl FileCache {
         }
     }
 
+    /// Drops what keeps a descriptor that nobody uses at present. Returns how many that are.
+    pub fn spare_descriptors(&mut self) -> usize {
+        let idle = |key: &Key| {
+            let slot = self.slots.get(*key);
+            slot.is_some_and(|slot| slot.descriptors > 0 && !slot.entry.is_in_use())
+        };
+        let keys: Vec<Key> = self.slots.keys().filter(idle).collect();
+        let before = self.descriptors;
+        for key in keys {
+            if self.drop_key(key) {
+                self.stats.cache_evictions.add(1);
+            }
+        }
+        before - self.descriptors
+    }
+
     /// Drops everything.
     pub fn clear(&mut self) {
         let keys: Vec<Key> = self.slots.keys().collect();
@@ -297,11 +316,14 @@ impl FileCache {
     }
 
     /// Whether there is room, after dropping others.
-    fn make_room(&mut self, bytes: usize, descriptors: usize) -> bool {
+    fn make_room(&mut self, bytes: usize, wanted: usize) -> bool {
+        // Where they have run out, connections need them more. One that is in use anyway costs nothing more.
+        let is_short = wanted > 0 && descriptors::are_short();
+        let most = if is_short { DESCRIPTORS_SHORT } else { self.limits.descriptors };
         let is_over = |cache: &FileCache| {
             cache.slots.len() >= cache.limits.entries as usize
                 || (cache.bytes + bytes) as u64 > cache.limits.memory
-                || cache.descriptors + descriptors > cache.limits.descriptors as usize
+                || cache.descriptors + wanted > most.min(cache.limits.descriptors) as usize
         };
         // Twice around: the first pass takes the second chances away.
         let mut steps = 2 * self.slots.capacity() + 1;
@@ -312,7 +334,10 @@ impl FileCache {
             steps -= 1;
             self.hand = if self.hand as usize + 1 < self.slots.capacity() { self.hand + 1 } else { 0 };
             if let Some(key) = self.slots.key_of(self.hand)
-                && self.slots.get(key).is_some_and(|slot| !slot.is_used.replace(false))
+                && self
+                    .slots
+                    .get(key)
+                    .is_some_and(|slot| !slot.is_used.replace(false) && !(is_short && slot.entry.is_in_use()))
             {
                 self.drop_key(key);
                 self.stats.cache_evictions.add(1);

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use tidegate_config::settings::{Coding, Compress};
-use tidegate_core::phase::Decoration;
+use tidegate_core::decoration::Decoration;
 use tidegate_core::response::{Body, FilePiece, Message};
 use tidegate_http::{FieldLines, HttpDate, Status, media_type};
 use tidegate_io::file::{Meta, Opened, Patience, read_at, read_whole};
@@ -211,7 +211,10 @@ impl Maker {
         if parts.varies {
             lines.push("Vary", "Accept-Encoding");
         }
-        self.decoration.apply(Status::OK, &mut lines);
+        // What depends on the request is put on later, by the Filter phase.
+        if !self.decoration.has_placeholders() {
+            self.decoration.apply_fixed(Status::OK, &mut lines);
+        }
         let (bytes, file, len) = match content {
             Content::Bytes(bytes) => {
                 let len = bytes.len() as u64;
@@ -271,6 +274,15 @@ impl Entry {
         let encoded = self.encoded.borrow();
         let is_open = |encoded: &Encoded| matches!(encoded, Encoded::Ready(r) if r.file.is_some());
         usize::from(self.identity.file.is_some()) + encoded.iter().filter(|(_, e)| is_open(e)).count()
+    }
+
+    /// Whether somebody is being sent what it keeps open.
+    pub fn is_in_use(&self) -> bool {
+        let in_use =
+            |form: &Representation| form.file.as_ref().is_some_and(|file| Rc::strong_count(file) > 1);
+        let encoded = self.encoded.borrow();
+        in_use(&self.identity)
+            || encoded.iter().any(|(_, form)| matches!(form, Encoded::Ready(form) if in_use(form)))
     }
 
     /// The codings in which it lies ready.

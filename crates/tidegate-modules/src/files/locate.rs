@@ -5,11 +5,27 @@
 
 use crate::compress;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding, Try};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::file::{FileKind, Opened, Patience, Root};
+use tidegate_io::file::{self, FileKind, Links, Opened, Patience, Root};
+
+/// The root of a route with files, shared by all of this process that name it under one policy.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_root(path: &Path, symlinks: settings::Symlinks) -> io::Result<Arc<Root>> {
+    Root::shared(
+        path,
+        match symlinks {
+            settings::Symlinks::Beneath => Links::Beneath,
+            settings::Symlinks::Owner => Links::Owner,
+            settings::Symlinks::Any => Links::Any,
+        },
+    )
+}
 
 /// What a route's settings say of looking files up; shared with the blocking pool.
 pub struct Lookup {
@@ -27,6 +43,29 @@ pub struct Located {
     /// Paths below the root that were looked at, whether they exist or not: a change of any may change
     /// the answer.
     pub depends: Vec<Box<[u8]>>,
+    /// Why there is nothing that is served, where there is none.
+    pub why: Why,
+}
+
+/// Why nothing is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// There is nothing of that name.
+    Missing,
+    /// A component begins with a dot.
+    Hidden,
+    /// The path is not one of the alias.
+    Outside,
+    /// A symbolic link leads out of the root.
+    LeadsOut,
+    /// The server may not read it.
+    NoPermission,
+    /// A device, a folder in place of a file, or a file in place of a folder.
+    NoFile,
+    /// A folder without an index file that is not listed.
+    NoIndex,
+    /// None of what `try` names is there.
+    Try,
 }
 
 /// What a path leads to.
@@ -58,6 +97,8 @@ pub struct FoundFile {
     pub file: Opened,
     /// In the order of the settings.
     pub siblings: Vec<(Coding, Opened)>,
+    /// A link has led out of the root, where nothing is watched for changes.
+    pub is_outside: bool,
 }
 
 impl Lookup {
@@ -65,9 +106,10 @@ impl Lookup {
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
-        let mut search = Search { lookup: self, patience, depends: Vec::new() };
+        let mut search =
+            Search { lookup: self, patience, depends: Vec::new(), why: Why::Missing, is_outside: false };
         let found = search.run(path)?;
-        Ok(Located { found, depends: search.depends })
+        Ok(Located { found, depends: search.depends, why: search.why })
     }
 
     /// Whether the path is that of the folder which the alias stands for, without its slash.
@@ -90,16 +132,16 @@ impl Lookup {
         }
     }
 
-    /// The path below the root; `None` where it lies outside of the alias, or is hidden.
-    fn relative<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+    /// The path below the root.
+    fn relative<'p>(&self, path: &'p [u8]) -> Result<&'p [u8], Why> {
         let below = match &self.settings.strip_prefix {
-            Some(prefix) => path.strip_prefix(prefix.as_bytes())?,
+            Some(prefix) => path.strip_prefix(prefix.as_bytes()).ok_or(Why::Outside)?,
             None => path,
         };
         if !self.settings.serves_hidden && is_hidden(path) {
-            return None;
+            return Err(Why::Hidden);
         }
-        Some(below.strip_prefix(b"/").unwrap_or(below))
+        Ok(below.strip_prefix(b"/").unwrap_or(below))
     }
 }
 
@@ -113,20 +155,33 @@ struct Search<'l> {
     lookup: &'l Lookup,
     patience: Patience,
     depends: Vec<Box<[u8]>>,
+    why: Why,
+    is_outside: bool,
 }
 
 impl Search<'_> {
+    fn nothing(&mut self, why: Why) -> io::Result<Found> {
+        self.why = why;
+        Ok(Found::Status(Status::NOT_FOUND))
+    }
+
     fn run(&mut self, path: &[u8]) -> io::Result<Found> {
         if self.lookup.is_bare_alias(path) {
             return Ok(Found::NeedsSlash);
         }
-        let Some(relative) = self.lookup.relative(path) else { return Ok(Found::Status(Status::NOT_FOUND)) };
+        let relative = match self.lookup.relative(path) {
+            Ok(relative) => relative,
+            Err(why) => return self.nothing(why),
+        };
         if self.lookup.settings.try_list.is_empty() {
             return self.path(relative, true);
         }
         for candidate in &self.lookup.settings.try_list {
             match candidate {
-                Try::Status(status) => return Ok(Found::Status(Status(*status))),
+                Try::Status(status) => {
+                    self.why = Why::Try;
+                    return Ok(Found::Status(Status(*status)));
+                }
                 Try::Route(name) => return Ok(Found::Route(name.clone())),
                 Try::Path(template) => {
                     let filled = fill(template, relative);
@@ -143,7 +198,7 @@ impl Search<'_> {
                 }
             }
         }
-        Ok(Found::Status(Status::NOT_FOUND))
+        self.nothing(Why::Try)
     }
 
     /// `redirects`: a folder without its slash is worth telling about.
@@ -158,7 +213,7 @@ impl Search<'_> {
             (FileKind::Regular, false) => self.with_siblings(name, opened),
             (FileKind::Folder, true) => self.folder(name, opened),
             (FileKind::Folder, false) if redirects => Ok(Found::NeedsSlash),
-            _ => Ok(Found::Status(Status::NOT_FOUND)),
+            _ => self.nothing(Why::NoFile),
         }
     }
 
@@ -179,7 +234,7 @@ impl Search<'_> {
         }
         Ok(match self.lookup.settings.listing {
             Some(_) => Found::Folder { relative: name.to_vec(), folder },
-            None => Found::Status(Status::NOT_FOUND),
+            None => return self.nothing(Why::NoIndex),
         })
     }
 
@@ -195,7 +250,8 @@ impl Search<'_> {
                 siblings.push((*coding, opened));
             }
         }
-        Ok(Found::File(FoundFile { relative: name.to_vec(), file, siblings }))
+        let is_outside = self.is_outside;
+        Ok(Found::File(FoundFile { relative: name.to_vec(), file, siblings, is_outside }))
     }
 
     /// Opens, or tells the status that the failure stands for. Only `WouldBlock` and what is our own
@@ -206,11 +262,12 @@ impl Search<'_> {
         match result {
             Ok(opened) => {
                 // Behind a symbolic link the change happens under another name.
-                if opened.meta.kind == FileKind::Regular
-                    && let Some(real) = self.lookup.root.real_path(&opened)
-                    && real != relative
-                {
-                    self.depends.push(real.into());
+                if opened.meta.kind == FileKind::Regular {
+                    match self.lookup.root.real_path(&opened) {
+                        Some(real) if real != relative => self.depends.push(real.into()),
+                        Some(_) => {}
+                        None => self.is_outside |= self.lookup.root.may_lead_out(),
+                    }
                 }
                 Ok(Ok(opened))
             }
@@ -218,10 +275,19 @@ impl Search<'_> {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::NotADirectory
                 | io::ErrorKind::InvalidFilename
-                | io::ErrorKind::InvalidInput => Ok(Err(Status::NOT_FOUND)),
-                io::ErrorKind::PermissionDenied => Ok(Err(Status::FORBIDDEN)),
+                | io::ErrorKind::InvalidInput => {
+                    self.why = if file::leads_out(&error) { Why::LeadsOut } else { Why::Missing };
+                    Ok(Err(Status::NOT_FOUND))
+                }
+                io::ErrorKind::PermissionDenied => {
+                    self.why = Why::NoPermission;
+                    Ok(Err(Status::FORBIDDEN))
+                }
                 // A socket, or a pipe without a reader.
-                _ if error.raw_os_error() == Some(NO_SUCH_DEVICE) => Ok(Err(Status::NOT_FOUND)),
+                _ if error.raw_os_error() == Some(NO_SUCH_DEVICE) => {
+                    self.why = Why::NoFile;
+                    Ok(Err(Status::NOT_FOUND))
+                }
                 _ => Err(error),
             },
         }

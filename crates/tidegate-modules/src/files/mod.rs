@@ -10,11 +10,12 @@ mod serve;
 mod watch;
 
 pub use cache::FileCache;
+pub use locate::open_root;
 
 use crate::{compress, index};
 use cache::{Cached, Instance};
 use entry::{Contents, Encoded, Entry, Maker, Representation};
-use locate::{Found, FoundFile, Located, Lookup};
+use locate::{Found, FoundFile, Located, Lookup, Why};
 use serve::{Wishes, respond};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -22,16 +23,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
 use tidegate_core::body::RequestBody;
+use tidegate_core::decoration::Decoration;
 use tidegate_core::exchange::Kept;
-use tidegate_core::phase::Decoration;
-use tidegate_core::{Exchange, Filter, Handler, Reply, Response, answer, log};
+use tidegate_core::explain::Foreseen;
+use tidegate_core::{Exchange, Filter, Handed, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
-use tidegate_io::Runtime;
 use tidegate_io::blocking::{self, Lane};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
+use tidegate_io::{Runtime, descriptors};
 use tidegate_stats::Worker as Stats;
 
 /// What the file handlers of one worker share.
@@ -78,6 +80,11 @@ impl Shared {
         self.cache.borrow_mut().adopt(limits);
     }
 
+    /// Gives up descriptors that are kept in case somebody asks. Returns how many.
+    pub fn spare_descriptors(&self) -> usize {
+        self.cache.borrow_mut().spare_descriptors()
+    }
+
     /// Carries out what the operator asks of the cache.
     pub fn command(&self, command: &str) -> String {
         self.cache.borrow_mut().command(command, monotonic_ns())
@@ -98,6 +105,8 @@ struct Inner {
     maker: Maker,
     ranges: u16,
     stream_filter: Option<compress::CompressFilter>,
+    /// The fields of the route depend on the request.
+    is_dressed_later: bool,
 }
 
 impl Files {
@@ -124,6 +133,7 @@ impl Files {
             lookup: Arc::new(Lookup { root, settings: files.clone() }),
             listing: files.listing.clone().map(Arc::new),
             ranges: server.limits.ranges,
+            is_dressed_later: decoration.has_placeholders(),
             stream_filter: maker.compress.as_ref().map(compress::CompressFilter::new),
             maker,
         };
@@ -132,7 +142,7 @@ impl Files {
 }
 
 impl Handler for Files {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         // No file has such a name.
         if exchange.has_encoded_slash()
             && let Some(name) = self.inner.lookup.route_name()
@@ -152,54 +162,49 @@ impl Handler for Files {
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
         if exchange.has_encoded_slash()
             && let Some(name) = lookup.route_name()
         {
-            return exchange.explain_route(name, say);
+            say(format!("a path with an encoded slash names no file: handed on to route {name}"));
+            return Foreseen::Handler;
         }
         let hands_on = exchange.has_programs() || lookup.hands_on();
         if !matches!(exchange.method, Method::Get | Method::Head) && !hands_on {
-            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
+            say(format!("files below {root}: answers GET, HEAD and OPTIONS only"));
+            return Foreseen::Handler;
         }
         let located = match lookup.locate(exchange.path, Patience::Wait) {
             Ok(located) => located,
-            Err(error) => return say(format!("files below {root}: {error} (500)")),
+            Err(error) => {
+                say(format!("files below {root}: {error}"));
+                return Foreseen::Handler;
+            }
         };
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
         }
-        if let Some(path) = self.inner.program_path(&located.found, exchange.path)
-            && exchange.runs(&path)
-        {
-            return say(format!("run by the route of {}", String::from_utf8_lossy(&path)));
-        }
-        if let Found::Route(name) = &located.found {
-            return exchange.explain_route(name, say);
-        }
-        if !matches!(exchange.method, Method::Get | Method::Head | Method::Options) {
-            return say(format!("files below {root}: answers GET, HEAD and OPTIONS only (405)"));
-        }
-        match located.found {
+        match &located.found {
             Found::File(file) => {
-                say(format!(
-                    "file {root}/{}, {} bytes",
-                    String::from_utf8_lossy(&file.relative),
-                    file.file.meta.len
-                ));
+                let relative = String::from_utf8_lossy(&file.relative);
+                say(format!("file {root}/{relative}, {} bytes", file.file.meta.len));
                 for (coding, _) in &file.siblings {
                     say(format!("precompressed sibling for {}", compress::token(*coding)));
                 }
             }
             Found::Folder { relative, .. } => {
-                say(format!("listing of {root}/{}", String::from_utf8_lossy(&relative)));
+                say(format!("listing of {root}/{}", String::from_utf8_lossy(relative)));
             }
-            Found::NeedsSlash => say("a folder: redirected with 301 to the same path with a slash".into()),
-            Found::Route(_) => {}
-            Found::Status(status) => say(format!("answered with {} {}", status.0, status.reason())),
+            Found::NeedsSlash => {
+                let status = if matches!(exchange.method, Method::Get | Method::Head) { 301 } else { 308 };
+                say(format!("a folder: redirected with {status} to the same path with a slash"));
+            }
+            Found::Route(name) => say(format!("no file: handed on to route {name}")),
+            Found::Status(_) => {} // the refusal says why
         }
+        Foreseen::Handler
     }
 }
 
@@ -219,7 +224,14 @@ impl Inner {
                 Cached::Nothing => {}
             }
         }
-        match self.lookup.locate(exchange.path, Patience::Cached) {
+        let mut located = self.lookup.locate(exchange.path, Patience::Cached);
+        if located.as_ref().is_err_and(descriptors::is_exhaustion) {
+            descriptors::have_run_out();
+            if self.shared.spare_descriptors() > 0 {
+                located = self.lookup.locate(exchange.path, Patience::Cached);
+            }
+        }
+        match located {
             Ok(located) => self.proceed(located, old, exchange, false),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.locate_later(old, exchange.keep())
@@ -228,8 +240,9 @@ impl Inner {
         }
     }
 
-    /// The path of the site that leads to a file which `index` or `try` have found.
-    fn program_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
+    /// The path of the site that leads to a file which `index` or `try` have found; `None` where it is that of the
+    /// request.
+    fn other_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
         let Found::File(file) = found else { return None };
         let prefix = self.lookup.settings.strip_prefix.as_deref().unwrap_or("/");
         let real = [prefix.trim_end_matches('/').as_bytes(), b"/", &file.relative].concat();
@@ -261,8 +274,8 @@ impl Inner {
         if let Found::Route(name) = found {
             return exchange.hand_on_to(name, body);
         }
-        if let Some(path) = self.program_path(found, exchange.path)
-            && let Ok(reply) = exchange.hand_on(&path, body)
+        if let Some(path) = self.other_path(found, exchange.path)
+            && let Handed::Answered(reply) | Handed::Refused(reply) = exchange.hand_on(&path, body)
         {
             return reply;
         }
@@ -300,7 +313,7 @@ impl Inner {
         exchange: &Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
-        let Located { found, depends } = located;
+        let Located { found, depends, why } = located;
         if let (Some(old), Found::File(file)) = (&old, &found)
             && old.metas == entry::metas_of(file)
             && old.generation == self.lookup.root.generation()
@@ -315,47 +328,46 @@ impl Inner {
         if old.is_some() {
             self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
         }
-        if let Some(path) = self.program_path(&found, exchange.path)
-            && let Ok(reply) = exchange.hand_on(&path, None)
-        {
-            return reply;
+        let mut may_store = self.lookup.settings.uses_cache;
+        if let Some(path) = self.other_path(&found, exchange.path) {
+            match exchange.hand_on(&path, None) {
+                Handed::Answered(reply) | Handed::Refused(reply) => return reply,
+                Handed::NoProgram(left) => may_store &= left.may_store,
+            }
         }
         match found {
-            Found::File(file) => self.read(file, depends, exchange, has_waited),
+            Found::File(file) => {
+                // What nobody tells the changes of is looked at anew for every request.
+                may_store &= !file.is_outside;
+                let reading = Reading { relative: file.relative.clone(), depends, has_waited, may_store };
+                self.read(file, reading, exchange)
+            }
             Found::Folder { relative, folder } => match &self.listing {
                 Some(listing) => {
                     let request = index::Request::of(exchange, self.lookup.settings.serves_hidden);
                     index::list(self.lookup.root.clone(), relative, folder.fd, listing, request)
                 }
-                None => Reply::status(Status::NOT_FOUND),
+                None => Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &why, &depends)),
             },
             Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
             Found::Route(name) => exchange.hand_on_to(&name, None),
-            Found::Status(status) => Reply::Ready(answer::error(status)),
+            Found::Status(status) => Reply::Ready(self.refused(exchange, status, &why, &depends)),
         }
     }
 
-    fn read(
-        self: &Rc<Self>,
-        file: FoundFile,
-        depends: Vec<Box<[u8]>>,
-        exchange: &Exchange<'_>,
-        has_waited: bool,
-    ) -> Reply {
+    fn read(self: &Rc<Self>, file: FoundFile, reading: Reading, exchange: &Exchange<'_>) -> Reply {
         let limit = self.maker.memory_file_size;
-        let relative = file.relative.clone();
         match Contents::read(file, limit, Patience::Cached) {
-            Ok(contents) => self.store(&relative, contents, &depends, exchange, has_waited),
+            Ok(contents) => self.store(contents, &reading, exchange),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
                 let lane = Lane::of_file(file.file.meta.identity);
                 let job = blocking::run_in(lane, move || Contents::read(file, limit, Patience::Wait));
+                let reading = Reading { has_waited: true, ..reading };
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };
                     let reply = match job.await {
-                        Ok(contents) => {
-                            kept.lend(|exchange| inner.store(&relative, contents, &depends, exchange, true))
-                        }
+                        Ok(contents) => kept.lend(|exchange| inner.store(contents, &reading, exchange)),
                         Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
                     };
                     reply.settled().await
@@ -365,21 +377,15 @@ impl Inner {
         }
     }
 
-    fn store(
-        self: &Rc<Self>,
-        relative: &[u8],
-        contents: Contents,
-        depends: &[Box<[u8]>],
-        exchange: &Exchange<'_>,
-        has_waited: bool,
-    ) -> Reply {
+    fn store(self: &Rc<Self>, contents: Contents, reading: &Reading, exchange: &Exchange<'_>) -> Reply {
+        let Reading { relative, depends, has_waited, may_store } = reading;
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
-        if self.lookup.settings.uses_cache {
+        if *may_store {
             let (cache, root) = (&self.shared.cache, &self.lookup.root);
             let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
             // look once more.
-            if (is_new_watch || has_waited) && !self.is_still(&entry, exchange.path) {
+            if (is_new_watch || *has_waited) && !self.is_still(&entry, exchange.path) {
                 cache.borrow_mut().remove(self.instance, exchange.path);
             }
         }
@@ -415,7 +421,8 @@ impl Inner {
         exchange: &Exchange<'_>,
         wishes: Wishes,
     ) -> Response {
-        respond(exchange, wishes, &self.maker, form, entry.modified, self.ranges)
+        let response = respond(exchange, wishes, &self.maker, form, entry.modified, self.ranges);
+        if self.is_dressed_later { response.reopened() } else { response }
     }
 
     /// Which form the client prefers of those there can be.
@@ -455,7 +462,10 @@ impl Inner {
         let filter = self.stream_filter.as_ref().and_then(|filter| filter.prepare(exchange));
         if let (Some(filter), Status::OK) = (filter, response.status) {
             response.fields_mut();
-            response = filter(response).finished();
+            response = filter(response);
+            if !self.is_dressed_later {
+                response = response.finished();
+            }
         }
         Reply::Ready(response)
     }
@@ -489,6 +499,54 @@ impl Inner {
         }))
     }
 
+    /// The answer where nothing is found that may be sent; the reason goes to the error log.
+    #[cold]
+    fn refused(
+        &self,
+        exchange: &Exchange<'_>,
+        status: Status,
+        why: &Why,
+        looked_at: &[Box<[u8]>],
+    ) -> Response {
+        if !matches!(status, Status::NOT_FOUND | Status::FORBIDDEN) {
+            return answer::error(status);
+        }
+        let root = self.lookup.root.path().display();
+        // What was looked at last decided.
+        let last = looked_at.last().map(|path| String::from_utf8_lossy(path)).unwrap_or_default();
+        match why {
+            Why::Missing => answer::refused(exchange, status, format_args!("{root}/{last} does not exist")),
+            Why::Try => {
+                answer::refused(exchange, status, format_args!("nothing that `try` names is below {root}"))
+            }
+            Why::Hidden => {
+                answer::refused(exchange, status, "a name in it begins with a dot, and `hidden` is off")
+            }
+            Why::Outside => answer::refused(exchange, status, "the path lies outside of the alias"),
+            Why::LeadsOut => answer::refused(
+                exchange,
+                status,
+                format_args!("the symbolic link {root}/{last} leads out of the root"),
+            ),
+            Why::NoPermission => answer::refused(
+                exchange,
+                status,
+                format_args!("{root}/{last} may not be read by the server's user"),
+            ),
+            Why::NoFile => {
+                answer::refused(exchange, status, format_args!("{root}/{last} is no file that is served"))
+            }
+            Why::NoIndex => answer::refused(
+                exchange,
+                status,
+                format_args!(
+                    "the folder {root}/{} has no index file, and `listing` is off",
+                    folder_of(&last)
+                ),
+            ),
+        }
+    }
+
     fn failed(&self, path: &[u8], error: &io::Error) -> Response {
         let root = self.lookup.root.path().display();
         log::error(format_args!("{root}: cannot read {}: {error}", String::from_utf8_lossy(path)));
@@ -498,6 +556,18 @@ impl Inner {
             _ => answer::error(Status::INTERNAL_SERVER_ERROR),
         }
     }
+}
+
+/// A file that is being read.
+struct Reading {
+    /// Below the root.
+    relative: Vec<u8>,
+    /// The names that it follows from.
+    depends: Vec<Box<[u8]>>,
+    /// Other things may have happened on this worker since the request came.
+    has_waited: bool,
+    /// The cache may hold it under the path of the request.
+    may_store: bool,
 }
 
 enum Form {
@@ -549,6 +619,11 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
     job.ok()?.await.ok()
 }
 
+/// The folder that an index file was looked for in.
+fn folder_of(index: &str) -> &str {
+    index.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
 /// A folder without its slash: the same address with one, query kept (relative links need it).
 fn with_slash(exchange: &Exchange<'_>) -> Response {
     let mut to = encode_path(exchange.path);
@@ -561,5 +636,5 @@ fn with_slash(exchange: &Exchange<'_>) -> Response {
 }
 
 fn overloaded() -> Response {
-    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
+    answer::busy(None)
 }

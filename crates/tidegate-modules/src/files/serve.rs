@@ -2,7 +2,7 @@
 
 use super::entry::{Maker, Representation};
 use std::rc::Rc;
-use tidegate_core::response::{Body, FilePiece, Head, Part, Response};
+use tidegate_core::response::{Author, Body, FilePiece, Head, Part, Response};
 use tidegate_core::{Exchange, answer};
 use tidegate_http::conditional::{evaluate, if_range};
 use tidegate_http::{
@@ -60,6 +60,7 @@ pub fn respond(
                     status: Status::NOT_MODIFIED,
                     head: Head::Prebuilt(message),
                     body: Body::Empty,
+                    author: Author::Server,
                 };
             }
             Precondition::Failed => return answer::error(Status::PRECONDITION_FAILED),
@@ -80,6 +81,7 @@ pub fn respond(
         status: Status::OK,
         head: Head::Prebuilt(representation.message.clone()),
         body: representation.body(),
+        author: Author::Server,
     }
 }
 
@@ -124,7 +126,7 @@ fn unsatisfiable(representation: &Representation) -> Response {
 
 /// A response that the Filter phase leaves alone: the lines have the route's fields already.
 fn finished(status: Status, lines: FieldLines, body: Body) -> Response {
-    Response { status, head: Head::Final(lines), body }
+    Response { status, head: Head::Final(lines), body, author: Author::Server }
 }
 
 fn piece(representation: &Representation, start: u64, end: u64) -> Part {

@@ -25,7 +25,7 @@ use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Body, BodyStream, Elsewhere, Reply, Response, answer, log};
+use tidegate_core::{Author, Body, BodyStream, Elsewhere, Reply, Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
@@ -357,14 +357,19 @@ impl Call {
             }
         }
         match status {
-            Status::SERVICE_UNAVAILABLE => answer::error(status).with("Retry-After", "1"),
+            Status::SERVICE_UNAVAILABLE => answer::busy(Some(1)),
             status => answer::error(status),
         }
     }
 }
 
 fn respond(head: AnswerHead, body: Body) -> Reply {
-    Reply::Ready(Response { status: head.status, head: Head::Fields(head.lines), body })
+    Reply::Ready(Response {
+        status: head.status,
+        head: Head::Fields(head.lines),
+        body,
+        author: Author::Application,
+    })
 }
 
 /// One request on a connection, up to the head of its answer. Given up on the way where the client goes: an
@@ -485,7 +490,7 @@ pub(super) fn refuse(stats: &Stats, refused: &Refused) -> Response {
         Refused::Down { .. } => GatewayFailure::Down,
     };
     stats.gateway_failures.add(why, 1);
-    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", refused.retry_after_seconds().to_string())
+    answer::busy(Some(refused.retry_after_seconds()))
 }
 
 /// No content, with the length that it would have had.

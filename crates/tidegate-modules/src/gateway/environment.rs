@@ -25,12 +25,13 @@ pub fn write(
 ) {
     let local = exchange.context.local();
     let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
-    let (remote_addr, remote_port) = match exchange.peer {
-        Peer::Tcp(peer) => (ip_text(peer.ip()), Some(peer.port())),
+    let (remote_addr, remote_port) = match exchange.remote.client {
+        // A proxy tells no port of its client.
+        Peer::Tcp(client) => (ip_text(client.ip()), Some(client.port()).filter(|port| *port != 0)),
         Peer::Unix => (IpText::new(), None),
     };
     let host = host_of(exchange.authority);
-    let is_trusted = fields::is_trusted(&link.trusted_proxies, exchange.peer);
+    let is_trusted = exchange.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let environment = Environment {
         server_software: SOFTWARE,

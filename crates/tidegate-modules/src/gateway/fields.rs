@@ -4,10 +4,6 @@
 //! words is dropped (FAULTS 36, 37): fields that a proxy sets, fields that carry an identity, and those that
 //! an application answers with.
 
-use std::net::IpAddr;
-use tidegate_config::settings::Network;
-use tidegate_io::socket::Peer;
-
 /// Set by proxies: believed when a trusted one sends them.
 const OF_PROXIES: [&str; 19] = [
     "forwarded",
@@ -91,28 +87,6 @@ pub fn is_unambiguous(name: &str) -> bool {
 /// is told.
 pub fn is_certificate(name: &str) -> bool {
     name.eq_ignore_ascii_case("client-cert") || name.eq_ignore_ascii_case("client-cert-chain")
-}
-
-/// Whether a client is one of the networks.
-pub fn is_trusted(networks: &[Network], peer: Peer) -> bool {
-    networks.iter().any(|network| match (*network, peer) {
-        (Network::All, _) | (Network::Unix, Peer::Unix) => true,
-        (Network::Prefix { address, bits }, Peer::Tcp(peer)) => {
-            // An IPv4 client of an IPv6 socket arrives as ::ffff:a.b.c.d.
-            match (address, peer.ip().to_canonical()) {
-                (IpAddr::V4(network), IpAddr::V4(peer)) => {
-                    let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-                    (network.to_bits() ^ peer.to_bits()) & mask == 0
-                }
-                (IpAddr::V6(network), IpAddr::V6(peer)) => {
-                    let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-                    (network.to_bits() ^ peer.to_bits()) & mask == 0
-                }
-                _ => false,
-            }
-        }
-        _ => false,
-    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_client::http2::Http2Pool;
 use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
-use tidegate_config::settings::{self, HostPattern, Network};
+use tidegate_config::settings::{self, HostPattern};
 use tidegate_io::connect::Address;
 use tidegate_stats::Worker as Stats;
 
@@ -87,8 +87,6 @@ pub struct Link {
     pub buffer: usize,
     /// Bytes of a request body collected first.
     pub request_buffer: usize,
-    /// Whose word about other clients is believed.
-    pub trusted_proxies: Vec<Network>,
     /// Files that the application may have sent.
     pub sendfile: Sendfile,
     /// What the workers' applications share.
@@ -138,7 +136,6 @@ impl Link {
             timeout: settings.timeout,
             buffer: usize::try_from(settings.buffer).unwrap_or(usize::MAX),
             request_buffer: usize::try_from(settings.request_buffer).unwrap_or(usize::MAX),
-            trusted_proxies: settings.trusted_proxies.clone(),
             sendfile: Sendfile::new(&settings.sendfile)?,
             shared: shared.clone(),
             account: BuildHasherDefault::<DefaultHasher>::default().hash_one(&settings.to).max(1),

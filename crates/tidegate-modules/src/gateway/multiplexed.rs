@@ -19,7 +19,7 @@ use tidegate_client::http2::{Answer, Http2Error, Http2Stream};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::response::Head;
-use tidegate_core::{Body, BodyStream, Response, answer, log};
+use tidegate_core::{Author, Body, BodyStream, Response, answer, log};
 use tidegate_http::{FieldLines, Status};
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::h2::{FieldSource, RequestParts};
@@ -201,7 +201,7 @@ impl Multiplexed {
             };
             Body::Stream { len: head.len, stream: Box::new(flow) }
         };
-        Response { status: head.status, head: Head::Fields(head.lines), body }
+        Response { status: head.status, head: Head::Fields(head.lines), body, author: Author::Application }
     }
 
     fn unreachable(&self, error: &io::Error) -> Response {
@@ -361,6 +361,10 @@ impl BodyStream for Flow {
         // What comes meanwhile waits within the window.
         let _ = self.upload.poll(cx, &self.stream);
         self.silence.ends();
+    }
+
+    fn held(&self) -> usize {
+        size_of::<Flow>() + self.stream.held() + self.upload.content.capacity()
     }
 
     fn trailers(&mut self) -> Option<Vec<u8>> {

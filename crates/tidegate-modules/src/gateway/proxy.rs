@@ -21,7 +21,9 @@ use std::sync::Arc;
 use tidegate_client::PeerTls;
 use tidegate_config::settings;
 use tidegate_config::settings::gateway;
-use tidegate_core::{Exchange, Handler, Reply, answer};
+use tidegate_core::explain::Foreseen;
+use tidegate_core::template::Template;
+use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::{FieldLines, IpText, Method, Status, ip_text};
 use tidegate_io::socket::Peer;
@@ -56,7 +58,7 @@ pub struct Proxy {
     base: String,
     host: Option<String>,
     strip_prefix: Option<String>,
-    request_fields: Vec<(String, String)>,
+    request_fields: Vec<(String, Template)>,
     redirects: Option<Rc<Redirects>>,
     speaks_http2: bool,
 }
@@ -83,7 +85,11 @@ impl Proxy {
             base: settings.base.clone(),
             host: settings.host.clone(),
             strip_prefix: settings.strip_prefix.clone(),
-            request_fields: settings.request_fields.clone(),
+            request_fields: settings
+                .request_fields
+                .iter()
+                .map(|(name, value)| (name.clone(), Template::parse(value)))
+                .collect(),
             redirects: Redirects::of(settings),
             speaks_http2: settings.speaks_http2,
         })
@@ -139,7 +145,7 @@ impl Proxy {
 
     /// The fields for the backend, without those of the connection.
     fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
-        let is_trusted = fields::is_trusted(&self.link.trusted_proxies, exchange.peer);
+        let is_trusted = exchange.remote.is_trusted;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
@@ -172,8 +178,12 @@ impl Proxy {
         if is_early && !is_set("early-data") {
             lines.extend_from_slice(b"Early-Data: 1\r\n");
         }
-        for (name, value) in self.request_fields.iter().filter(|(_, value)| !value.is_empty()) {
-            append_field(lines, name, value.as_bytes()).ok()?;
+        for (name, value) in &self.request_fields {
+            match value.fixed() {
+                Some("") => {} // taken away
+                Some(value) => append_field(lines, name, value.as_bytes()).ok()?,
+                None => append_field(lines, name, value.fill(exchange).as_bytes()).ok()?,
+            }
         }
         Some(())
     }
@@ -261,7 +271,7 @@ fn wants_trailers(exchange: &Exchange<'_>) -> bool {
 }
 
 impl Handler for Proxy {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         if exchange.method == Method::Trace {
             return Reply::Ready(answer::error(Status::METHOD_NOT_ALLOWED)); // RFC 9110 section 9.3.8: it tells too much
         }
@@ -310,12 +320,18 @@ impl Handler for Proxy {
         call.run()
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        if exchange.method == Method::Trace {
+            say(format!("proxy {}: TRACE is not passed on", self.link.name));
+            return Foreseen::Handler;
+        }
         if let Ok(Some(0)) = forwards(exchange) {
-            return say("OPTIONS with Max-Forwards 0: answered here with 204".into());
+            say("OPTIONS with Max-Forwards 0: answered here".into());
+            return Foreseen::Handler;
         }
         let target = self.target(exchange);
         say(format!("proxy {}: {} {target}", self.link.name, exchange.method_token));
+        Foreseen::Application
     }
 }
 
@@ -367,7 +383,7 @@ fn is_forwarded(name: &str) -> bool {
 
 /// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
 fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) -> bool, lines: &mut Vec<u8>) {
-    let client = match exchange.peer {
+    let client = match exchange.remote.peer {
         Peer::Tcp(peer) => ip_text(peer.ip()),
         Peer::Unix => IpText::new(),
     };
@@ -395,7 +411,7 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
     // RFC 7239 is extended where somebody before has begun it: told twice over, a client has to be told alike.
     let chain = known("forwarded");
     if !chain.is_empty() && !is_set("forwarded") {
-        let node = match exchange.peer {
+        let node = match exchange.remote.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
             Peer::Tcp(_) => client.to_string(),
             Peer::Unix => "unknown".to_owned(),

@@ -8,17 +8,18 @@ use super::proxy::USUAL_HEAD;
 use super::script::{Rule, Script, Scripts};
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::Errand;
+use crate::files::open_root;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
-use tidegate_core::{Elsewhere, Exchange, Handler, Reply, Response, answer, log};
+use tidegate_core::explain::Foreseen;
+use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
-use tidegate_io::file::{Patience, Root};
+use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Role};
 use tidegate_wire::scgi::Variables;
 
@@ -73,11 +74,11 @@ impl Scripted {
         let root = match application.root.as_path() {
             root if root == Path::new("") => None,
             root => {
-                let opened = Root::open(root).map_err(|error| {
+                let opened = open_root(root, application.symlinks).map_err(|error| {
                     let (root, origin) = (root.display(), &route.origin);
                     io::Error::new(error.kind(), format!("cannot open the root {root} ({origin}): {error}"))
                 })?;
-                Some(Arc::new(opened))
+                Some(opened)
             }
         };
         let inner = Inner {
@@ -101,18 +102,18 @@ struct What {
 }
 
 impl Handler for Scripted {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         exchange.context.ends_with_client();
         exchange.context.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
-            Ok(Err(status)) => Reply::Ready(answer::error(status)),
+            Ok(Err(status)) => Reply::Ready(no_script(exchange, status)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
             Err(error) => Reply::Ready(self.inner.failed(exchange.path, &error)),
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let name = match self.inner.protocol {
             Protocol::FastCgi => "fastcgi",
             Protocol::Scgi => "scgi",
@@ -128,6 +129,7 @@ impl Handler for Scripted {
                     text(&script.name),
                     text(&script.path_info)
                 ));
+                Foreseen::Application
             }
             Ok(Ok(script)) => {
                 say(format!(
@@ -135,12 +137,26 @@ impl Handler for Scripted {
                     text(&script.file),
                     text(&script.path_info)
                 ));
+                Foreseen::Application
             }
             Ok(Err(status)) => {
-                say(format!("{name} {to}: no script for this path ({} {})", status.0, status.reason()));
+                say(format!("{name} {to}: no script for this path"));
+                Foreseen::Status(status)
             }
-            Err(error) => say(format!("{name} {to}: the script cannot be looked up: {error} (500)")),
+            Err(error) => {
+                say(format!("{name} {to}: the script cannot be looked up: {error}"));
+                Foreseen::Status(Status::INTERNAL_SERVER_ERROR)
+            }
         }
+    }
+}
+
+/// The answer where a path leads to no script that may be run.
+fn no_script(exchange: &Exchange<'_>, status: Status) -> Response {
+    match status {
+        Status::FORBIDDEN => answer::refused(exchange, status, "the script may not be read"),
+        Status::NOT_FOUND => answer::refused(exchange, status, "no script lies at this path"),
+        status => answer::error(status),
     }
 }
 
@@ -158,12 +174,11 @@ impl Inner {
         let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
         Reply::Preparing(Box::pin(async move {
             let Ok(job) = job else {
-                let busy = answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1");
-                return Reply::Ready(busy);
+                return Reply::Ready(answer::busy(None));
             };
             match job.await {
                 Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
-                Ok(Err(status)) => Reply::Ready(answer::error(status)),
+                Ok(Err(status)) => Reply::Ready(kept.lend(|exchange| no_script(exchange, status))),
                 Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
             }
         }))
@@ -218,7 +233,10 @@ impl Inner {
                         }
                         Err(error) => {
                             log::error(format_args!("{about}: {error}"));
-                            return Reply::Ready(answer::error(error.status()));
+                            return Reply::Ready(match error.status() {
+                                Status::SERVICE_UNAVAILABLE => answer::busy(None),
+                                status => answer::error(status),
+                            });
                         }
                     },
                 }

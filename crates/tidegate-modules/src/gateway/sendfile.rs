@@ -11,11 +11,11 @@ use std::sync::Arc;
 use tidegate_config::settings::gateway::SendfileRoot;
 use tidegate_core::response::FilePiece;
 use tidegate_core::response::Head;
-use tidegate_core::{Body, Exchange, Response, answer, log};
+use tidegate_core::{Author, Body, Exchange, Response, answer, log};
 use tidegate_http::path::normalise;
 use tidegate_http::{FieldLines, HttpDate, Selection, Status, media_type, range};
 use tidegate_io::blocking;
-use tidegate_io::file::{FileKind, Opened, Patience, Root};
+use tidegate_io::file::{FileKind, Links, Opened, Patience, Root};
 use tidegate_io::paged::PagedFile;
 
 /// The folders of a route.
@@ -29,8 +29,8 @@ impl Sendfile {
     /// # Errors
     /// One cannot be opened; the message names it.
     pub fn new(settings: &[SendfileRoot]) -> io::Result<Sendfile> {
-        let open = |root: &SendfileRoot| match Root::open(&root.root) {
-            Ok(opened) => Ok((Arc::new(opened), root.prefix.clone())),
+        let open = |root: &SendfileRoot| match Root::shared(&root.root, Links::Beneath) {
+            Ok(opened) => Ok((opened, root.prefix.clone())),
             Err(error) => {
                 let folder = root.root.display();
                 Err(io::Error::new(
@@ -105,7 +105,7 @@ pub(super) async fn respond(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             match blocking::run_in(root.lane(), move || root.open_file(&path, Patience::Wait)) {
                 Ok(job) => job.await,
-                Err(_) => return answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1"),
+                Err(_) => return answer::busy(None),
             }
         }
         opened => opened,
@@ -157,5 +157,5 @@ fn with_file(head: AnswerHead, range: Option<&[u8]>, relative: &[u8], opened: Op
             Some(Selection::Whole) | None => {}
         }
     }
-    Response { status, head: Head::Fields(lines), body: Body::File(piece) }
+    Response { status, head: Head::Fields(lines), body: Body::File(piece), author: Author::Application }
 }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_client::{Connection, Pool};
-use tidegate_core::BodyStream;
+use tidegate_core::{BodyStream, memory};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::runtime;
@@ -192,6 +192,10 @@ impl BodyStream for Relay {
             self.taken = 0;
         }
         while self.line.is_some() && self.failure.is_none() && self.ready.len() < self.buffer {
+            // Where memory is short the application waits, as it does when the buffer is full.
+            if !memory::take(PIECE.min(self.buffer - self.ready.len())) {
+                break;
+            }
             let mut ready = std::mem::take(&mut self.ready);
             let room = PIECE.min(self.buffer - ready.len());
             let received = runtime::with_scratch(|scratch| {
@@ -215,6 +219,11 @@ impl BodyStream for Relay {
         if self.line.is_some() {
             self.silence.ends(); // it is the client that is waited for
         }
+    }
+
+    fn held(&self) -> usize {
+        let upload = self.upload.as_ref().map_or(0, Upload::held);
+        size_of::<Relay>() + self.ready.capacity() + upload
     }
 
     fn splices(&self) -> bool {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_core::body::{self, RequestBody};
 use tidegate_core::response::Head;
-use tidegate_core::{Body, BodyStream, Response};
+use tidegate_core::{Author, Body, BodyStream, Response};
 
 /// The response that opens a tunnel. `early` is what the application has sent behind its head.
 pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Line, timeout: Duration) -> Response {
@@ -29,6 +29,7 @@ pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Line, timeout: Durati
         status: head.status,
         head: Head::Final(head.lines),
         body: Body::Tunnel { stream: Box::new(tunnel), sink },
+        author: Author::Application,
     }
 }
 
@@ -77,6 +78,10 @@ impl Tunnel {
 }
 
 impl BodyStream for Tunnel {
+    fn held(&self) -> usize {
+        size_of::<Tunnel>() + self.up.capacity() + self.early.capacity()
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.send_on(cx)?;
         if !self.early.is_empty() {

@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::task::{Context, Poll};
 use tidegate_client::Connection;
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::memory::{self, Weight};
 use tidegate_wire::{fastcgi, h1};
 
 /// The number of the one request on a FastCGI connection.
@@ -59,6 +60,7 @@ pub(super) struct Upload {
     is_complete: bool,
     /// All that the client has sent so far is with the application.
     waits_for_client: bool,
+    weight: Weight,
 }
 
 impl Upload {
@@ -73,6 +75,7 @@ impl Upload {
             is_whole: true,
             is_complete: false,
             waits_for_client: false,
+            weight: Weight::default(),
         }
     }
 
@@ -103,7 +106,13 @@ impl Upload {
             if body.len.is_some_and(|len| len > limit as u64) && !self.piece.is_empty() {
                 break;
             }
-            if body.read(&mut self.piece).await? == 0 {
+            // Where memory is short the application gets it as it comes.
+            if !memory::take(AHEAD) {
+                break;
+            }
+            let read = body.read(&mut self.piece).await?;
+            self.weight.set(self.out.capacity() + self.piece.capacity());
+            if read == 0 {
                 self.source = Source::None;
                 let piece = std::mem::take(&mut self.piece);
                 self.frame(&piece);
@@ -111,6 +120,11 @@ impl Upload {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn held(&self) -> usize {
+        self.out.capacity() + self.piece.capacity()
     }
 
     /// Whether content is still to come from the client.

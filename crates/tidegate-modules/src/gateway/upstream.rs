@@ -51,7 +51,7 @@ impl Errand {
     /// Of a request; `may_repeat` when sending it twice means the same as once.
     pub(super) fn of(link: &Link, exchange: &Exchange<'_>, may_repeat: bool) -> Errand {
         let wish = match &link.upstream {
-            Upstream::Group(group) => Wish::of(group, exchange, &link.trusted_proxies, may_repeat),
+            Upstream::Group(group) => Wish::of(group, exchange, may_repeat),
             Upstream::Address { .. } | Upstream::Pool(_) => Wish::default(),
         };
         Errand { wish, sticky: Sticky::of(exchange), tried: Tried::default(), left: Vec::new(), retries: 0 }

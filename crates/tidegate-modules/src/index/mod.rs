@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use tidegate_config::settings;
 use tidegate_core::answer;
-use tidegate_core::response::{Body, Head, Response};
+use tidegate_core::response::{Author, Body, Head, Response};
 use tidegate_core::{Exchange, Reply};
 use tidegate_http::{EntityTag, FieldLines, Status, accept, etag};
 use tidegate_io::blocking;
@@ -144,6 +144,7 @@ fn respond(made: Result<Made, ScanError>) -> Response {
                     status: Status::NOT_MODIFIED,
                     head: Head::Fields(shared()),
                     body: Body::Empty,
+                    author: Author::Server,
                 }
                 .with("ETag", tag);
             }
@@ -151,6 +152,7 @@ fn respond(made: Result<Made, ScanError>) -> Response {
                 status: Status::OK,
                 head: Head::Fields(described(media_type)),
                 body: Body::Bytes(bytes),
+                author: Author::Server,
             }
             .with("ETag", tag)
         }
@@ -158,7 +160,7 @@ fn respond(made: Result<Made, ScanError>) -> Response {
             let lines = described(document.media_type());
             let stream = Box::new(Rows::new(document.pieces()));
             let body = Body::Stream { len: None, stream };
-            Response { status: Status::OK, head: Head::Fields(lines), body }
+            Response { status: Status::OK, head: Head::Fields(lines), body, author: Author::Server }
         }
         Err(ScanError::Overloaded) => busy(),
         Err(ScanError::Io(error)) => answer::error(match error.kind() {
@@ -170,7 +172,7 @@ fn respond(made: Result<Made, ScanError>) -> Response {
 }
 
 fn busy() -> Response {
-    answer::error(Status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
+    answer::busy(None)
 }
 
 /// The fields of a listing and of the 304 that stands for it.

@@ -121,6 +121,10 @@ impl Rows {
 }
 
 impl BodyStream for Rows {
+    fn held(&self) -> usize {
+        self.piece.capacity()
+    }
+
     fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut filled = 0;
         while filled < buffer.len() {

@@ -435,12 +435,13 @@ fn whole_pages_have_a_tag_and_large_ones_stream() {
 fn faults_have_their_status() {
     use super::respond;
     use super::scan::ScanError;
+    use tidegate_core::Author;
     let status = |kind: std::io::ErrorKind| respond(Err(ScanError::Io(kind.into()))).status.0;
     assert_eq!(status(std::io::ErrorKind::PermissionDenied), 403);
     assert_eq!(status(std::io::ErrorKind::NotFound), 404);
     assert_eq!(status(std::io::ErrorKind::Other), 500);
-    let mut busy = respond(Err(ScanError::Overloaded));
-    assert_eq!((busy.status.0, busy.fields_mut().first("Retry-After")), (503, Some(&b"1"[..])));
+    let busy = respond(Err(ScanError::Overloaded));
+    assert_eq!((busy.status.0, busy.author), (503, Author::Busy));
 }
 
 /// Wakes the thread that waits.

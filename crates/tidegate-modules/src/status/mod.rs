@@ -29,7 +29,8 @@ use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use tidegate_core::{Exchange, Handler, Reply, Response, answer};
+use tidegate_core::explain::Foreseen;
+use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
 use tidegate_stats::Snapshot;
@@ -138,7 +139,7 @@ impl StatusPage {
 }
 
 impl Handler for StatusPage {
-    fn handle(&self, exchange: &mut Exchange<'_>) -> Reply {
+    fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let question = match Question::read(exchange) {
             Ok(question) => question,
             Err(sentence) => return Reply::Ready(answer::explained(Status::BAD_REQUEST, sentence)),
@@ -166,17 +167,27 @@ impl Handler for StatusPage {
         }
     }
 
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) {
-        say(match Question::read(exchange) {
-            Err(sentence) => format!("status page: 400. {sentence}"),
-            Ok(Question { action: Some(action), .. }) => {
-                format!("status page: would {} the file cache, by POST only", action.word())
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        let question = match Question::read(exchange) {
+            Err(sentence) => {
+                say(format!("status page: {sentence}"));
+                return Foreseen::Status(Status::BAD_REQUEST);
             }
-            Ok(Question { view, format, .. }) => {
-                let subject = if view == View::Server { "server" } else { "file cache" };
-                format!("status page: the report on the {subject} as {}", format.media_type())
+            Ok(question) => question,
+        };
+        match question.action {
+            Some(action) => say(format!("status page: would {} the file cache, by POST only", action.word())),
+            None => {
+                let subject = if question.view == View::Server { "server" } else { "file cache" };
+                say(format!("status page: the report on the {subject} as {}", question.format.media_type()));
             }
-        });
+        }
+        match (question.action, exchange.method) {
+            (None, Method::Get | Method::Head) => Foreseen::Status(Status::OK),
+            // What it does is done by a server that runs.
+            (Some(_), Method::Post) if ask::is_same_site(exchange) => Foreseen::Application,
+            _ => Foreseen::Handler,
+        }
     }
 }
 

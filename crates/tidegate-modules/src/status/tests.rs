@@ -3,7 +3,9 @@
 use super::*;
 use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
-use tidegate_core::{Body, Head};
+use tidegate_config::settings::Access;
+use tidegate_core::access::admit;
+use tidegate_core::{Body, Head, Remote};
 use tidegate_http::{Field, Fields};
 use tidegate_io::socket::Peer;
 
@@ -80,7 +82,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         fields: Fields::new(&fields),
         protocol: None,
         minor_version: 1,
-        peer: Peer::Unix,
+        remote: Remote::direct(Peer::Unix),
         tls: None,
         is_early: false,
         now: 0,
@@ -89,7 +91,8 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         context: Default::default(),
     };
     let page = StatusPage::new(source.clone());
-    let response = match page.handle(&mut exchange) {
+    let pass = admit(&Access::default(), &exchange).unwrap();
+    let response = match page.handle(&mut exchange, pass) {
         Reply::Ready(response) => response,
         Reply::Preparing(_) => panic!("a report waits for no content"),
         Reply::Later(mut future) => match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -244,7 +247,7 @@ fn explaining() {
             fields: Fields::default(),
             protocol: None,
             minor_version: 1,
-            peer: Peer::Unix,
+            remote: Remote::direct(Peer::Unix),
             tls: None,
             is_early: false,
             now: 0,

@@ -3,26 +3,33 @@
 //! Builds the same engine that a worker would and asks it. Looks at the file system, never at the network.
 
 use super::{complain, default_config, has_color, print};
+use crate::master::users;
 use crate::registry::Registry;
 use crate::revision::SettingsFrom;
-use crate::server::view::StatusView;
-use anyhow::{Context, Result, anyhow, bail};
+use crate::server::privileges::become_user;
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
+use tidegate_core::explain::{Asked, Notes};
 use tidegate_core::tls::{TlsFiles, TlsStore};
-use tidegate_core::{Exchange, ExchangeContext};
+use tidegate_core::{Exchange, ExchangeContext, Remote, Reply, Response};
 use tidegate_http::field::is_token;
 use tidegate_http::{Authority, Field, Fields, Method, Target};
-use tidegate_io::Poller;
-use tidegate_io::runtime::Runtime;
+use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
-use tidegate_modules::gateway::board::Board;
+use tidegate_io::{Kind, Poller, Slab};
+
+/// How long an answer may wait for the disk.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says what would answer a request, and why.
 ///
@@ -109,50 +116,94 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let fields: Vec<Field<'_>> =
         fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
     // Handlers belong to a worker; this thread is one that never serves.
-    let poller = Poller::new().context("cannot open a poller")?;
-    let _runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
+    let mut poller = Poller::new().context("cannot open a poller")?;
+    let runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
     tls.take(&TlsFiles::read(&settings)?);
-    let engine = Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
+    let notes = Notes::default();
+    let engine = Registry::for_rehearsal(notes.clone(), tls)
         .build(&settings, &mut |_| Ok(None))
         .map_err(|error| anyhow!("{error}"))?;
-    let mut scratch = Vec::new();
-    let path_of = engine.path_of(listener, &authority, raw_path, &mut scratch);
-    let (path, has_encoded_slash) = match path_of {
-        Ok(found) => found,
-        Err(error) => {
-            let status = error.status();
-            let _ = writeln!(out, "path {raw_path}: {error}: {} {}", status.0, status.reason());
-            print(&out)?;
-            return Ok(ExitCode::FAILURE);
-        }
-    };
-    if path != raw_path.as_bytes() {
-        let _ = writeln!(out, "path {raw_path}: looked up as {}", path.escape_ascii());
-    }
+    become_the_user(&settings)?;
+    let is_secure = settings.listeners.get(listener).is_some_and(|listener| listener.tls.is_some());
     let exchange = Exchange {
         method,
         method_token,
-        target: url,
-        path,
+        target: target_of(url),
+        path: b"/",
         query: target.query(),
-        scheme: "http",
+        scheme: if is_secure { "https" } else { "http" },
         authority: &authority,
         fields: Fields::new(&fields),
         protocol: None,
         minor_version: 1,
-        peer: arguments.from,
+        remote: Remote::direct(arguments.from),
         tls: None,
         is_early: false,
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
         body: None,
-        context: ExchangeContext::default().with_encoded_slash(has_encoded_slash),
+        context: ExchangeContext::default(),
     };
-    engine.explain(listener, &exchange, &mut |sentence| {
+    let listener = u16::try_from(listener).unwrap_or(0);
+    let asked = Asked { listener, peer: arguments.from, raw_path, exchange };
+    let response = wait(engine.rehearse(asked, &notes), &runtime, &mut poller)?;
+    for sentence in notes.take() {
         let _ = writeln!(out, "{sentence}");
-    });
-    print(&out)
+    }
+    if notes.is_unknown(&response) {
+        out.push_str("answer: what the application says\n");
+    } else {
+        let _ = writeln!(out, "answer: {} {}", response.status.0, response.status.reason());
+        for (name, value) in response.head.lines().iter() {
+            let _ = writeln!(out, "  {name}: {}", String::from_utf8_lossy(value));
+        }
+    }
+    print(&out)?;
+    Ok(if notes.is_malformed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The request target as a client sends it to the server itself.
+fn target_of(url: &str) -> &str {
+    match url.split_once("://") {
+        Some((_, rest)) if !url.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
+        _ => url,
+    }
+}
+
+/// The server processes read files as a user of their own, and so does this from here on.
+fn become_the_user(settings: &Settings) -> Result<()> {
+    let (identity, _) = users::identity(settings.user.as_ref())?;
+    identity.as_ref().map_or(Ok(()), become_user)
+}
+
+/// The answer, which may have to wait for the disk.
+fn wait(reply: Reply, runtime: &Runtime, poller: &mut Poller) -> Result<Response> {
+    let waker = runtime::waker(Slab::default().insert(()));
+    let (mut settled, mut ready) = (pin!(reply.settled()), Vec::new());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Poll::Ready(response) = settled.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Ok(response);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            bail!("the disk has not answered for {} s", PATIENCE.as_secs());
+        }
+        if !runtime.has_ready() {
+            ready.clear();
+            poller.wait(Some(left), &mut ready).context("cannot wait for the disk")?;
+        }
+        for event in &ready {
+            match event.kind() {
+                Kind::Io => runtime.on_io(event),
+                Kind::Remote => runtime.on_remote(),
+                Kind::Connection | Kind::Listener => {}
+            }
+        }
+        runtime.run_tasks();
+        runtime.take_ready(&mut Vec::new()); // there is only the one
+    }
 }
 
 fn load(arguments: &Arguments) -> Result<Settings> {

@@ -171,7 +171,7 @@ impl Master {
             Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
         warnings.extend(users::exposed(&current.settings));
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
-        say_what_is_missing(&current.fitted(), workers, limit, &warnings);
+        say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {
             options,
             current,
@@ -636,9 +636,9 @@ fn notice(said: &str) {
     eprintln!("tidegate: {said}");
 }
 
-fn say_what_is_missing(settings: &Settings, workers: usize, limit: Option<u64>, warnings: &[String]) {
+fn say_what_is_missing(settings: &Settings, limit: Option<u64>, warnings: &[String]) {
     warnings.iter().for_each(log::warn);
-    if let Some(shortage) = descriptors::shortage(settings, workers, limit) {
+    if let Some(shortage) = descriptors::shortage(settings, limit) {
         log::warn(shortage);
     }
     // Any look-up tells; this one touches nothing.

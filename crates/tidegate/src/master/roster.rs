@@ -337,5 +337,8 @@ mod tests {
         let sum = roster.figures();
         assert_eq!((sum.counted.requests, sum.log_lines_lost), (1014, 3));
         assert_eq!((sum.counted.connections.current, sum.counted.workers), (0, 0));
+        // What they had open when they ended has ended: three connections each, and no request was answered.
+        assert_eq!((sum.counted.connections_closed, sum.counted.requests_lost), (9, 1014));
+        assert_eq!(sum.counted.requests_under_way(), 0);
     }
 }

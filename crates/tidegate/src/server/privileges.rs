@@ -13,8 +13,8 @@ use landlock::{
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::path::{Path, PathBuf};
-use tidegate_config::settings::Action;
 use tidegate_config::settings::gateway::Script;
+use tidegate_config::settings::{Action, Symlinks};
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -35,7 +35,8 @@ pub fn close_memory() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-fn become_user(identity: &Identity) -> Result<()> {
+/// Becomes a user for good.
+pub fn become_user(identity: &Identity) -> Result<()> {
     let groups: Vec<Gid> = identity.groups.iter().copied().map(Gid::from_raw).collect();
     setgroups(&groups).context("cannot give up groups")?;
     setgid(Gid::from_raw(identity.gid)).context("cannot take on the group")?;
@@ -59,7 +60,7 @@ fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>>
     }
     if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
         // A file without a name is opened in the folder, which counts as making one there.
-        let access = read | AccessFs::MakeReg | AccessFs::WriteFile;
+        let access = read | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
         rules.push(Ok(PathBeneath::new(fd, access)));
     }
     let confined = Ruleset::default()
@@ -117,6 +118,17 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         }
     };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
+        // Links may lead anywhere.
+        let symlinks = match &route.action {
+            Action::Files(files) => files.symlinks,
+            Action::Fastcgi(application) | Action::Scgi(application) | Action::Cgi(application) => {
+                application.symlinks
+            }
+            _ => Symlinks::Beneath,
+        };
+        if symlinks != Symlinks::Beneath {
+            return vec![PathBuf::from("/")];
+        }
         for folder in folders(&route.action) {
             add(folder);
             if let Ok(real) = folder.canonicalize() {

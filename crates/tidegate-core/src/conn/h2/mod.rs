@@ -148,9 +148,13 @@ impl Http2 {
     pub(super) fn weigh(&self) -> usize {
         let works = self.streams.iter().flatten().map(|work| {
             let incoming = work.incoming.as_ref().map_or(0, |incoming| incoming.sink.held());
-            size_of::<StreamWork>() + incoming + work.output.held()
+            let interim = work.interim.as_ref().map_or(0, InterimQueue::held);
+            let record = work.record.as_ref().map_or(0, |record| record.held());
+            size_of::<StreamWork>() + incoming + work.output.held() + interim + record
         });
-        works.sum::<usize>() + self.wire.memory()
+        let slots =
+            self.streams.capacity() * size_of::<usize>() + self.unread.capacity() * size_of::<Unread>();
+        works.sum::<usize>() + slots + self.wire.memory()
     }
 
     /// No stream is open.

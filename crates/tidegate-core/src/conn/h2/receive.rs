@@ -11,6 +11,7 @@ use crate::body::{self, RequestBodyError};
 use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields};
+use crate::remote::Remote;
 use crate::worker::Ctx;
 use std::io;
 use std::time::Duration;
@@ -140,8 +141,10 @@ impl Connection {
         };
         cx.admission.on_request(request.started);
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
+        let site = engine.site_for(usize::from(self.listener), head.authority);
+        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
         let mut entry = log::Entry {
-            peer: self.peer,
+            client: remote.client,
             method: if head.method.is_empty() { "-" } else { head.method },
             target: if head.target.is_empty() { "-" } else { head.target },
             authority: head.authority,
@@ -152,7 +155,6 @@ impl Connection {
             fields: EntryFields::All(head.fields),
         };
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let site = engine.site_for(usize::from(self.listener), head.authority);
         let sink = site.and_then(|site| site.access_log);
         if sink.is_some() {
             entry.referer = head.fields.first("referer").unwrap_or(&[]);
@@ -161,7 +163,7 @@ impl Connection {
         }
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: self.peer };
+        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
         let mut wishes = Wishes::of_client(HTTP_2);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
@@ -212,7 +214,7 @@ impl Connection {
                         fields: head.fields,
                         protocol,
                         minor_version: HTTP_2,
-                        peer: self.peer,
+                        remote,
                         tls: self.transport.handshake(),
                         is_early,
                         now: cx.now,
@@ -222,6 +224,7 @@ impl Connection {
                             .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
+                    entry.client = exchange.remote.client;
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
                         account.site = site.account();

@@ -100,12 +100,18 @@ impl Output {
         matches!(&self.source, Source::Later(later) if later.ends_with_client())
     }
 
-    /// Bytes that it holds for itself. What a stream or a future holds is not seen.
+    /// Bytes of memory that it holds.
     pub(super) fn held(&self) -> usize {
-        match &self.source {
-            Source::Pieces { now: Piece::Bytes(bytes, _), .. } => bytes.capacity(),
-            _ => 0,
-        }
+        let source = match &self.source {
+            Source::Pieces { now, rest } => {
+                let now = if let Piece::Bytes(bytes, _) = now { bytes.capacity() } else { 0 };
+                now + rest.as_slice().iter().map(Part::held).sum::<usize>()
+            }
+            Source::Stream(stream) => stream.held(),
+            Source::Later(later) => later.held(),
+            Source::None => 0,
+        };
+        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
     }
 
     /// Whether any of it was sent.
@@ -157,10 +163,7 @@ impl Output {
 fn opened(mut response: Response) -> (Response, Option<BodySink>) {
     response.fields_mut().remove("Sec-WebSocket-Accept");
     let Body::Tunnel { stream, sink } = response.body else { return (response, None) };
-    (
-        Response { status: Status::OK, head: response.head, body: Body::Stream { len: None, stream } },
-        Some(sink),
-    )
+    (Response { status: Status::OK, body: Body::Stream { len: None, stream }, ..response }, Some(sink))
 }
 
 impl StreamWork {
@@ -183,6 +186,7 @@ impl Connection {
         request: &Request,
     ) -> Output {
         let mut tunnel = None;
+        response = cx.admission.unless_busy(response);
         if let Body::Tunnel { .. } = response.body
             && request.is_upgrade
         {

@@ -1,10 +1,8 @@
 //! What of a request decides which member it goes to, and the cookie by which a client comes back.
 
 use super::Group;
-use crate::gateway::fields;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
-use tidegate_config::settings::Network;
 use tidegate_config::settings::upstream::{Balance, HashKey};
 use tidegate_core::Exchange;
 use tidegate_io::socket::Peer;
@@ -28,15 +26,10 @@ pub(in crate::gateway) struct Sticky {
 }
 
 impl Wish {
-    /// Of a request. `trusted` are proxies of one's own, whose word about clients is believed.
-    pub(in crate::gateway) fn of(
-        group: &Group,
-        exchange: &Exchange<'_>,
-        trusted: &[Network],
-        may_repeat: bool,
-    ) -> Wish {
+    /// Of a request.
+    pub(in crate::gateway) fn of(group: &Group, exchange: &Exchange<'_>, may_repeat: bool) -> Wish {
         let key = match &group.settings.balance {
-            Balance::Hash(key) => key_of(key, exchange, trusted),
+            Balance::Hash(key) => key_of(key, exchange),
             _ => 0,
         };
         let tag = group.settings.sticky.as_ref().and_then(|name| {
@@ -61,7 +54,7 @@ impl Sticky {
     }
 }
 
-fn key_of(key: &HashKey, exchange: &Exchange<'_>, trusted: &[Network]) -> u64 {
+fn key_of(key: &HashKey, exchange: &Exchange<'_>) -> u64 {
     // Equal in every process of one build, also after a restart.
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let value = match key {
@@ -73,24 +66,16 @@ fn key_of(key: &HashKey, exchange: &Exchange<'_>, trusted: &[Network]) -> u64 {
     match value {
         Some(value) => hasher.hash_one(value),
         // All who lack a field must not meet on one member.
-        None => hasher.hash_one(client(exchange, trusted)),
+        None => hasher.hash_one(client(exchange)),
     }
 }
 
-/// The client: behind trusted proxies, the last address that none of them has.
-fn client(exchange: &Exchange<'_>, trusted: &[Network]) -> Option<IpAddr> {
-    let Peer::Tcp(peer) = exchange.peer else { return None };
-    let mut client = peer.ip().to_canonical();
-    if trusted.is_empty() {
-        return Some(client);
+/// The address of the client.
+fn client(exchange: &Exchange<'_>) -> Option<IpAddr> {
+    match exchange.remote.client {
+        Peer::Tcp(client) => Some(client.ip().to_canonical()),
+        Peer::Unix => None,
     }
-    let mut chain: Vec<&[u8]> = exchange.fields.elements("x-forwarded-for").collect();
-    while fields::is_trusted(trusted, Peer::Tcp((client, 0).into())) {
-        let before = chain.pop().and_then(|element| std::str::from_utf8(element).ok()?.trim().parse().ok());
-        let Some(before) = before else { break };
-        client = IpAddr::to_canonical(&before);
-    }
-    Some(client)
 }
 
 /// The value of a cookie (RFC 6265 section 4.2.1).

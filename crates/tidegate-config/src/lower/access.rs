@@ -1,0 +1,94 @@
+//! What an `allow` is worth inside of other rules: every level has to let a client in, so that one that an outer
+//! level refuses is not let in by an inner `allow`.
+
+use crate::diagnostic::Diagnostic;
+use crate::settings::{AccessRule, Network};
+use crate::value::mask;
+
+/// The rule of a level that refuses all of a network, or nearly all: of `all` whatever no `allow` names.
+pub(super) fn refusing(levels: &[Vec<AccessRule>], network: Network) -> Option<&AccessRule> {
+    levels.iter().find_map(|rules| refusing_in(rules, network))
+}
+
+fn refusing_in(rules: &[AccessRule], network: Network) -> Option<&AccessRule> {
+    for rule in rules {
+        if contains(rule.network, network) {
+            return (!rule.allows).then_some(rule);
+        }
+        if rule.allows && network != Network::All && contains(network, rule.network) {
+            return None; // a part of it gets in
+        }
+    }
+    rules.iter().rev().find(|rule| rule.allows)
+}
+
+/// What is said of an `allow` that a rule of an outer level makes worthless.
+pub(super) fn warning(network: Network, rule: &AccessRule) -> Diagnostic {
+    let origin = &rule.origin;
+    let message = if network == Network::All {
+        format!("this lets nobody in whom the rules around it refuse ({origin})")
+    } else if rule.allows {
+        format!("this lets nobody in: `{network}` is not among those that `allow` names in {origin}")
+    } else {
+        format!("this lets nobody in: `{network}` is refused by `deny` in {origin}")
+    };
+    Diagnostic::warning(message).help(
+        "rules add up, and each level has to let a client in; write `access off` beside this one to do away with \
+         the rules around it",
+    )
+}
+
+/// Whether all of the clients of `inner` belong to `outer`.
+fn contains(outer: Network, inner: Network) -> bool {
+    match (outer, inner) {
+        (Network::All, _) => true,
+        (Network::Local, Network::Local | Network::Unix) | (Network::Unix, Network::Unix) => true,
+        (Network::Local, Network::Prefix { address, bits }) => {
+            address.is_loopback() && bits >= if address.is_ipv4() { 8 } else { 128 }
+        }
+        (Network::Prefix { address, bits }, Network::Prefix { address: within, bits: longer }) => {
+            address.is_ipv4() == within.is_ipv4() && bits <= longer && mask(within, bits) == address
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Origin;
+
+    fn network(text: &str) -> Network {
+        crate::value::network(text).unwrap()
+    }
+
+    #[test]
+    fn what_an_outer_level_refuses() {
+        for (outer, inner, refused) in [
+            ("-all", "10.0.0.0/8", true),
+            ("-all", "all", true),
+            ("+10.0.0.0/8", "10.1.0.0/16", false),
+            ("+10.1.0.0/16", "10.0.0.0/8", false),
+            ("+10.0.0.0/8", "192.0.2.1", true),
+            ("+10.0.0.0/8", "all", true),
+            ("+10.0.0.0/8", "::1", true),
+            ("+all", "all", false),
+            ("-10.0.0.5", "10.0.0.0/8", false),
+            ("-10.0.0.0/8 +all", "10.0.0.5", true),
+            ("-10.0.0.0/8", "192.0.2.1", false),
+            ("+127.0.0.1", "local", false),
+            ("+10.0.0.0/8", "local", true),
+            ("+local", "unix", false),
+            ("+local", "127.0.0.1", false),
+            ("+local", "10.0.0.1", true),
+        ] {
+            let rules = outer.split(' ').map(|rule| AccessRule {
+                allows: rule.starts_with('+'),
+                network: network(&rule[1..]),
+                origin: Origin::default(),
+            });
+            let levels = vec![rules.collect()];
+            assert_eq!(refusing(&levels, network(inner)).is_some(), refused, "{inner} within {outer}");
+        }
+    }
+}

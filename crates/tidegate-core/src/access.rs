@@ -1,0 +1,188 @@
+//! The Access phase: whether a client may have the content of a route, by its address and its certificate.
+//!
+//! The only place that judges it, and the only one that makes a [`Pass`], without which no [`Handler`] can be
+//! called: what skips this phase does not compile. Requests of the server's own come through here as well (see
+//! `subrequest`).
+//!
+//! [`Handler`]: crate::Handler
+
+use crate::exchange::Exchange;
+use crate::remote::{covers, speaks_for_another};
+use std::fmt;
+use tidegate_config::settings::{Access, AccessRule, Network};
+use tidegate_tls::Handshake;
+
+/// A request has been let in. Made by [`admit`] alone, and used up by one call of a handler.
+#[derive(Debug)]
+pub struct Pass(());
+
+/// Why a request is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal<'s> {
+    /// A `deny` fits.
+    Denied(&'s AccessRule),
+    /// There is this `allow` and others perhaps, and none fits.
+    NotAllowed(&'s AccessRule),
+    /// This `allow` of this machine would fit, had the request not come through a proxy that nobody has named.
+    UnnamedProxy(&'s AccessRule),
+    /// The client has shown no certificate.
+    NoCertificate,
+}
+
+/// Lets a request in, or says why not. Every level of rules has to let it in.
+///
+/// # Errors
+/// The rule that refuses it.
+#[inline]
+pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
+    if access.is_open() { Ok(Pass(())) } else { judge(access, exchange) }
+}
+
+fn judge<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
+    for rules in &access.levels {
+        deciding(rules, exchange)?;
+    }
+    let has_certificate =
+        exchange.tls.is_some_and(|handshake: &std::sync::Arc<Handshake>| handshake.client.is_some());
+    if access.requires_client_certificate && !has_certificate {
+        return Err(Refusal::NoCertificate);
+    }
+    Ok(Pass(()))
+}
+
+/// The rule of a level that lets the request in; `None` where there are only `deny`, and none fits.
+pub(crate) fn deciding<'s>(
+    rules: &'s [AccessRule],
+    exchange: &Exchange<'_>,
+) -> Result<Option<&'s AccessRule>, Refusal<'s>> {
+    match rules.iter().find(|rule| fits(rule.network, exchange)) {
+        Some(rule) if rule.allows => Ok(Some(rule)),
+        Some(rule) => Err(Refusal::Denied(rule)),
+        None => match rules.iter().rev().find(|rule| rule.allows) {
+            Some(rule)
+                if rule.network == Network::Local && covers(Network::Local, exchange.remote.client) =>
+            {
+                Err(Refusal::UnnamedProxy(rule))
+            }
+            Some(rule) => Err(Refusal::NotAllowed(rule)),
+            None => Ok(None),
+        },
+    }
+}
+
+fn fits(network: Network, exchange: &Exchange<'_>) -> bool {
+    let remote = &exchange.remote;
+    covers(network, remote.client)
+        // Whoever has a proxy on this machine would otherwise be of this machine.
+        && (network != Network::Local || remote.is_trusted || !speaks_for_another(&exchange.fields))
+}
+
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Denied(rule) => write!(f, "`deny \"{}\"` ({}) refuses it", rule.network, rule.origin),
+            Refusal::NotAllowed(rule) => {
+                write!(f, "no `allow` beside `allow \"{}\"` ({}) names it", rule.network, rule.origin)
+            }
+            Refusal::UnnamedProxy(rule) => {
+                let origin = &rule.origin;
+                write!(
+                    f,
+                    "it came through a proxy, which `trusted-proxies` does not name; only this machine ({origin})"
+                )
+            }
+            Refusal::NoCertificate => f.write_str("the client has shown no certificate"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::Remote;
+    use tidegate_http::{Field, Fields, Method};
+    use tidegate_io::socket::Peer;
+
+    fn rule(text: &str) -> AccessRule {
+        let (allows, text) = (text.starts_with('+'), &text[1..]);
+        let network = match text {
+            "all" => Network::All,
+            "local" => Network::Local,
+            _ => {
+                let (address, bits) = text.split_once('/').unwrap();
+                Network::Prefix { address: address.parse().unwrap(), bits: bits.parse().unwrap() }
+            }
+        };
+        AccessRule { allows, network, origin: Default::default() }
+    }
+
+    fn is_let_in(levels: &[&[&str]], client: &str, fields: &[Field<'_>]) -> bool {
+        let levels = levels.iter().map(|level| level.iter().map(|text| rule(text)).collect()).collect();
+        let access = Access { levels, requires_client_certificate: false };
+        let peer = match client {
+            "unix" => Peer::Unix,
+            address => Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into()),
+        };
+        let exchange = Exchange {
+            method: Method::Get,
+            method_token: "GET",
+            target: "/",
+            path: b"/",
+            query: None,
+            scheme: "http",
+            authority: "",
+            fields: Fields::new(fields),
+            protocol: None,
+            minor_version: 1,
+            remote: Remote::direct(peer),
+            tls: None,
+            is_early: false,
+            now: 0,
+            started: 0,
+            body: None,
+            context: Default::default(),
+        };
+        admit(&access, &exchange).is_ok()
+    }
+
+    #[test]
+    fn first_matching_rule_decides_and_an_allow_closes_the_rest() {
+        let level: &[&str] = &["-10.1.0.0/16", "+10.0.0.0/8"];
+        for (client, expected) in [
+            ("10.2.3.4", true),
+            ("::ffff:10.2.3.4", true),
+            ("10.1.3.4", false),
+            ("192.0.2.1", false),
+            ("unix", false),
+        ] {
+            assert_eq!(is_let_in(&[level], client, &[]), expected, "{client}");
+        }
+        assert!(is_let_in(&[&["-::1/128"]], "10.1.3.4", &[]));
+        assert!(is_let_in(&[&["+0.0.0.0/0"]], "10.1.3.4", &[]));
+        assert!(is_let_in(&[], "10.1.3.4", &[]));
+    }
+
+    #[test]
+    fn every_level_has_to_let_a_client_in() {
+        let deny_all: &[&str] = &["-all"];
+        let (ten, here): (&[&str], &[&str]) = (&["+10.0.0.0/8"], &["+127.0.0.0/8"]);
+        assert!(!is_let_in(&[deny_all, here], "127.0.0.1", &[]));
+        assert!(!is_let_in(&[ten, here], "127.0.0.1", &[]));
+        assert!(!is_let_in(&[ten, here], "10.0.0.1", &[]));
+        assert!(is_let_in(&[ten, &["+all"]], "10.0.0.1", &[]));
+        assert!(!is_let_in(&[ten, &["-10.0.0.1/32"]], "10.0.0.1", &[]));
+    }
+
+    #[test]
+    fn this_machine_is_whoever_speaks_for_nobody_else() {
+        let local: &[&[&str]] = &[&["+local"]];
+        for (client, expected) in [("127.9.9.9", true), ("::1", true), ("unix", true), ("10.0.0.1", false)] {
+            assert_eq!(is_let_in(local, client, &[]), expected, "{client}");
+        }
+        for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"] {
+            let fields = [Field { name, value: b"192.0.2.1" }];
+            assert!(!is_let_in(local, "127.0.0.1", &fields), "{name}");
+            assert!(is_let_in(&[&["+127.0.0.0/8"]], "127.0.0.1", &fields), "{name}");
+        }
+    }
+}

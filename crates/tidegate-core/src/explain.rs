@@ -1,0 +1,192 @@
+//! What a request would be answered, and why: for `tidegate explain`.
+//!
+//! Nothing here decides. A request is sent through the phases that serve, by an engine whose handlers are each in a
+//! [`Rehearsed`]: it says what its handler will do, and lets it answer, unless an application would have to be asked.
+//! So what is said is what is served, for error pages and what `index` and `try` lead to as well.
+
+use crate::access::{self, Pass};
+use crate::answer;
+use crate::exchange::{Exchange, ExchangeContext, Handler, Reply};
+use crate::phase::{Arrival, Engine, Site, matches};
+use crate::remote::Remote;
+use crate::response::{Author, Response};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tidegate_http::Status;
+use tidegate_io::socket::Peer;
+
+/// What has been said of a request, in order.
+#[derive(Clone, Default)]
+pub struct Notes(Rc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    sentences: RefCell<Vec<String>>,
+    asks_application: Cell<bool>,
+    is_malformed: Cell<bool>,
+}
+
+/// Who answers in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foreseen {
+    /// The handler, as it would any request.
+    Handler,
+    /// The handler, with this status; what it would tell depends on a server that runs.
+    Status(Status),
+    /// An application.
+    Application,
+}
+
+thread_local! {
+    /// Where the reasons of refusals go on a thread that explains.
+    static LISTENING: RefCell<Option<Notes>> = const { RefCell::new(None) };
+}
+
+/// Takes the reason of a refusal, where somebody wants it explained.
+pub(crate) fn takes_reason(reason: &dyn Fn() -> String) -> bool {
+    LISTENING.with_borrow(|notes| notes.as_ref().map(|notes| notes.push(reason())).is_some())
+}
+
+impl Notes {
+    /// Adds a sentence.
+    pub fn push(&self, sentence: String) {
+        self.0.sentences.borrow_mut().push(sentence);
+    }
+
+    /// The sentences so far.
+    pub fn take(&self) -> Vec<String> {
+        self.0.sentences.take()
+    }
+
+    /// Whether the request has a path that no request may have.
+    pub fn is_malformed(&self) -> bool {
+        self.0.is_malformed.get()
+    }
+
+    /// Whether a response is what an application would have said, and nobody has asked it.
+    pub fn is_unknown(&self, response: &Response) -> bool {
+        self.0.asks_application.get() && response.author == Author::Application
+    }
+}
+
+/// A handler that says what it does.
+pub struct Rehearsed {
+    handler: Rc<dyn Handler>,
+    notes: Notes,
+}
+
+impl Rehearsed {
+    /// Of a handler.
+    pub fn new(handler: Rc<dyn Handler>, notes: Notes) -> Rehearsed {
+        Rehearsed { handler, notes }
+    }
+}
+
+impl Handler for Rehearsed {
+    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
+        if exchange.context.hops > 0 {
+            self.notes.push(format!("request of the server's own: {}", exchange.path.escape_ascii()));
+        }
+        match self.handler.explain(exchange, &mut |sentence| self.notes.push(sentence)) {
+            Foreseen::Handler => self.handler.handle(exchange, pass),
+            Foreseen::Status(status) if status.is_error() => Reply::Ready(answer::error(status)),
+            Foreseen::Status(status) => Reply::status(status),
+            Foreseen::Application => {
+                self.notes.0.asks_application.set(true);
+                Reply::Ready(Response::empty(Status::OK).by(Author::Application))
+            }
+        }
+    }
+
+    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        self.handler.explain(exchange, say)
+    }
+}
+
+/// A request to be explained.
+pub struct Asked<'a> {
+    /// Which listener it comes to.
+    pub listener: u16,
+    /// Who asks.
+    pub peer: Peer,
+    /// The path as sent.
+    pub raw_path: &'a str,
+    /// All the rest; its path is found out.
+    pub exchange: Exchange<'a>,
+}
+
+impl Engine {
+    /// Says what decides about a request, and answers it. The handlers of the engine are to be [`Rehearsed`] with the
+    /// same notes.
+    pub fn rehearse(&self, asked: Asked<'_>, notes: &Notes) -> Reply {
+        LISTENING.set(Some(notes.clone()));
+        let Asked { listener, peer, raw_path, exchange } = asked;
+        let authority = exchange.authority;
+        let (site, why) = self.site_and_reason(usize::from(listener), authority);
+        let Some(site) = site else {
+            notes.push("no site: the settings define none".into());
+            return Reply::Ready(answer::error(Status::NOT_FOUND));
+        };
+        let config = site.config();
+        let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let names = if names.is_empty() { "without a name" } else { &names };
+        notes.push(format!("site {names} ({}): {why}", config.origin));
+        if exchange.scheme == "http"
+            && let Some(response) =
+                self.entrance(site, &Arrival { listener, authority, path: raw_path, query: exchange.query })
+        {
+            notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
+            return Reply::Ready(response);
+        }
+        let mut scratch = Vec::new();
+        let (path, has_encoded_slash) = match site.path_of(raw_path, &mut scratch) {
+            Ok(found) => found,
+            Err(error) => {
+                notes.push(format!("path {raw_path}: {error}"));
+                notes.0.is_malformed.set(true);
+                return Reply::Ready(answer::error(error.status()));
+            }
+        };
+        if path != raw_path.as_bytes() {
+            notes.push(format!("path {raw_path}: looked up as {}", path.escape_ascii()));
+        }
+        let context = ExchangeContext::of_server(site, 0, 0).with_encoded_slash(has_encoded_slash);
+        let mut exchange =
+            Exchange { path, remote: site.remote(peer, &exchange.fields), body: None, context, ..exchange };
+        explain_route(site, &exchange, notes);
+        self.handle(site, &mut exchange)
+    }
+}
+
+/// Says which route is taken, and who is let in.
+fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
+    for route in &site.config().routes {
+        if !matches(&route.pattern, exchange.path) {
+            notes.push(format!("route {} ({}): does not match", route.pattern, route.origin));
+            continue;
+        }
+        notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
+        let mut remote = exchange.remote;
+        if let Some(trusted) = &route.trusted_proxies {
+            remote = Remote::behind(trusted, remote.peer, &exchange.fields);
+        }
+        if remote.is_trusted {
+            notes.push(format!("client {}, whom the trusted proxy {} names", remote.client, remote.peer));
+        }
+        let exchange = Exchange { remote, body: None, ..*exchange };
+        for rules in &route.access.levels {
+            match access::deciding(rules, &exchange) {
+                Ok(Some(rule)) => notes.push(format!(
+                    "access: `allow \"{}\"` ({}) lets {} in",
+                    rule.network, rule.origin, remote.client
+                )),
+                Ok(None) => notes.push("access: none of the `deny` of this level fits".into()),
+                Err(_) => break, // the refusal says why
+            }
+        }
+        if route.access.requires_client_certificate {
+            notes.push("access: `require-client-certificate`, and none is shown here".into());
+        }
+        return;
+    }
+}

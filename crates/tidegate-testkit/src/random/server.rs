@@ -1,0 +1,147 @@
+//! The server of a run: its processes, its log, and what is asked of it and of `/proc` between the waves.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::Address;
+use crate::process::{Binary, Launch, Log, Place, Running, Signal};
+use crate::run::addresses;
+
+/// How long a server may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// A server that runs.
+pub(super) struct Server {
+    binary: Binary,
+    place: Place,
+    running: Box<dyn Running>,
+    pub(super) log: Arc<Log>,
+    pub(super) addresses: Vec<Address>,
+    /// The processes that serve, as they were at the start.
+    pub(super) processes: Vec<u32>,
+}
+
+impl Server {
+    /// Starts it with `tidegate.kdl` of the folder, and waits for all its listeners.
+    pub(super) fn start(binary: &Path, folder: &Path, listeners: usize) -> Result<Server, String> {
+        let place = Place {
+            folder: folder.to_owned(),
+            config: folder.join("tidegate.kdl"),
+            control: folder.join("control"),
+        };
+        let (binary, log) = (Binary::new(binary), Arc::new(Log::default()));
+        let running = binary.launch(&place, log.clone())?;
+        let found = log.wait_for(START, |lines| {
+            let found = addresses(lines);
+            (found.len() >= listeners).then_some(found)
+        });
+        let addresses = found.ok_or_else(|| format!("the server did not start:\n{}", log.text()))?;
+        let mut server = Server { binary, place, running, log, addresses, processes: Vec::new() };
+        server.processes = server.current_processes()?;
+        Ok(server)
+    }
+
+    /// The report of `tidegate status --json`.
+    pub(super) fn status(&self) -> Result<Value, String> {
+        let control = self.place.control.display().to_string();
+        let words = ["status", "--json", "--control", &control].map(str::to_owned);
+        let outcome = self.binary.command(&words, &self.place)?;
+        if outcome.code != 0 {
+            return Err(format!("`tidegate status` ended with {}: {}", outcome.code, outcome.stderr));
+        }
+        serde_json::from_str(&outcome.stdout).map_err(|error| format!("the status report: {error}"))
+    }
+
+    fn current_processes(&self) -> Result<Vec<u32>, String> {
+        let status = self.status()?;
+        let all = status["server"]["processes"].as_array().ok_or("a status without processes")?;
+        let mut pids: Vec<u32> =
+            all.iter().filter_map(|process| process["pid"].as_u64()).map(|pid| pid as u32).collect();
+        pids.sort_unstable();
+        if pids.is_empty() { Err("no process serves".to_owned()) } else { Ok(pids) }
+    }
+
+    /// What has ended or panicked, if anything has.
+    pub(super) fn what_ended(&mut self) -> Option<String> {
+        if let Some(line) = self.panic() {
+            return Some(line);
+        }
+        match self.running.exit_code() {
+            Ok(Some(code)) => return Some(format!("the server ended with {code}")),
+            Ok(None) => {}
+            Err(error) => return Some(error),
+        }
+        let gone = self.processes.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        gone.map(|pid| format!("the server process {pid} has ended"))
+    }
+
+    fn panic(&self) -> Option<String> {
+        let text = self.log.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let at = lines.iter().position(|line| line.contains("panicked at"))?;
+        Some(lines[at..lines.len().min(at + 2)].join(" "))
+    }
+
+    /// Bytes of memory that the processes that serve have of their own.
+    pub(super) fn memory(&self) -> u64 {
+        self.processes.iter().map(|pid| anonymous_memory(*pid)).sum()
+    }
+
+    /// Descriptors by what they are.
+    pub(super) fn descriptors(&self) -> Descriptors {
+        let mut count = Descriptors::default();
+        for pid in &self.processes {
+            let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+            for entry in entries.flatten() {
+                match fs::read_link(entry.path()) {
+                    Ok(link) if link.to_string_lossy().starts_with("socket:") => count.sockets += 1,
+                    Ok(link) if link.to_string_lossy().starts_with("pipe:") => count.pipes += 1,
+                    _ => count.others += 1,
+                }
+            }
+        }
+        count
+    }
+
+    /// Ends it in order; an error when it does not end.
+    pub(super) fn stop(&mut self) -> Result<(), String> {
+        self.running.signal(Signal::Terminate)?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            match self.running.exit_code()? {
+                Some(0) => return Ok(()),
+                Some(code) => return Err(format!("the server ended with {code} when it was told to end")),
+                None if Instant::now() > deadline => {
+                    return Err("the server did not end within 60 s".to_owned());
+                }
+                None => std::thread::park_timeout(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// The last lines of its log.
+    pub(super) fn tail(&self) -> String {
+        let text = self.log.text();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+}
+
+/// Open descriptors.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    pub(super) sockets: u64,
+    pub(super) pipes: u64,
+    pub(super) others: u64,
+}
+
+fn anonymous_memory(pid: u32) -> u64 {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

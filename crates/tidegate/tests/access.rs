@@ -1,0 +1,125 @@
+//! Every entrance to content against every kind of access rule (FAULTS 63): what a client may not have by its path, it
+//! may not have by `index`, `try`, an error page or the redirect of a script either, from the disk or from the cache.
+
+mod running;
+
+use running::{Folder, Server, WAIT};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+
+/// A way to `/hall/page.html` or `/hall/page.cgi`, and the status of a refusal there.
+const ENTRANCES: [(&str, &str, u16); 6] = [
+    ("by its path", "/hall/page.KIND", 403),
+    ("index", "/hall/", 403),
+    ("try", "/ways/nothing", 403),
+    ("try with a named route", "/named/nothing", 403),
+    ("error page", "/errors/nothing", 404),
+    ("redirect of a script", "/jump.cgi", 403),
+];
+
+/// What stands in the route of the page, what around it, and whether a client from 127.0.0.1 gets in, and one from
+/// 127.0.0.2.
+const RULES: [(&str, &str, bool, bool); 9] = [
+    ("", "", true, true),
+    ("deny \"all\"", "", false, false),
+    ("deny \"127.0.0.2\"", "", true, false),
+    ("allow \"127.0.0.1\"", "", true, false),
+    ("allow \"192.0.2.0/24\"", "", false, false),
+    ("allow \"all\"", "deny \"127.0.0.2\"", true, false),
+    ("access off", "deny \"127.0.0.2\"", true, true),
+    ("access off; deny \"127.0.0.1\"", "deny \"127.0.0.2\"", false, true),
+    ("require-client-certificate", "", false, false),
+];
+
+#[test]
+fn every_entrance_asks_for_every_kind_of_rule() {
+    let folder = Folder::new("access");
+    for place in ["hall", "errors", "ways"] {
+        fs::create_dir_all(folder.path(&format!("site/{place}"))).unwrap();
+    }
+    folder.write("site/hall/page.html", "SECRET");
+    script(&folder, "site/hall/page.cgi", "printf 'Content-Type: text/plain\\n\\nSECRET'");
+    let mut settings =
+        String::from("listen \"127.0.0.1:0\"\npool \"cgi\" { cgi-stubs; processes min=2 max=2 }\n");
+    for kind in ["html", "cgi"] {
+        script(
+            &folder,
+            &format!("site/jump-{kind}.cgi"),
+            &format!("printf 'Location: /hall/page.{kind}\\n\\n'"),
+        );
+        for (number, (inner, outer, ..)) in RULES.iter().enumerate() {
+            let program = if kind == "cgi" { "cgi" } else { "" };
+            let entrance = if outer.is_empty() { "" } else { "access off" };
+            // A `;` ends something: none may stand alone.
+            let block = |words: &[&str]| {
+                words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join("; ")
+            };
+            let page = format!("/hall/page.{kind}");
+            settings += &format!(
+                "site \"{kind}-{number}.test\" {{\n\
+                   root \"site\"; index \"page.{kind}\"\n{outer}\n\
+                   route \"{page}\" {{ {} }}\n\
+                   route \"/hall/*\" {{ {entrance} }}\n\
+                   route \"/ways/*\" {{ {} }}\n\
+                   route \"/named/*\" {{ {} }}\n\
+                   route \"@page\" {{ {} }}\n\
+                   route \"/errors/*\" {{ {} }}\n\
+                   route \"*.cgi\" {{ {} }}\n\
+                 }}\n",
+                block(&[inner, program]),
+                block(&[entrance, &format!("try \"{{path}}\" \"{page}\"")]),
+                block(&[entrance, "try \"{path}\" \"@page\""]),
+                block(&[inner, "respond 200 \"SECRET\""]),
+                block(&[entrance, &format!("error-page 404 \"{page}\"")]),
+                block(&[entrance, "cgi"]),
+            );
+        }
+    }
+    let server = Server::with_config(&folder, &settings);
+    let mut wrong = Vec::new();
+    for kind in ["html", "cgi"] {
+        for (number, (inner, outer, first, second)) in RULES.iter().enumerate() {
+            for (entrance, path, refusal) in ENTRANCES {
+                let path = path.replace("KIND", kind).replace("jump", &format!("jump-{kind}"));
+                // The one who is let in comes first, and everyone twice: a cache must not let the other in.
+                let clients = [("127.0.0.1", *first), ("127.0.0.2", *second)];
+                for (client, is_let_in) in clients.iter().chain(&clients) {
+                    let (status, body) =
+                        get(&server.address, client, &format!("{kind}-{number}.test"), &path);
+                    let expected = match (is_let_in, entrance) {
+                        (true, "error page") => (404, true),
+                        (true, _) => (200, true),
+                        (false, _) => (refusal, false),
+                    };
+                    if (status, body.contains("SECRET")) != expected {
+                        wrong.push(format!(
+                            "{entrance} to {kind} in `{inner}` within `{outer}`, {client}: {status}, {body:?}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn script(folder: &Folder, name: &str, text: &str) {
+    let path = folder.write(name, &format!("#!/bin/sh\n# SECRET source\n{text}\n"));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Asks from an address of this machine.
+fn get(server: &str, from: &str, host: &str, path: &str) -> (u16, String) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&format!("{from}:0").parse::<SocketAddr>().unwrap().into()).unwrap();
+    socket.connect(&server.parse::<SocketAddr>().unwrap().into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}

@@ -1,0 +1,212 @@
+//! What `explain` says is what is served (FAULTS 68): random settings, trees and requests, and for each request the
+//! status, the location and the file of a real answer against those that were foretold.
+
+mod running;
+
+use running::{Folder, Server, WAIT, run};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+/// How many settings are tried, and requests of each.
+const WORLDS: u64 = 8;
+const REQUESTS: u32 = 40;
+
+/// Numbers that look random and are the same in every run (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.next() % count == 0
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[(self.next() % of.len() as u64) as usize]
+    }
+}
+
+const NAMES: [&str; 9] =
+    ["a", "b", "index.html", "home.txt", "x.txt", ".hid", "d", "404.html", ".well-known"];
+
+/// A tree of files whose contents are their own names, links in and out, and what may not be read.
+fn grow(random: &mut Random, folder: &Folder, below: &str, depth: u32) {
+    fs::create_dir_all(folder.path(below)).unwrap();
+    for name in NAMES {
+        let path = format!("{below}/{name}");
+        match random.next() % 9 {
+            0 | 1 => {}
+            2 | 3 if depth > 0 => grow(random, folder, &path, depth - 1),
+            4 => symlink(random.pick(&["a", "d", "x.txt", "nowhere"]), folder.path(&path)).unwrap(),
+            5 => symlink(random.pick(&["/etc/passwd", "../../../etc"]), folder.path(&path)).unwrap(),
+            6 => {
+                folder.write(&path, &path);
+                fs::set_permissions(folder.path(&path), fs::Permissions::from_mode(0o600)).unwrap();
+            }
+            _ => drop(folder.write(&path, &path)),
+        }
+    }
+}
+
+fn access(random: &mut Random) -> String {
+    match random.next() % 8 {
+        0 => "deny \"all\"; ".into(),
+        1 => "allow \"127.0.0.1\"; ".into(),
+        2 => "allow \"192.0.2.0/24\" \"127.0.0.1\"; deny \"all\"; ".into(),
+        3 => "deny \"192.0.2.7\"; ".into(),
+        4 => "access off; ".into(),
+        _ => String::new(),
+    }
+}
+
+/// What may stand in a site and in a route.
+fn inner(random: &mut Random) -> String {
+    let mut text = access(random);
+    for (chance, word) in [
+        (4, "hidden; "),
+        (4, "listing; "),
+        (3, "index \"home.txt\" \"index.html\"; "),
+        (3, "error-page 404 \"/404.html\"; "),
+        (4, "error-page 403 \"/d/index.html\"; "),
+        (6, "error-page 404 off; "),
+        (9, "nocache; "),
+        (9, "require-client-certificate; "),
+        (5, "header \"X-A\" \"{path}\"; "),
+        (5, "trusted-proxies \"127.0.0.1\"; "),
+    ] {
+        if random.one_in(chance) {
+            text += word;
+        }
+    }
+    text
+}
+
+fn answer(random: &mut Random, pattern: &str) -> String {
+    match random.next() % 9 {
+        0 => "redirect \"/new{path}{query}\"; ".into(),
+        1 => "redirect \"https://{host}{uri}\" status=308; ".into(),
+        2 => "respond 403; ".into(),
+        3 => "respond 404 \"words\"; ".into(),
+        4 if pattern.ends_with("/*") => "alias \"other\"; ".into(),
+        5 => "root \"other\"; ".into(),
+        6 => "try \"{path}\" \"{path}.html\" \"/a\" \"/d/index.html\" \"=403\"; ".into(),
+        7 => "try \"{path}\" \"{path}/\" \"@last\"; ".into(),
+        _ => String::new(),
+    }
+}
+
+fn settings(random: &mut Random) -> String {
+    let mut text = String::from("listen \"127.0.0.1:0\"\nworkers 1\nprocesses 1\n");
+    if rustix::process::geteuid().is_root() {
+        text += "user \"nobody\"\n";
+    }
+    for name in ["", "\"named.test\" \"*.wild.test\""] {
+        text +=
+            &format!("site {name} {{\n  root \"site\"\n  {}\n", inner(random).replace("access off; ", ""));
+        for pattern in ["/a/*", "/d/index.html", "*.txt", "/b*", "/d/*"] {
+            if random.one_in(2) {
+                text += &format!("  route \"{pattern}\" {{ {}{}}}\n", inner(random), answer(random, pattern));
+            }
+        }
+        text += &format!("  route \"@last\" {{ {}respond 200 \"last\" }}\n}}\n", access(random));
+    }
+    text
+}
+
+fn path(random: &mut Random) -> String {
+    let mut path = String::new();
+    for _ in 0..=random.next() % 3 {
+        path += random.pick(&["/", "/", "/", "/", "//", "/./", "/../", "/%2e/", "/%2F"]);
+        path += &random.pick(&NAMES).replace('d', random.pick(&["d", "d", "%64"]));
+    }
+    path + random.pick(&["", "", "/", "?q=1", "%00", "/nothing", ".html"])
+}
+
+struct Answer {
+    status: String,
+    location: String,
+    body: String,
+}
+
+fn ask(server: &str, method: &str, path: &str, fields: &[String]) -> Answer {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\n{}\r\nConnection: close\r\n\r\n", fields.join("\r\n"))
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let location = head.lines().find_map(|line| line.strip_prefix("Location: "));
+    Answer {
+        status: answer.get(9..12).unwrap_or_default().into(),
+        location: location.unwrap_or_default().into(),
+        body: body.into(),
+    }
+}
+
+#[test]
+fn what_is_explained_is_what_is_served() {
+    let (mut wrong, mut seen) = (Vec::new(), std::collections::BTreeMap::new());
+    for seed in 0..WORLDS {
+        let mut random = Random(seed);
+        let folder = Folder::new("explain-all");
+        grow(&mut random, &folder, "site", 2);
+        grow(&mut random, &folder, "other", 1);
+        let text = settings(&mut random);
+        let server = Server::with_config(&folder, &text);
+        for _ in 0..REQUESTS {
+            let method = random.pick(&["GET", "GET", "GET", "GET", "HEAD", "POST", "OPTIONS"]);
+            let path = path(&mut random);
+            let mut fields =
+                vec![format!("Host: {}", random.pick(&["x", "named.test", "a.wild.test:80", "wild.test"]))];
+            if random.one_in(3) {
+                let from = random.pick(&["192.0.2.7", "192.0.2.8", "198.51.100.1, 127.0.0.1", "nonsense"]);
+                fields.push(format!("X-Forwarded-For: {from}"));
+            }
+            let mut arguments = vec!["explain", "--config", "tidegate.kdl", method, &path];
+            arguments.extend(fields.iter().flat_map(|field| ["-H", field.as_str()]));
+            let explained = run(&folder, &arguments).stdout;
+            let foretold = |start: &str| {
+                explained
+                    .lines()
+                    .rev()
+                    .find_map(|line| line.strip_prefix(start))
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let status = foretold("answer: ").split(' ').next().unwrap_or_default().to_owned();
+            let file = foretold("file ");
+            let file = file.rsplit_once(", ").map(|(file, _)| file.to_owned());
+            let location = foretold("  Location: ");
+            let served = ask(&server.address, method, &path, &fields);
+            *seen.entry(served.status.clone()).or_insert(0) += 1;
+            // A file is a page of its own, or what stands in for an error.
+            let is_same_file = match &file {
+                Some(file) if method == "GET" && served.status != "304" => {
+                    fs::read_to_string(file).is_ok_and(|content| content == served.body)
+                        || !served.body.starts_with("site/") && !served.body.starts_with("other/")
+                }
+                None => !served.body.starts_with("site/") && !served.body.starts_with("other/"),
+                Some(_) => true,
+            };
+            if (status, location) != (served.status.clone(), served.location.clone()) || !is_same_file {
+                wrong.push(format!(
+                    "seed {seed}: {method} {path} {fields:?}\nserved {} {} {:?}\nexplained {explained}\nwith {text}",
+                    served.status, served.location, served.body
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.first().map_or("", String::as_str));
+    for status in ["200", "301", "308", "400", "403", "404", "405"] {
+        assert!(seen.contains_key(status), "no request was answered {status}: {seen:?}");
+    }
+}

@@ -1,0 +1,211 @@
+//! What clients make the server hold stays within `limits memory` and within a cgroup (FAULTS 42, 66): a real server,
+//! an application that has much to say, and clients that ask for all of it and read nothing.
+
+mod running;
+
+use running::{Folder, Server, wait_for};
+use rustix::process::Pid;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MIB: u64 = 1 << 20;
+/// Connections, and requests on each.
+const CLIENTS: usize = 12;
+const STREAMS: u32 = 128;
+
+/// So many looks in a row that see the same are taken for rest.
+const REST: u32 = 60;
+
+/// An application that answers with 4 MiB, and ends with the test.
+fn application() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4194304\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes());
+                for _ in 0..64 {
+                    if stream.write_all(&[b'x'; 64 << 10]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+fn settings(folder: &Folder, limits: &str) -> String {
+    let mut text = String::new();
+    for line in 0..40_000u64 {
+        text.push_str(&format!("line {line} of many, {}\n", line * line % 9973));
+    }
+    fs::create_dir_all(folder.path("site")).unwrap();
+    fs::write(folder.path("site/large.txt"), text).unwrap();
+    format!(
+        "workers 2\nlisten \"127.0.0.1:0\" {{ h2c }}\n{limits}\nsite {{\n  root \"{}\"\n  compress \"br\" \"gzip\"\n  \
+         route \"/app/*\" {{ proxy \"http://127.0.0.1:{}\" }}\n}}\n",
+        folder.path("site").display(),
+        application()
+    )
+}
+
+fn push_frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    out.extend_from_slice(&(payload.len() as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Asks for `path` on many streams of one connection, and reads nothing.
+fn hoarder(address: &str, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    push_frame(&mut out, 4, 0, 0, &[]);
+    let mut block = vec![0x82, 0x86];
+    for (name, value) in [(":path", path), (":authority", "x"), ("accept-encoding", "br, gzip")] {
+        block.push(0); // literal, not indexed, new name
+        for text in [name, value] {
+            block.push(text.len() as u8);
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    for number in 0..STREAMS {
+        push_frame(&mut out, 1, 5, 1 + 2 * number, &block);
+    }
+    stream.write_all(&out).unwrap();
+    stream
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    wait_for(|| holds().then_some(()), what);
+}
+
+/// Bytes of all server processes.
+fn resident(server: &Server<'_>) -> u64 {
+    server.processes().into_iter().map(resident_of).sum()
+}
+
+fn resident_of(process: Pid) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{}/statm", process.as_raw_nonzero())).unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+fn has_come(server: &Server<'_>, requests: u64) -> bool {
+    server.status()["stats"]["requests"].as_u64().unwrap_or(0) >= requests
+}
+
+/// Lets hoarders ask, and tells the most that was resident until all is at rest.
+fn besiege(server: &Server<'_>, path: &str) -> u64 {
+    let clients: Vec<TcpStream> = (0..CLIENTS).map(|_| hoarder(&server.address, path)).collect();
+    let mut most = 0;
+    until("some requests", || {
+        most = most.max(resident(server));
+        has_come(server, u64::from(STREAMS))
+    });
+    // Until nothing moves.
+    let (mut last, mut same) = (0, 0);
+    until("rest", || {
+        let now = resident(server);
+        most = most.max(now);
+        same = if now.abs_diff(last) < MIB { same + 1 } else { 0 };
+        last = now;
+        same >= REST
+    });
+    drop(clients);
+    most
+}
+
+#[test]
+fn who_reads_nothing_makes_nothing_grow() {
+    for path in ["/app/x", "/large.txt"] {
+        let folder = Folder::new(if path == "/large.txt" { "memory-files" } else { "memory-app" });
+        let server = Server::with_config(&folder, &settings(&folder, "limits { memory \"32MiB\" }"));
+        let process = server.processes();
+        let before = resident(&server);
+        let most = besiege(&server, path);
+        assert!(most < before + 96 * MIB, "{path}: {} MiB", most / MIB);
+        until("the memory back", || resident(&server) < before + 24 * MIB);
+        assert_eq!(server.processes(), process, "{path}");
+        until("nothing owned", || server.status()["stats"]["buffer"]["current"] == 0);
+    }
+}
+
+/// A memory cgroup of its own, where this may be made; removed when dropped.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(bytes: u64) -> Option<Cgroup> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let line = |prefix: &str| own.lines().find_map(|line| Some(line.split_once(prefix)?.1.to_owned()));
+        let name = format!("tidegate-test-{}", std::process::id());
+        let (folder, limit) = match line(":memory:/") {
+            Some(path) => (Path::new("/sys/fs/cgroup/memory").join(path), "memory.limit_in_bytes"),
+            None => (Path::new("/sys/fs/cgroup").join(line("0::/")?), "memory.max"),
+        };
+        let cgroup = Cgroup(folder.join(name));
+        fs::create_dir(&cgroup.0).ok()?;
+        fs::write(cgroup.0.join(limit), bytes.to_string()).ok()?;
+        Some(cgroup)
+    }
+
+    /// How often the kernel has killed for want of memory.
+    fn kills(&self) -> u64 {
+        let text = ["memory.oom_control", "memory.events"].map(|name| fs::read_to_string(self.0.join(name)));
+        let count = text
+            .iter()
+            .flatten()
+            .flat_map(|text| text.lines())
+            .find_map(|line| line.strip_prefix("oom_kill "));
+        count.and_then(|count| count.trim().parse().ok()).expect("the kernel counts what it kills")
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        until("an empty cgroup", || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// The command, within a bound of the kernel's: a cgroup, or the address space where none may be made.
+fn bounded(command: Command, cgroup: Option<&Cgroup>, bytes: u64) -> Command {
+    let bound = match cgroup {
+        Some(cgroup) => format!("echo $$ > '{}/cgroup.procs'", cgroup.0.display()),
+        None => format!("ulimit -v {}", bytes / 1024),
+    };
+    let mut through = Command::new("/bin/sh");
+    through.args(["-c", &format!("{bound} && exec \"$0\" \"$@\"")]).arg(command.get_program());
+    through.args(command.get_args()).current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => through.env(name, value),
+            None => through.env_remove(name),
+        };
+    }
+    through
+}
+
+#[test]
+fn a_cgroup_that_is_full_kills_nothing() {
+    let cgroup = Cgroup::new(192 * MIB);
+    let kind = if cgroup.is_some() { "a cgroup" } else { "RLIMIT_AS, since no cgroup may be made here" };
+    eprintln!("bounded by {kind}");
+    // Address space is no memory: stacks of threads and libraries take much of it.
+    let space = 1536 * MIB;
+    let folder = Folder::new("memory-cgroup");
+    // What the settings allow is more than there is.
+    let text = settings(&folder, "limits { memory \"1GiB\" }");
+    let server = Server::through(&folder, &text, |command| bounded(command, cgroup.as_ref(), space));
+    let process = server.processes();
+    besiege(&server, "/app/x");
+    assert_eq!(server.processes(), process, "no process was killed");
+    assert_eq!(cgroup.as_ref().map_or(0, Cgroup::kills), 0);
+    until("an answer", || running::get(&server.address, "/large.txt").is_ok());
+    drop(server);
+}
