@@ -119,10 +119,14 @@ impl Guard {
             drop(stream);
             let _ = child.wait();
         }
-        if self.known.borrow().folder.is_none() {
-            return; // there is no pool yet
+        let (has_pools, lines) = {
+            let known = self.known.borrow();
+            (known.folder.is_some(), known.lines())
+        };
+        if !has_pools {
+            return;
         }
-        match start(&self.known.borrow().lines()) {
+        match start(&lines) {
             Ok(started) => *process = Some(started),
             Err(error) => log::error(format_args!(
                 "the guard of pools cannot be started: {error}; should this process be killed, its pools go on"

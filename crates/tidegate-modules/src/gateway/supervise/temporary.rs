@@ -121,7 +121,7 @@ fn watch(folders: &Folders, size: u64) {
     }
     let sweep_all = || {
         loop {
-            std::thread::sleep(EVERY);
+            std::thread::park_timeout(EVERY);
             let all: Vec<(Folders, u64)> =
                 WATCHED.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
             for (folders, size) in all {
