@@ -202,7 +202,11 @@ impl Inherited {
                     self.error_pages.push((code, path)); // `off` is no text
                 }
             }
-            _ => {}
+            name => debug_assert_eq!(
+                item.directive.inheritance,
+                Inheritance::None,
+                "`{name}` is inherited, and nothing applies it"
+            ),
         }
     }
 
