@@ -79,14 +79,21 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
 
 /// Whether two directives set the same thing.
 fn stands_for(one: &str, other: &str) -> bool {
-    let are_both = |pair: [&str; 2]| pair.contains(&one) && pair.contains(&other);
-    one == other || are_both(["expires", "cache-control"]) || are_both(["allow", "deny"])
+    let pair = ["expires", "cache-control"];
+    one == other || pair.contains(&one) && pair.contains(&other)
 }
 
 /// Whether an inner directive takes the place of an outer one.
 fn hides(inner: &InForce, outer: &InForce) -> bool {
+    // `access off` opens what the levels outside have closed.
+    if inner.directive.name == "access" {
+        return matches!(outer.directive.name, "access" | "allow" | "deny");
+    }
     let key = |known: &InForce| known.json["arguments"][0].to_string().to_ascii_lowercase();
-    stands_for(inner.directive.name, outer.directive.name)
+    // Access adds up: each level has to let a client in.
+    let adds_up = matches!(inner.directive.name, "allow" | "deny");
+    !adds_up
+        && stands_for(inner.directive.name, outer.directive.name)
         && match inner.directive.inheritance {
             Inheritance::Adds => {
                 inner.directive.name == outer.directive.name

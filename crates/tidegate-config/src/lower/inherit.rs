@@ -202,6 +202,8 @@ impl Inherited {
                     self.error_pages.push((code, path)); // `off` is no text
                 }
             }
+            // All of a level together: `access`.
+            "allow" | "deny" | "access" => {}
             name => debug_assert_eq!(
                 item.directive.inheritance,
                 Inheritance::None,
