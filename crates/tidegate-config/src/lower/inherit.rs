@@ -202,7 +202,13 @@ impl Inherited {
                     self.error_pages.push((code, path)); // `off` is no text
                 }
             }
-            _ => {}
+            // All of a level together: `access`.
+            "allow" | "deny" | "access" => {}
+            name => debug_assert_eq!(
+                item.directive.inheritance,
+                Inheritance::None,
+                "`{name}` is inherited, and nothing applies it"
+            ),
         }
     }
 

@@ -254,7 +254,7 @@ mod tests {
         ) {
             let text: String = texts.iter().map(|text| format!("route \"{text}\" {{ respond 200 }}\n")).collect();
             let text = format!("listen \":1\"\nsite {{ respond 200\n{text} }}\n");
-            let loaded = crate::load_str("s", &text, std::path::Path::new("/"), &crate::ProcessEnvironment);
+            let loaded = crate::load_str("s", &text, Path::new("/"), &crate::ProcessEnvironment);
             let Some(settings) = loaded.settings else { return Ok(()) };
             let routes = &settings.sites[0].routes;
             let mut seen = Seen::default();

@@ -21,7 +21,7 @@ use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Netwo
 pub(crate) use names::network;
 pub(crate) use names::{field_names_agree, mask};
 pub(crate) use paths::{covers, is_name, pattern_text};
-pub(crate) use quantity::{duration_text, size_text};
+pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,7 +160,7 @@ fn read_text(
         Kind::Target => paths::target(text).map(Value::Text),
         Kind::Host => names::host(text).map(Value::Host),
         Kind::Address => names::address(text, folder).map(Value::Address),
-        Kind::Network => names::network(text).map(Value::Network),
+        Kind::Network => network(text).map(Value::Network),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
         Kind::MediaType => names::media_type(text).map(Value::Text),

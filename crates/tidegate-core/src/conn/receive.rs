@@ -250,7 +250,6 @@ impl Connection {
     }
 
     /// A complete head: decide, answer, and set up what is left of it.
-    #[expect(clippy::result_large_err, reason = "moved once; a box would be an allocation for each request")]
     fn begin(&mut self, key: Key, cx: &mut Ctx, head: &RequestHead<'_, '_>, is_last: bool) -> io::Result<()> {
         let engine = cx.engine.clone();
         let limits = &engine.settings.limits;

@@ -4,7 +4,7 @@ use super::{complain, counted, default_config, has_color, print};
 use crate::certificates;
 use crate::master::users::{self, Assigned};
 use crate::server::privileges;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{Access, AtFlags, CWD};
 use serde_json::json;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::settings::AcmeChallenge;
 use tidegate_config::settings::gateway::BackendTrust;
-use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
+use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, effective, load_file};
 use tidegate_core::tls::{automatic_names, backends, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
@@ -28,6 +28,7 @@ use tidegate_tls::{Certificate, ClientAuthorities, Pair};
 Examples:
   tidegate check                                    ./tidegate.kdl, else /etc/tidegate/tidegate.kdl
   tidegate check --config site.kdl
+  tidegate check --print-effective | jq '.[] | select(.directive == \"site\")'
   tidegate check --config site.kdl && tidegate reload --config site.kdl
 
 Exit codes:
@@ -41,6 +42,10 @@ pub struct Arguments {
     /// Print the findings as JSON, for editors and scripts
     #[arg(long)]
     json: bool,
+    /// Print the settings as they are in force, as JSON: files joined, variables filled in, with defaults and what is
+    /// inherited, each with the file and line it comes from
+    #[arg(long, conflicts_with = "json")]
+    print_effective: bool,
 }
 
 /// Checks.
@@ -53,7 +58,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     look_at_spill(&mut loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
-    if arguments.json {
+    if arguments.print_effective && errors == 0 {
+        complain(&loaded.render(has_color()));
+        let effective = effective(&path, &ProcessEnvironment);
+        print(&effective.with_context(|| format!("{} cannot be read", path.display()))?)?;
+    } else if arguments.json {
         print(&as_json(&loaded.diagnostics))?;
     } else {
         complain(&loaded.render(has_color()));
