@@ -21,7 +21,8 @@ pub(super) enum Expected {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Served {
     pub(super) status: u16,
-    pub(super) location: Option<String>,
+    /// Fields that it has, others beside them.
+    pub(super) fields: Vec<(String, String)>,
     pub(super) body: Body,
     /// The lines of `explain`.
     pub(super) because: String,
@@ -143,12 +144,12 @@ impl AnswerCheck {
                     ));
                 }
                 if status == served.status {
-                    let location = field("location");
-                    if location != served.location {
-                        return Err((
-                            Invariant::Explain,
-                            format!("Location {location:?}, not {:?}: {}", served.location, served.because),
-                        ));
+                    for (name, value) in &served.fields {
+                        let found = field(name);
+                        if found.as_ref() != Some(value) {
+                            let text = format!("{name}: {found:?}, not {value:?}: {}", served.because);
+                            return Err((Invariant::Explain, text));
+                        }
                     }
                     if let Body::File { nonce, length } = served.body {
                         self.check = Some((Check::new(nonce), Some(length)));

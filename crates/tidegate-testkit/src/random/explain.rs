@@ -37,20 +37,19 @@ fn explain(binary: &Path, folder: &Path, site: &Site, path: &str, from: &str) ->
             String::from_utf8_lossy(&output.stderr)
         ));
     }
-    read(&text, path, folder, site).map_err(|problem| format!("explain {url}: {problem}\n{text}"))
+    read(&text, folder, site).map_err(|problem| format!("explain {url}: {problem}\n{text}"))
 }
 
-/// Reads what was said: the last line that says what is served, and what took its place before that.
-fn read(text: &str, path: &str, folder: &Path, site: &Site) -> Result<Served, String> {
-    let because =
-        text.lines().filter(|line| !line.contains("does not match")).collect::<Vec<_>>().join(" | ");
-    let served = |status, location: Option<&str>, body| Served {
-        status,
-        location: location.map(str::to_owned),
-        body,
-        because: because.clone(),
-    };
-    // What an error page says is of the page, not of the request.
+/// Reads what was said: the answer and its fields, and the file that is in it.
+fn read(text: &str, folder: &Path, site: &Site) -> Result<Served, String> {
+    let said: Vec<&str> = text.lines().filter(|line| !line.contains("does not match")).collect();
+    let because = said.join(" | ");
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("answer: "));
+    let status = lines.next().and_then(|line| line.get(8..11)).and_then(|digits| digits.parse().ok());
+    let status = status.ok_or("no line says `answer: STATUS`")?;
+    let fields = lines.map_while(|line| line.strip_prefix("  ")?.split_once(": "));
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let mut body = Body::Any;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("file ") {
             let (file, _) = rest.rsplit_once(", ").ok_or("a file without its size")?;
@@ -58,33 +57,12 @@ fn read(text: &str, path: &str, folder: &Path, site: &Site) -> Result<Served, St
                 Path::new(file).strip_prefix(folder).map_err(|_| format!("{file} is not of this run"))?;
             let known = site.tree.find(&file.to_string_lossy());
             let (nonce, length) = known.ok_or_else(|| format!("{} was not written", file.display()))?;
-            return Ok(served(200, None, Body::File { nonce, length }));
-        }
-        if let Some(rest) = line.strip_prefix("answered with ") {
-            return Ok(served(status(rest)?, None, Body::Any));
-        }
-        if let Some(rest) = line.strip_prefix("access: refused with ") {
-            return Ok(served(status(rest)?, None, Body::Any));
-        }
-        if let Some(rest) = line.strip_prefix("a folder: redirected with ") {
-            return Ok(served(status(rest)?, Some(&format!("{path}/")), Body::Any));
-        }
-        if line.starts_with("redirect ") {
-            let (_, rest) = line.rsplit_once(": ").ok_or("a redirect without its status")?;
-            let (_, location) = rest.split_once(" to ").ok_or("a redirect without its address")?;
-            return Ok(served(status(rest)?, Some(location), Body::Any));
+            body = Body::File { nonce, length };
         }
         if let Some(rest) = line.strip_prefix("respond: ") {
             let length = rest.split(' ').nth(2).and_then(|word| word.parse().ok()).ok_or("no length")?;
-            return Ok(served(status(rest)?, None, Body::Text { length }));
-        }
-        if line.starts_with("listing") || line.contains("a listing") {
-            return Ok(served(200, None, Body::Any));
+            body = Body::Text { length };
         }
     }
-    Err("nothing is said of what is served".to_owned())
-}
-
-fn status(text: &str) -> Result<u16, String> {
-    text.get(..3).and_then(|digits| digits.parse().ok()).ok_or_else(|| format!("no status in {text:?}"))
+    Ok(Served { status, fields, body, because })
 }

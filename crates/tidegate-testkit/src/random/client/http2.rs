@@ -45,6 +45,9 @@ struct Connection<'b> {
     read: u64,
     resets: u32,
     goaway: Option<(u32, u32)>,
+    /// Frames of content that came, and updates of windows that were sent.
+    frames: u64,
+    updates: u64,
 }
 
 pub(super) fn play(client: &mut Client<'_>) -> Result<(), Broken> {
@@ -96,6 +99,8 @@ fn begin<'b>(socket: Socket, window: u32) -> Connection<'b> {
         read: 0,
         resets: 0,
         goaway: None,
+        frames: 0,
+        updates: 0,
     }
 }
 
@@ -308,7 +313,13 @@ impl Connection<'_> {
             GOAWAY => {
                 let last = frame.number(0).map_err(|text| (Invariant::Answer, text))?;
                 let code = frame.number(4).map_err(|text| (Invariant::Answer, text))?;
-                client.note(format!("< GOAWAY {last} {}", name_of(code)));
+                client.note(format!(
+                    "< GOAWAY {last} {}, behind {} frames of content and {} updates of windows of {} bytes",
+                    name_of(code),
+                    self.frames,
+                    self.updates,
+                    client.session.window
+                ));
                 self.goaway = Some((last, code));
                 // What was not looked at may be asked again elsewhere.
                 self.streams.retain(|id, _| code != 0 || *id <= last);
@@ -351,9 +362,11 @@ impl Connection<'_> {
     fn data(&mut self, client: &mut Client<'_>, frame: &Frame) -> Result<(), Broken> {
         let (id, length) = (frame.stream, frame.payload.len() as u32);
         self.unreleased += length;
+        self.frames += 1;
         // A quarter of the smallest window: late enough to save frames, early enough never to close it.
         if self.unreleased >= 16_384 {
             push_window_update(&mut self.out, 0, self.unreleased);
+            self.updates += 1;
             self.unreleased = 0;
         }
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
@@ -376,6 +389,7 @@ impl Connection<'_> {
         }
         if stream.unreleased >= client.session.window.min(32_768) / 2 {
             push_window_update(&mut self.out, id, stream.unreleased);
+            self.updates += 1;
             stream.unreleased = 0;
         }
         Ok(())
