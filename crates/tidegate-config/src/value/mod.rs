@@ -160,7 +160,7 @@ fn read_text(
         Kind::Target => paths::target(text).map(Value::Text),
         Kind::Host => names::host(text).map(Value::Host),
         Kind::Address => names::address(text, folder).map(Value::Address),
-        Kind::Network => network(text).map(Value::Network),
+        Kind::Network => names::network(text).map(Value::Network),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
         Kind::MediaType => names::media_type(text).map(Value::Text),
