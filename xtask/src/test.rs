@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Name the steps and the command of each
     #[arg(long)]
     list: bool,
+    /// Run the tests on an optimised build with debug assertions and overflow checks (the profile `checked`)
+    #[arg(long)]
+    checked: bool,
     /// Seconds for each fuzz target
     #[arg(long, default_value_t = 5)]
     fuzz_seconds: u32,
@@ -31,7 +34,7 @@ struct Step {
 
 /// Runs the chosen steps, or all; an error when one of them failed.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let mut steps = steps(arguments.fuzz_seconds)?;
+    let mut steps = steps(arguments)?;
     for name in &arguments.steps {
         if !steps.iter().any(|step| step.name == name) {
             let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
@@ -79,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// The steps in their order: what is quick and often wrong first.
-fn steps(fuzz_seconds: u32) -> Result<Vec<Step>> {
+fn steps(arguments: &Arguments) -> Result<Vec<Step>> {
     let cargo = |words: &[&str]| {
         let mut command = workspace::cargo();
         command.args(words);
@@ -92,7 +95,11 @@ fn steps(fuzz_seconds: u32) -> Result<Vec<Step>> {
     };
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
     docs.env("RUSTDOCFLAGS", "-D warnings");
-    let fuzz_seconds = fuzz_seconds.to_string();
+    let fuzz_seconds = arguments.fuzz_seconds.to_string();
+    let mut tests = vec!["test", "--workspace", "--locked", "--no-fail-fast"];
+    if arguments.checked {
+        tests.extend(["--profile", "checked"]);
+    }
     Ok(vec![
         Step { name: "tools", command: task(&["tools", "--for", "test"])? },
         Step { name: "fmt", command: cargo(&["fmt", "--all", "--check"]) },
@@ -101,7 +108,7 @@ fn steps(fuzz_seconds: u32) -> Result<Vec<Step>> {
             name: "clippy",
             command: cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
         },
-        Step { name: "test", command: cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]) },
+        Step { name: "test", command: cargo(&tests) },
         Step { name: "docs", command: docs },
         Step { name: "instructions", command: task(&["bench", "instructions"])? },
         Step { name: "fuzz", command: task(&["fuzz", "--seconds", &fuzz_seconds])? },

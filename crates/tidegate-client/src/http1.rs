@@ -10,7 +10,12 @@ use tidegate_wire::h1::{
 pub struct HeadReader {
     bytes: Vec<u8>,
     scanner: HeadScanner,
+    /// Interim heads that were read.
+    interim: u16,
 }
+
+/// Interim heads before one that is final. Each shows that the peer is at work, so that no deadline bounds them.
+const INTERIM_MAX: u16 = 256;
 
 impl HeadReader {
     /// Takes bytes. `read` sees the final head once it is there, or the one that switches protocols; interim
@@ -52,6 +57,10 @@ impl HeadReader {
                 drop(space);
                 self.bytes.drain(..len);
                 return Ok(Some(result));
+            }
+            self.interim += 1;
+            if self.interim > INTERIM_MAX {
+                return Err(ResponseError::TooManyInterim);
             }
             interim(&head);
             drop(space);
@@ -98,6 +107,20 @@ mod tests {
             }
             assert_eq!((interim, status), (vec![103, 100], Some(200)), "{at}");
             assert_eq!(reader.take_rest(), b"ok");
+        }
+    }
+
+    #[test]
+    fn interim_heads_without_end_are_refused() {
+        let limits = HeadLimits::default();
+        let hints = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(usize::from(INTERIM_MAX));
+        for piece in [1, 30, hints.len()] {
+            let (mut reader, mut seen) = (HeadReader::default(), 0);
+            for bytes in hints.chunks(piece) {
+                assert_eq!(reader.push(bytes, &limits, "GET", |_| seen += 1, |_| ()), Ok(None));
+            }
+            let refused = reader.push(&hints, &limits, "GET", |_| seen += 1, |_| ());
+            assert_eq!((refused, seen), (Err(ResponseError::TooManyInterim), INTERIM_MAX));
         }
     }
 

@@ -179,6 +179,11 @@ impl Pool {
         }
     }
 
+    /// Whether it keeps any.
+    pub fn has_idle(&self) -> bool {
+        !self.idle.borrow().is_empty()
+    }
+
     /// Takes back a connection whose exchange was finished in order. It is closed where it cannot be kept.
     #[inline]
     pub fn put(self: &Rc<Self>, mut connection: Connection) {

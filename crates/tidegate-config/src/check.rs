@@ -409,6 +409,9 @@ impl<'a> Checker<'a> {
             SubstitutionError::Unset(name) => {
                 format!("set it, or give a value for when it is not: `${{{name}:-value}}`")
             }
+            SubstitutionError::Nested(name) => {
+                format!("give `${{{name}:-…}}` a plain value, or set the variable")
+            }
             SubstitutionError::TooLong => "shorten the variable".to_owned(),
             _ => {
                 "a variable is written `${NAME}`; `$${` stands for the characters `${` themselves".to_owned()

@@ -36,6 +36,8 @@ pub(crate) enum SubstitutionError {
     Unclosed,
     #[error("`{0}` is not a name of an environment variable")]
     BadName(String),
+    #[error("a variable stands within `${{{0}:-…}}`, where it would not be filled in")]
+    Nested(String),
     #[error("the value is longer than {LONGEST} bytes once its variables are filled in")]
     TooLong,
 }
@@ -57,6 +59,13 @@ pub(crate) fn substitute(text: &str, environment: &dyn Environment) -> Result<St
         }
         out.push_str(before);
         let inside = &behind[2..];
+        if let Some((name, default)) = inside.split_once(":-")
+            && !name.contains('}')
+            && let (Some(nested), end) = (default.find("${"), default.find('}'))
+            && end.is_none_or(|end| nested < end)
+        {
+            return Err(SubstitutionError::Nested(name.to_owned()));
+        }
         let end = inside.find('}').ok_or(SubstitutionError::Unclosed)?;
         out.push_str(&expand(&inside[..end], environment)?);
         rest = &inside[end + 1..];
@@ -103,6 +112,9 @@ mod tests {
             ("${NO:-d}${EMPTY:-e}[${EMPTY}]", Ok("de[]".to_owned())),
             ("$${A} $$", Ok("${A} $$".to_owned())),
             ("${NO}", Err(SubstitutionError::Unset("NO".to_owned()))),
+            ("${NO:-${A}}", Err(SubstitutionError::Nested("NO".to_owned()))),
+            ("${A:-x${B:-y}}", Err(SubstitutionError::Nested("A".to_owned()))),
+            ("${A}:-${NO:-d}", Ok("${B}:-d".to_owned())),
             ("${A", Err(SubstitutionError::Unclosed)),
             ("${}", Err(SubstitutionError::BadName(String::new()))),
             ("${9}", Err(SubstitutionError::BadName("9".to_owned()))),

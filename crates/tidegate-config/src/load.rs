@@ -78,6 +78,19 @@ pub fn load_str(name: &str, text: &str, base: &Path, environment: &dyn Environme
     load(Source::new(name, text), &base, None, environment, &RealDisk)
 }
 
+/// The settings of a file as they are in force, in the JSON form that the schema describes; `None` when the file
+/// cannot be read. Only for a file without mistakes.
+pub fn effective(path: &Path, environment: &dyn Environment) -> Option<String> {
+    let absolute = std::path::absolute(path).ok()?;
+    let bytes = RealDisk.read(&absolute).ok()?;
+    let source = Source::from_bytes(&path.display().to_string(), &bytes);
+    let mut checker = Checker::new(environment);
+    let mut reader = Reader::new(&mut checker, &RealDisk);
+    reader.main(source, absolute.parent()?, Some(&absolute));
+    let nodes = reader.nodes;
+    Some(crate::effective::text(&checker, &nodes))
+}
+
 /// What is in force when nothing can be served.
 const NOTHING: &str = "nothing is served; a running server keeps the settings it has";
 

@@ -41,7 +41,11 @@ fn within(context: Context, text: &str) -> String {
         Context::Pool => {
             let is_kind =
                 ["command", "php", "cgi-stubs", "address"].iter().any(|name| text.starts_with(name));
-            let kind = if is_kind { "" } else { "command \"/bin/sh\"\n" };
+            let kind = match text {
+                _ if is_kind => "",
+                _ if text.starts_with("temporary") => "php\n",
+                _ => "command \"/bin/sh\"\n",
+            };
             format!("{listen}pool \"app\" {{ {kind}{text} }}\n{site}")
         }
         Context::Cgi => format!("{listen}site {{ root \".\"; route \"/c/*\" {{ cgi {{ {text} }} }} }}\n"),
@@ -60,7 +64,9 @@ fn loads(directive: &Directive, context: Context, text: &str) {
     let document = within(context, text);
     let base = Path::new(env!("CARGO_MANIFEST_DIR"));
     let loaded = load_str("example.kdl", &document, base, &BTreeMap::new());
-    assert!(loaded.diagnostics.is_empty(), "{}: {document}\n{}", directive.name, loaded.render(false));
+    // The page of an example need not exist.
+    let mut said = loaded.diagnostics.iter().filter(|found| !found.message.starts_with("the error page"));
+    assert!(said.next().is_none(), "{}: {document}\n{}", directive.name, loaded.render(false));
     assert!(loaded.settings.is_some());
 }
 
@@ -127,6 +133,96 @@ fn the_pages_are_up_to_date() {
                 "{} is out of date: run `UPDATE=1 cargo test -p tidegate-config`",
                 path.display()
             );
+        }
+    }
+}
+
+/// What stands at the top level, or in a site where it may not, comes down to a route, and changes it.
+#[test]
+fn every_inheritable_row_changes_a_route() {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let routes = |top: &str, site: &str| {
+        let text = format!(
+            "listen \"127.0.0.1:1\"\n{top}\nsite {{ root \"tests\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
+             route \"/x/*\" {{ default-type \"a/b\" }}\n }}\n"
+        );
+        let loaded = load_str("s", &text, base, &BTreeMap::new());
+        let settings = loaded.settings.as_ref().unwrap_or_else(|| panic!("{text}\n{}", loaded.render(false)));
+        let mut site = serde_json::to_value(&settings.sites[0]).unwrap();
+        forget_origins(&mut site);
+        let routes: Vec<_> = site["routes"].as_array().unwrap()[..2].to_vec();
+        // Who is believed is said once for a site, and by a route only where it differs.
+        (routes, site["trusted_proxies"].clone())
+    };
+    let plain = routes("", "");
+    let mut count = 0;
+    for directive in directives::all().filter(|directive| directive.inheritance != Inheritance::None) {
+        // The site has a root, and the example of `root` is what it is everywhere.
+        if ["root", "default-type"].contains(&directive.name) {
+            continue;
+        }
+        let is_top = directive.contexts.contains(&Context::Top);
+        let found = if is_top { routes(directive.example, "") } else { routes("", directive.example) };
+        assert_ne!(found, plain, "`{}` changes nothing in a route", directive.name);
+        count += 1;
+    }
+    assert!(count >= 15, "{count}");
+}
+
+fn forget_origins(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            fields.remove("origin");
+            fields.values_mut().for_each(forget_origins);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(forget_origins),
+        _ => {}
+    }
+}
+
+/// Every directive as its example writes it has the JSON form that the schema describes.
+#[test]
+fn what_is_in_force_has_the_form_of_the_schema() {
+    let folder = std::env::temp_dir().join(format!("tidegate-effective-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&json_schema()).unwrap();
+    let file = folder.join("example.kdl");
+    for directive in directives::all() {
+        for context in directive.contexts {
+            fs::write(&file, within(*context, directive.example)).unwrap();
+            let found = tidegate_config::effective(&file, &BTreeMap::new()).expect("the file is there");
+            let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+            has_form(&schema, "in-top", &found);
+            // What is included stands in the place of `include`.
+            let name = format!("\"directive\":\"{}\"", directive.name);
+            assert!(directive.name == "include" || found.to_string().contains(&name), "{found}");
+        }
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+fn has_form(schema: &serde_json::Value, place: &str, list: &serde_json::Value) {
+    let known = schema["$defs"][place]["items"]["oneOf"].as_array().unwrap_or_else(|| panic!("no {place}"));
+    for found in list.as_array().unwrap() {
+        let name = found["directive"].as_str().unwrap();
+        let key = known.iter().map(|known| known["$ref"].as_str().unwrap().trim_start_matches("#/$defs/"));
+        let key = key.filter(|key| key.ends_with(&format!(".{name}"))).collect::<Vec<_>>();
+        let [key] = key.as_slice() else { panic!("{name} in {place}") };
+        let form = &schema["$defs"][*key];
+        for (field, value) in found.as_object().unwrap() {
+            let form = &form["properties"][field];
+            assert!(form.is_object(), "{key} has no {field}: {found}");
+            if field == "properties" {
+                for name in value.as_object().unwrap().keys() {
+                    assert!(form["properties"][name].is_object(), "{key} has no {name}=");
+                }
+            }
+            if let Some(place) = form["$ref"].as_str().filter(|_| field == "children") {
+                has_form(schema, place.trim_start_matches("#/$defs/"), value);
+            }
+        }
+        for required in form["required"].as_array().unwrap() {
+            assert!(found.get(required.as_str().unwrap()).is_some(), "{key} lacks {required}: {found}");
         }
     }
 }

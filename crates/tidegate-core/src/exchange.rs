@@ -402,3 +402,52 @@ pub trait Filter {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interim::Interim;
+    use tidegate_http::FieldLines;
+
+    /// A handler that waits for a look-up, as on a cold disk, asks what it would have asked at once.
+    #[test]
+    fn what_is_kept_keeps_its_wishes() {
+        for minor_version in [1, 0] {
+            let mut wishes = Wishes::of_client(minor_version);
+            let exchange = Exchange {
+                method: Method::Get,
+                method_token: "GET",
+                target: "/",
+                path: b"/",
+                query: None,
+                scheme: "http",
+                authority: "x",
+                fields: Fields::default(),
+                protocol: None,
+                minor_version,
+                remote: Remote::direct(Peer::Unix),
+                tls: None,
+                is_early: false,
+                now: 0,
+                started: 0,
+                body: None,
+                context: ExchangeContext { wishes: Some(&wishes), ..ExchangeContext::default() },
+            };
+            let kept = exchange.keep();
+            let hint = || Interim { status: Status::EARLY_HINTS, lines: FieldLines::new() };
+            kept.lend(|exchange| {
+                exchange.context.ends_with_client();
+                exchange.context.waits_for(7);
+                if let Some(queue) = exchange.context.interim() {
+                    queue.push(hint());
+                }
+                assert_eq!(exchange.context.interim().is_some(), minor_version > 0);
+            });
+            let late = wishes.late().expect("it was kept");
+            assert!(late.abandons.get());
+            assert_eq!(late.upstream.get(), 7);
+            let sent = wishes.take_interim().and_then(|queue| queue.pop());
+            assert_eq!(sent.is_some(), minor_version > 0);
+        }
+    }
+}

@@ -23,6 +23,7 @@ pub struct Notes(Rc<Inner>);
 struct Inner {
     sentences: RefCell<Vec<String>>,
     asks_application: Cell<bool>,
+    is_malformed: Cell<bool>,
 }
 
 /// Who answers in the end.
@@ -55,6 +56,11 @@ impl Notes {
     /// The sentences so far.
     pub fn take(&self) -> Vec<String> {
         self.0.sentences.take()
+    }
+
+    /// Whether the request has a path that no request may have.
+    pub fn is_malformed(&self) -> bool {
+        self.0.is_malformed.get()
     }
 
     /// Whether a response is what an application would have said, and nobody has asked it.
@@ -137,6 +143,7 @@ impl Engine {
             Ok(found) => found,
             Err(error) => {
                 notes.push(format!("path {raw_path}: {error}"));
+                notes.0.is_malformed.set(true);
                 return Reply::Ready(answer::error(error.status()));
             }
         };

@@ -18,7 +18,8 @@ use crate::subrequest::Elsewhere;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::net::IpAddr;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, HostPattern, ListenAddress, PathPattern, Settings, Try};
@@ -476,12 +477,27 @@ impl Engine {
         };
         lower.copy_from_slice(host.as_bytes());
         lower.make_ascii_lowercase();
-        let found = std::str::from_utf8(lower).ok().and_then(|host| find(&self.exact, &self.suffixes, host));
+        let mut address = [0; ADDRESS_MAX];
+        let host = std::str::from_utf8(lower).ok();
+        let host = host.map(|host| address_literal(host, &mut address).unwrap_or(host));
+        let found = host.and_then(|host| find(&self.exact, &self.suffixes, host));
         match found {
             Some(index) => (index, "the host name matches"),
             None => (default, "the default of the listener: no site has this host name"),
         }
     }
+}
+
+/// Room for an IPv6 address in brackets.
+const ADDRESS_MAX: usize = 48;
+
+/// An IPv6 address in brackets, written the one way that names of sites are (RFC 5952).
+fn address_literal<'b>(host: &str, out: &'b mut [u8; ADDRESS_MAX]) -> Option<&'b str> {
+    let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
+    let mut rest = out.as_mut_slice();
+    write!(rest, "[{address}]").ok()?;
+    let left = rest.len();
+    std::str::from_utf8(out.get(..ADDRESS_MAX - left)?).ok()
 }
 
 fn find(exact: &HashMap<Box<str>, usize>, suffixes: &[(Box<str>, usize)], host: &str) -> Option<usize> {

@@ -90,7 +90,7 @@ impl Solo {
     pub fn hold_place(&mut self) -> Option<Later> {
         let site = self.cx.engine.site_for(0, "")?.account();
         let account = Account { site, upstream: 0, peer: Peer::Unix };
-        self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false).err()
+        Some(self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false))
     }
 
     /// The client has sent something, or taken something: one turn of the worker. `Close` has closed it.

@@ -6,7 +6,7 @@
 //! file: the master does, and hands over [`TlsUpdate`]s.
 
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -381,15 +381,10 @@ pub fn automatic_names(settings: &Settings) -> Vec<String> {
         .listeners
         .iter()
         .any(|listener| listener.tls.as_ref().is_some_and(|tls| tls.certificate.is_none()));
-    let mut names: Vec<String> = Vec::new();
-    for site in settings.sites.iter().filter(|site| is_wanted && site.tls.certificates.is_empty()) {
-        for name in site.names.iter().map(ToString::to_string) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    names
+    let sites = settings.sites.iter().filter(|site| is_wanted && site.tls.certificates.is_empty());
+    let names = sites.flat_map(|site| &site.names).map(ToString::to_string);
+    let mut seen = HashSet::new();
+    names.filter(|name| seen.insert(name.clone())).collect()
 }
 
 /// The terms of every site on every listener.

@@ -383,7 +383,8 @@ impl Worker {
             began: now,
             now,
         };
-        worker.take_up(logs, listeners)?;
+        let listeners = worker.listen(listeners)?;
+        worker.take_up(logs, listeners);
         worker.cx.admission.join(&worker.runtime.remote());
         Ok(worker)
     }
@@ -397,28 +398,40 @@ impl Worker {
 
     fn commit(&mut self) -> io::Result<()> {
         let Some((settings, engine, logs, listeners)) = self.prepared.take() else { return Ok(()) };
+        let listeners = self.listen(listeners)?; // what can fail comes first, and changes nothing where it does
         self.cx.engine = Rc::new(engine);
         self.registry.in_force(&settings);
-        self.take_up(logs, listeners)
+        self.take_up(logs, listeners);
+        Ok(())
     }
 
-    /// What goes with a new engine.
-    fn take_up(&mut self, logs: LogSet, listeners: Vec<Listener>) -> io::Result<()> {
-        let mut open = Slab::default();
+    /// Has the poller watch these beside those that are there. Where that fails it watches none of them.
+    fn listen(&self, listeners: Vec<Listener>) -> io::Result<Vec<Option<OpenListener>>> {
+        let mut keys = Slab::default();
         let mut opened = Vec::with_capacity(listeners.len());
         for (place, listener) in listeners.into_iter().enumerate() {
-            let key = open.insert(());
+            let key = keys.insert(());
             opened.push(Some(OpenListener { listener, key, place: place as u16, is_ready: true }));
         }
+        let registry = self.runtime.registry();
+        for (at, new) in opened.iter().flatten().enumerate() {
+            if let Err(error) = registry.add_readable(new.listener.fd.as_fd(), Kind::Listener, new.key) {
+                let added = opened.iter().flatten().take(at);
+                added.for_each(|added| drop(registry.remove(added.listener.fd.as_fd())));
+                return Err(error);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// What goes with a new engine. Nothing here fails: the old listeners are gone after it.
+    fn take_up(&mut self, logs: LogSet, listeners: Vec<Option<OpenListener>>) {
         // Sockets of addresses that stay are copies of the same one: the old copies close, no connection
         // that waits in them is lost.
         for old in self.listeners.drain(..).flatten() {
-            self.runtime.registry().remove(old.listener.fd.as_fd())?;
+            let _ = self.runtime.registry().remove(old.listener.fd.as_fd()); // closing it does the same
         }
-        for new in opened.iter().flatten() {
-            self.runtime.registry().add_readable(new.listener.fd.as_fd(), Kind::Listener, new.key)?;
-        }
-        self.listeners = opened;
+        self.listeners = listeners;
         self.cx.admission.adopt(&self.cx.engine.settings, self.number);
         self.cx.admission.on_empty(None);
         self.bound_unsent();
@@ -426,7 +439,6 @@ impl Worker {
             self.cx.log.add(sink, &log);
         }
         self.cx.head_limits = head_limits(&self.cx.engine.settings);
-        Ok(())
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -639,7 +651,9 @@ impl Worker {
                 }
                 Command::Discard => self.prepared = None,
                 Command::Listen(listeners, reply) => {
-                    let _ = reply.send(self.take_up(LogSet::new(self.writer.clone()), listeners));
+                    let opened = self.listen(listeners);
+                    let logs = LogSet::new(self.writer.clone());
+                    let _ = reply.send(opened.map(|opened| self.take_up(logs, opened)));
                 }
                 Command::Ask(question, reply) => {
                     let _ = reply.send(self.registry.ask(&question));

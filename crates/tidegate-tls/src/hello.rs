@@ -16,6 +16,7 @@ const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
+const EARLY_DATA: u16 = 42;
 
 /// What the beginning of a connection says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Hello {
     pub is_challenge: bool,
     /// An earlier session is to be resumed.
     pub offers_resumption: bool,
+    /// What comes next may be data that is not to wait for the handshake (0-RTT).
+    pub announces_early_data: bool,
     /// Of the ciphers that may be used, the client wants ChaCha20 first: it has no hardware for AES.
     pub prefers_chacha: bool,
 }
@@ -139,6 +142,7 @@ fn parse(message: &[u8]) -> Option<Hello> {
             ALPN => hello.is_challenge = is_challenge(data),
             SESSION_TICKET => hello.offers_resumption |= !data.is_empty(),
             PRE_SHARED_KEY => hello.offers_resumption = true,
+            EARLY_DATA => hello.announces_early_data = true,
             _ => {}
         }
     }
@@ -216,6 +220,7 @@ mod tests {
                 server_name: server_name.map(str::to_owned),
                 is_challenge,
                 offers_resumption,
+                announces_early_data: false,
                 prefers_chacha: false,
             })
         };

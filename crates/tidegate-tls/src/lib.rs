@@ -13,6 +13,7 @@ pub mod client;
 pub mod client_session;
 pub mod connector;
 mod distinguished_name;
+mod early_skip;
 pub mod hello;
 pub mod inspect;
 pub mod session;

@@ -8,8 +8,9 @@
 //! ciphertext, and then the socket's writable edge must not be ignored.
 
 use crate::client::ClientIdentity;
+use crate::early_skip::{EarlySkip, Next, Waited};
 use crate::hello::{self, Hello, Peeked};
-use crate::terms::SiteConfig;
+use crate::terms::{EARLY_DATA, SiteConfig};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{AlertDescription, HandshakeKind, PeerIncompatible, ProtocolVersion};
@@ -153,6 +154,8 @@ struct Open {
     connection: UnbufferedServerConnection,
     /// Until the handshake is complete.
     hello: Option<Box<(Hello, Arc<SiteConfig>)>>,
+    /// While the client may send early data that is not taken.
+    skip: Option<Box<EarlySkip>>,
 }
 
 /// Gives the terms for what a client has asked for; `None` where nobody answers.
@@ -321,7 +324,8 @@ impl Session {
         };
         let connection = UnbufferedServerConnection::new(site.config_for(&hello).clone())
             .map_err(|error| SessionError::Misbehaved(error.to_string()))?;
-        self.state = State::Open(Box::new(Open { connection, hello: Some(Box::new((hello, site))) }));
+        let skip = hello.announces_early_data.then(|| Box::new(EarlySkip::new(EARLY_DATA)));
+        self.state = State::Open(Box::new(Open { connection, hello: Some(Box::new((hello, site))), skip }));
         Ok(())
     }
 
@@ -332,10 +336,20 @@ impl Session {
         loop {
             let (front, cipher) = buffer.split_at_mut(at);
             let cipher = &mut cipher[..end - at];
-            let UnbufferedStatus { mut discard, state } = open.connection.process_tls_records(cipher);
+            let given = match open.skip.as_mut().map(|skip| skip.next(cipher)) {
+                None => cipher.len(),
+                Some(Next::Feed(length)) => length,
+                Some(Next::Drop(length)) => {
+                    at += length;
+                    continue;
+                }
+            };
+            let UnbufferedStatus { mut discard, state } =
+                open.connection.process_tls_records(&mut cipher[..given]);
             let mut is_over = false;
             match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    open.skip = None;
                     while let Some(record) = traffic.next_record() {
                         let record = record.map_err(|error| fault(error, false))?;
                         discard += record.discard;
@@ -344,22 +358,36 @@ impl Session {
                 }
                 Ok(ConnectionState::ReadEarlyData(mut early)) => {
                     is_early = true;
+                    open.skip = None; // it is taken
                     while let Some(record) = early.next_record() {
                         let record = record.map_err(|error| fault(error, true))?;
                         discard += record.discard;
                         plain += put(front, plain, record.payload)?;
                     }
                 }
-                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(), // `outgoing` keeps it until it is sent
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    encode(data, &mut self.outgoing)?;
+                    open.went_on(discard);
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done(); // `outgoing` keeps it until it is sent
+                    open.went_on(discard);
+                }
                 Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
                     self.has_peer_closed = true;
                     is_over = true;
                 }
-                Ok(_) => {
-                    is_over = true;
-                    self.incoming.extend_from_slice(cipher.get(discard..).unwrap_or_default());
-                }
+                Ok(_) => match open.skip.as_mut().map(|skip| skip.waits(discard, cipher)) {
+                    Some(Waited::Used(length)) => {
+                        discard = length;
+                        is_over = at + length >= end;
+                    }
+                    Some(Waited::Other) => open.skip = None,
+                    Some(Waited::Kept) | None => {
+                        is_over = true;
+                        self.incoming.extend_from_slice(cipher.get(discard..).unwrap_or_default());
+                    }
+                },
                 Err(error) => {
                     let rest = cipher.get_mut(discard..).unwrap_or_default();
                     alert(&mut open.connection, rest, &mut self.outgoing);
@@ -373,6 +401,7 @@ impl Session {
         }
         if open.hello.is_some() && !open.connection.is_handshaking() {
             self.handshake = open.complete().map(shared);
+            open.skip = None;
         }
         if plain > 0 || self.handshake.is_some() {
             self.is_early = is_early;
@@ -503,6 +532,14 @@ impl Session {
 
 /// A fatal `unrecognized_name` alert, before any key is known (RFC 6066 section 3).
 const UNRECOGNISED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+impl Open {
+    fn went_on(&mut self, discarded: usize) {
+        if let Some(skip) = &mut self.skip {
+            skip.went_on(discarded);
+        }
+    }
+}
 
 impl Open {
     fn complete(&mut self) -> Option<Handshake> {

@@ -19,7 +19,7 @@ use thiserror::Error;
 /// Sessions that a site with early data remembers: each is good for one early request.
 const EARLY_SESSIONS: usize = 4096;
 /// Bytes of early data that a client may send.
-const EARLY_DATA: u32 = 16 << 10;
+pub(crate) const EARLY_DATA: u32 = 16 << 10;
 
 /// Why terms cannot hold; always the settings' doing.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -77,10 +77,7 @@ impl Registry {
         };
         self.files = Some(files.clone());
         let applications = match &self.applications {
-            Some(applications) => {
-                applications.adopt(&settings.spill);
-                applications.clone()
-            }
+            Some(applications) => applications.clone(),
             None => link::Shared::new(self.board.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
@@ -176,6 +173,9 @@ impl worker::Registry for Registry {
     fn in_force(&mut self, settings: &Arc<Settings>) {
         if let Some(files) = &self.files {
             files.adopt(settings.file_cache.clone());
+        }
+        if let Some(applications) = &self.applications {
+            applications.adopt(&settings.spill);
         }
     }
 

@@ -50,19 +50,30 @@ fn every_entrance_asks_for_every_kind_of_rule() {
             &format!("printf 'Location: /hall/page.{kind}\\n\\n'"),
         );
         for (number, (inner, outer, ..)) in RULES.iter().enumerate() {
-            let program = if kind == "cgi" { "; cgi" } else { "" };
+            let program = if kind == "cgi" { "cgi" } else { "" };
             let entrance = if outer.is_empty() { "" } else { "access off" };
+            // A `;` ends something: none may stand alone.
+            let block = |words: &[&str]| {
+                words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join("; ")
+            };
+            let page = format!("/hall/page.{kind}");
             settings += &format!(
                 "site \"{kind}-{number}.test\" {{\n\
-                   root \"site\"; index \"page.{kind}\"; {outer}\n\
-                   route \"/hall/page.{kind}\" {{ {inner}{program} }}\n\
+                   root \"site\"; index \"page.{kind}\"\n{outer}\n\
+                   route \"{page}\" {{ {} }}\n\
                    route \"/hall/*\" {{ {entrance} }}\n\
-                   route \"/ways/*\" {{ {entrance}; try \"{{path}}\" \"/hall/page.{kind}\" }}\n\
-                   route \"/named/*\" {{ {entrance}; try \"{{path}}\" \"@page\" }}\n\
-                   route \"@page\" {{ {inner}; respond 200 \"SECRET\" }}\n\
-                   route \"/errors/*\" {{ {entrance}; error-page 404 \"/hall/page.{kind}\" }}\n\
-                   route \"*.cgi\" {{ {entrance}; cgi }}\n\
-                 }}\n"
+                   route \"/ways/*\" {{ {} }}\n\
+                   route \"/named/*\" {{ {} }}\n\
+                   route \"@page\" {{ {} }}\n\
+                   route \"/errors/*\" {{ {} }}\n\
+                   route \"*.cgi\" {{ {} }}\n\
+                 }}\n",
+                block(&[inner, program]),
+                block(&[entrance, &format!("try \"{{path}}\" \"{page}\"")]),
+                block(&[entrance, "try \"{path}\" \"@page\""]),
+                block(&[inner, "respond 200 \"SECRET\""]),
+                block(&[entrance, &format!("error-page 404 \"{page}\"")]),
+                block(&[entrance, "cgi"]),
             );
         }
     }

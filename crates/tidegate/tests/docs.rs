@@ -74,6 +74,19 @@ impl Ground {
                 fs::create_dir_all(self.0.join(folder)).unwrap();
             }
         }
+        // Pages for errors have to be there.
+        for (_, folder) in blocks(&text, "root \"", "\"") {
+            let folder = self.0.join(folder.rsplit(":-").next().unwrap_or_default().trim_end_matches('}'));
+            for (_, page) in text
+                .lines()
+                .filter(|line| line.contains("error-page "))
+                .flat_map(|line| blocks(line, "\"/", "\""))
+            {
+                let page = folder.join(page);
+                fs::create_dir_all(page.parent().unwrap()).unwrap();
+                fs::write(page, "").unwrap();
+            }
+        }
         // Scripts that a process gets first have to be there.
         for line in text.lines().filter(|line| line.contains("warm-up ")) {
             for (_, root) in blocks(line, "root=\"", "\"") {
@@ -91,7 +104,7 @@ impl Ground {
             text.push_str("\nlisten \"127.0.0.1:8080\"\n");
         }
         if !has_site {
-            text.push_str("\nsite { respond 200 }\n");
+            text.push_str("\nsite \"example.com\" { respond 200 }\n");
         }
         load_str(name, &text, &self.0, &ProcessEnvironment).render(false)
     }

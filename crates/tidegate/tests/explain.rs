@@ -26,7 +26,7 @@ impl Random {
     }
 
     fn one_in(&mut self, count: u64) -> bool {
-        self.next() % count == 0
+        self.next().is_multiple_of(count)
     }
 
     fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {

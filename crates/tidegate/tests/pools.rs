@@ -34,6 +34,7 @@ impl Server {
             .args(["serve", "--config", "tidegate.kdl", "--control", "control"])
             .current_dir(&folder)
             .env("XDG_RUNTIME_DIR", &folder)
+            .env("RUNTIME_DIRECTORY", &folder)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -362,4 +363,84 @@ fn what_an_application_writes_beyond_its_bound_is_counted() {
     let (written, left_out) = wait_for(counted, "the count");
     assert_eq!(written + left_out, 2000);
     assert!(written > 10, "{written}");
+}
+
+/// Nobody is there any more who could end what the master has started, and nothing that is under way may be lost by it.
+#[test]
+fn a_master_that_is_killed_leaves_nothing_and_what_is_in_flight_is_finished() {
+    let mut server = Server::start("master", POOL, ROUTE);
+    server.script(
+        "slow",
+        "echo $$ > self; sleep 1234 & echo $! > child; setsid sleep 1234 & echo $! > apart\n\
+         echo 'Content-Type: text/plain'; echo; echo begun; until test -e go; do sleep 0.05; done; echo finished",
+    );
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.set_read_timeout(Some(WAIT)).unwrap();
+    write!(stream, "GET /cgi-bin/slow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut answer = String::new();
+    while !answer.contains("begun") {
+        assert!(reader.read_line(&mut answer).unwrap() > 0, "{answer}");
+    }
+    let place = server.folder.join("cgi-bin");
+    let read =
+        |name: &str| wait_for(|| fs::read_to_string(place.join(name)).ok()?.trim().parse::<u64>().ok(), name);
+    let mut all: Vec<u64> = ["self", "child", "apart"].into_iter().map(read).collect();
+    all.extend(server.processes());
+    let folders = || {
+        let entries = fs::read_dir(&server.folder).unwrap().filter_map(Result::ok);
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("tidegate-")).count()
+    };
+    assert_eq!(folders(), 1);
+    let master = u64::from(server.child.id());
+    kill(master);
+    wait_for(|| TcpStream::connect(&server.address).is_err().then_some(()), "the last listener to close");
+    // The server process has heard of it by now, and the application goes on all the same.
+    assert!(all.iter().all(|pid| is_alive(*pid)));
+    fs::write(place.join("go"), "").unwrap();
+    reader.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("finished"), "{answer}");
+    for pid in all {
+        wait_for(|| (!is_running(pid)).then_some(()), "what was started to be gone");
+    }
+    wait_for(|| (folders() == 0).then_some(()), "the folder to be gone");
+    server.child.wait().unwrap();
+}
+
+/// A zombie is nobody: where no process reaps orphans, they stay in the list.
+fn is_running(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// A guard that is killed is replaced, and knows all that the one before knew.
+#[test]
+fn a_guard_that_is_killed_has_a_successor() {
+    let mut server = Server::start("guard", POOL, ROUTE);
+    server.script("hello", "echo 'Content-Type: text/plain'; echo; echo hello");
+    let guard = || {
+        let all =
+            fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        all.filter_map(|name| name.parse::<u64>().ok()).find(|pid| {
+            let parent = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let is_ours = parent.contains(&format!("PPid:\t{}\n", server.child.id()));
+            is_ours && fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default() == b"tidegate\0guard\0"
+        })
+    };
+    let first = wait_for(guard, "the guard");
+    let processes = server.processes();
+    kill(first);
+    // With the next change it is missed.
+    kill(*processes.iter().next().unwrap());
+    wait_for(|| guard().filter(|pid| *pid != first), "the next guard");
+    wait_for(
+        || (server.processes().len() == 3 && server.processes() != processes).then_some(()),
+        "all three",
+    );
+    let all = server.processes();
+    kill(u64::from(server.child.id()));
+    for pid in all {
+        wait_for(|| (!is_running(pid)).then_some(()), "what was started to be gone");
+    }
+    server.child.wait().unwrap();
 }

@@ -277,3 +277,45 @@ fn a_storage_that_others_could_read_is_taken_back() {
         assert_eq!((there.uid(), there.mode() & 0o777), (0, 0o700), "{path}");
     }
 }
+
+/// A folder that root may write to and the server's user may not: found at the start, by `check`, and at a reload.
+#[test]
+fn a_spill_folder_that_the_servers_user_may_not_write_to_is_found() {
+    let Some((name, _)) = user() else { return };
+    let folder = prepared("users-spill");
+    fs::create_dir(folder.path("spill")).unwrap();
+    fs::create_dir(folder.path("closed")).unwrap();
+    fs::create_dir(folder.path("closed/inner")).unwrap();
+    fs::set_permissions(folder.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(folder.path("closed/inner"), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(folder.path("spill"), fs::Permissions::from_mode(0o755)).unwrap();
+    let text = |spill: &str| {
+        format!(
+            "workers 1\nuser \"{name}\"\nspill \"{spill}\"\nlisten \"127.0.0.1:0\"\n\
+             site {{ root \".\"; route \"*.php\" {{ fastcgi \"127.0.0.1:9\" }} }}\n"
+        )
+    };
+    for spill in ["spill", "closed/inner"] {
+        let config = folder.write("tidegate.kdl", &text(spill));
+        let started = running::run(&folder, &["serve", "--config", &config, "--control", "control"]);
+        assert_eq!(started.code, Some(1));
+        assert!(
+            started.stderr.contains("cannot keep content of requests in the folder"),
+            "{}",
+            started.stderr
+        );
+        let checked = running::run(&folder, &["check", "--config", &config]);
+        assert_eq!(checked.code, Some(1), "{}", checked.stderr);
+        assert!(
+            checked.stderr.contains("content of requests cannot be kept in the folder"),
+            "{}",
+            checked.stderr
+        );
+    }
+    fs::set_permissions(folder.path("spill"), fs::Permissions::from_mode(0o777)).unwrap();
+    let server = Server::with_config(&folder, &text("spill"));
+    folder.write("tidegate.kdl", &text("closed/inner"));
+    let reloaded = server.tell(&["reload"]);
+    assert_eq!(reloaded.code, Some(1), "{}", reloaded.stdout);
+    assert!(reloaded.stderr.contains("revision 1 stays in force"), "{}", reloaded.stderr);
+}

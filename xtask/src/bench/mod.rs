@@ -11,6 +11,7 @@ mod cold;
 mod cpu;
 mod downloads;
 mod events;
+mod fairness;
 mod gateway;
 mod gateway_peers;
 mod generator;
@@ -71,6 +72,8 @@ pub enum Bench {
     Reload(reload::Arguments),
     /// Processes of a pool that are killed under load
     Kills(kills::Arguments),
+    /// A healthy site beside one whose application hangs
+    Fairness(fairness::Arguments),
     /// Half an hour of everything, in which nothing may grow
     Soak(soak::Arguments),
     /// Instructions per operation, compared with the stored baseline
@@ -95,6 +98,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Burst(arguments) => burst::run(arguments),
         Bench::Reload(arguments) => reload::run(arguments),
         Bench::Kills(arguments) => kills::run(arguments),
+        Bench::Fairness(arguments) => fairness::run(arguments),
         Bench::Soak(arguments) => soak::run(arguments),
         Bench::Instructions(arguments) => instructions::run(arguments),
     }

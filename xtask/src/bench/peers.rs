@@ -123,7 +123,7 @@ impl ServerFiles<'_> {
                 processes = setup.processes,
             ),
         )?;
-        let mut command = host::pinned(host::SERVER_PROCESSOR, &tidegate().to_string_lossy());
+        let mut command = host::pinned(host::SERVER_PROCESSOR, &setup.program.to_string_lossy());
         command.arg("serve").arg("--config").arg(settings);
         command.arg("--control").arg(folder.join("control"));
         Ok(command)
@@ -271,6 +271,6 @@ fn first_line(command: &mut Command) -> String {
     String::from_utf8_lossy(&text).lines().next().unwrap_or("unknown version").to_owned()
 }
 
-fn tidegate() -> PathBuf {
+pub fn tidegate() -> PathBuf {
     workspace::target_directory().join("release/tidegate")
 }

@@ -13,18 +13,20 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::cpu;
-use super::peers::{Kind, ServerFiles};
+use super::peers::{self, Kind, ServerFiles};
 use crate::workspace;
 
 /// What all servers of a run share.
 pub struct Setup {
     /// For settings, logs and documents; removed at the end.
-    folder: PathBuf,
+    pub folder: PathBuf,
     pub documents: PathBuf,
     /// How long an idle connection is kept.
     pub keep_alive: Duration,
     /// Connections that a server must be able to hold.
     pub connections: u32,
+    /// Tidegate itself.
+    pub program: PathBuf,
     /// Server processes of Tidegate.
     pub processes: u32,
     /// Send buffer of each connection, where the server has a setting for it.
@@ -47,6 +49,7 @@ impl Setup {
             documents,
             keep_alive,
             connections,
+            program: peers::tidegate(),
             processes: 1,
             send_buffer: None,
             cgi: None,

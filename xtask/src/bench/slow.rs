@@ -38,8 +38,8 @@ pub struct Arguments {
 
 /// Of the file, and of the application's answer.
 const SIZE: u64 = 8 << 20;
-/// `rate-grace`, by default 30 s: who has stopped is cut a little behind it.
-const CUT_BY: Duration = Duration::from_secs(40);
+/// `rate-grace` is 30 s by default, and begins anew with what little such a client reads at first.
+const CUT_BY: Duration = Duration::from_secs(45);
 /// Segments of the loopback interface are 64 KiB, and TCP tells of no less room: a slower reader with a large buffer
 /// says nothing for longer than `rate-grace`, as it would on no other network.
 const LEAST_OF_LOOPBACK: u64 = 5000;

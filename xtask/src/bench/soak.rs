@@ -15,6 +15,7 @@ use super::reload::Operator;
 use super::report::{Spread, Table, grouped};
 use super::server::{Server, Setup};
 use super::{cpu, host, static_files};
+use crate::workspace;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -27,6 +28,9 @@ pub struct Arguments {
     /// Use the release binary that is there
     #[arg(long)]
     no_build: bool,
+    /// Serve with debug assertions and overflow checks (the profile `checked`), so that a bug of ours ends it
+    #[arg(long)]
+    checked: bool,
 }
 
 /// Seconds between two samples; a reload comes with each, a kill with every fourth.
@@ -43,9 +47,23 @@ struct Sample {
 pub fn run(arguments: &Arguments) -> Result<()> {
     host::prepare()?;
     if !arguments.no_build {
-        static_files::build()?;
+        static_files::build()?; // it is the generator, too
+        if arguments.checked {
+            workspace::run(workspace::cargo().args([
+                "build",
+                "--quiet",
+                "--locked",
+                "--profile",
+                "checked",
+                "--package",
+                "tidegate",
+            ]))?;
+        }
     }
     let mut setup = Setup::new(Duration::from_secs(20), 4_000)?;
+    if arguments.checked {
+        setup.program = workspace::target_directory().join("checked/tidegate");
+    }
     setup.site_directives =
         "compress \"gzip\" min=\"1KiB\"; route \"/post\" { respond 200 \"taken\" }; route \"/folder/*\" { listing }"
             .to_owned();

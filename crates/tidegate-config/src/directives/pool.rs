@@ -97,6 +97,23 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("processes", POOL)
     },
     Directive {
+        arguments: &[one_or("folder", Kind::File, &["auto", "memory", "off"])],
+        properties: &[Property {
+            name: "size",
+            kind: Kind::Size { least: 1 << 20, most: 1 << 44 },
+            default: Some("1GiB"),
+            doc: "Bytes of all files together, looked at every ten seconds. The oldest sessions beyond it are removed, then \
+                  the oldest uploads, and it is said.",
+        }],
+        default: Some("temporary auto size=\"1GiB\""),
+        doc: "Where PHP puts uploads and sessions (`upload_tmp_dir`, `session.save_path`): a folder for the pool's user \
+              alone. `auto` is one in the state folder of the service, or in that for temporary files; `memory` one in \
+              `/dev/shm` or `/run`, which spares the disk and is empty after a restart of the machine; a path one in \
+              that folder; `off` leaves it to PHP's settings. Uploads that were left behind are removed after an hour.",
+        example: "temporary memory size=\"256MiB\"",
+        ..Directive::new("temporary", POOL)
+    },
+    Directive {
         arguments: &[one_or("address", Kind::Address, &["auto"])],
         properties: &[Property {
             name: "pass",

@@ -286,6 +286,9 @@ fn name_of(
     let Destination::Named(name) = to else { return };
     let known = &inherited.applications;
     let (is_pool, is_upstream) = (known.pools.contains(name), known.upstreams.contains(name));
+    if let Some(kind) = known.kinds.get(name) {
+        speaks(checker, item, context, name, kind);
+    }
     // An empty name stands for a mistake that has been said; the pool `cgi` need not be written.
     if name.is_empty() || is_pool || (context == Context::Cgi && name == "cgi") {
         return;
@@ -305,6 +308,19 @@ fn name_of(
         let message = format!("no pool and no upstream is named `{name}`");
         checker.diagnostics.push(item.error_at(0, message).help(help));
     }
+}
+
+/// Says so where a pool speaks something else than a route does with it.
+fn speaks(checker: &mut Checker<'_>, item: &Item, context: Context, name: &str, kind: &str) {
+    let (what, right) = match (kind, context) {
+        ("php", Context::Proxy | Context::Scgi | Context::Cgi) => ("is PHP, which speaks FastCGI", "fastcgi"),
+        ("cgi-stubs", Context::Proxy | Context::Scgi | Context::Fastcgi) => ("starts CGI scripts", "cgi"),
+        ("command" | "address", Context::Cgi) => ("starts no CGI scripts", "fastcgi"),
+        _ => return,
+    };
+    let message = format!("the pool `{name}` {what}, and `{}` leads to it", item.directive.name);
+    let help = format!("write `{right} \"{name}\"`, or name another pool");
+    checker.diagnostics.push(item.error_at(0, message).help(help));
 }
 
 /// What a route speaks with its application.

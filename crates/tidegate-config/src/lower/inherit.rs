@@ -3,6 +3,7 @@
 //! Each level starts from a copy of the outer one and applies its own directives. The table says for each
 //! directive whether an inner one replaces the outer or is added; this is where that is done.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub(crate) struct Inherited {
 #[derive(Debug, Default)]
 pub(crate) struct Applications {
     pub pools: Vec<String>,
+    /// What stands behind each pool: `php`, `cgi-stubs`, `command` or `address`.
+    pub kinds: HashMap<String, &'static str>,
     pub upstreams: Vec<String>,
     /// What the checks of an upstream speak, where it has any: `tcp`, `http` or `fastcgi`.
     pub checks: Vec<(String, String)>,
@@ -62,7 +65,14 @@ impl Applications {
             let Some(Value::Word(kind)) = item.child("check")?.first() else { return None };
             Some((item.texts().into_iter().next()?, (*kind).to_owned()))
         };
+        let pools = items.iter().filter(|item| item.directive.name == "pool");
+        let kinds = pools.filter_map(|item| {
+            let mut kinds = item.children.iter().map(|child| child.directive.name);
+            let kind = kinds.find(|name| super::pool::KINDS.contains(name))?;
+            Some((item.texts().into_iter().next()?, kind))
+        });
         Self {
+            kinds: kinds.collect(),
             pools: named("pool"),
             upstreams: named("upstream"),
             checks: groups.filter_map(check).filter(|(_, kind)| kind != "off").collect(),
@@ -192,7 +202,13 @@ impl Inherited {
                     self.error_pages.push((code, path)); // `off` is no text
                 }
             }
-            _ => {}
+            // All of a level together: `access`.
+            "allow" | "deny" | "access" => {}
+            name => debug_assert_eq!(
+                item.directive.inheritance,
+                Inheritance::None,
+                "`{name}` is inherited, and nothing applies it"
+            ),
         }
     }
 

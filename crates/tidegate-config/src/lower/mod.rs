@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::check::{Checker, File, Item};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::{Context, Directive};
 use crate::disk::{Disk, What};
 use crate::environment::Environment;
@@ -28,6 +28,7 @@ use crate::load::{LeftOut, RejectedSite};
 use crate::settings::gateway::Destination;
 use crate::settings::{
     AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, Origin, PathPattern, Route, Settings,
+    Site,
 };
 use crate::source::Source;
 use crate::suggest;
@@ -81,7 +82,7 @@ pub(crate) fn sites(
     for TopNode { file, node, mistakes, lost } in nodes.iter().filter(|top| top.node.name == "site") {
         let start = checker.diagnostics.len();
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
-        let site = site::site(checker, disk, &item, &server.inherited, &mut claims);
+        let site = site::site(checker, disk, &item, server, &mut claims);
         let end = checker.diagnostics.len();
         if let Some(lost) = lost.and_then(|at| left_out.get_mut(at)) {
             lost.diagnostics.push(start..end);
@@ -143,11 +144,12 @@ pub(crate) fn consistency(
         checker.diagnostics.push(Diagnostic::error(message).help("add `site { root \"/srv/www\" }`"));
     }
     upstream::reach(checker, settings);
+    certificates(checker, server, left_out);
     let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
     let rejected = left_out.iter().flat_map(|left| left.site.names.iter().map(String::as_str));
     let is_known: HashSet<&str> = known.iter().map(String::as_str).chain(rejected).collect();
-    for (listener, default) in settings.listeners.iter().zip(&server.default_sites) {
-        let (Some(name), Some(item)) = (&listener.default_site, default) else { continue };
+    for (listener, item) in settings.listeners.iter().zip(&server.listeners) {
+        let (Some(name), Some(item)) = (&listener.default_site, item.child("default-site")) else { continue };
         if is_known.contains(name.as_str()) {
             continue;
         }
@@ -157,6 +159,41 @@ pub(crate) fn consistency(
             None => format!("add `site \"{name}\" {{ … }}`, or take the line out"),
         };
         checker.diagnostics.push(item.error_at(0, format!("no site is named `{name}`")).help(help));
+    }
+}
+
+/// Says so where TLS is spoken and no certificate can be shown: every handshake would fail without a word.
+fn certificates(checker: &mut Checker<'_>, server: &Server, left_out: &[LeftOut]) {
+    let sites = &server.settings.sites;
+    let can_have_one = |site: &Arc<Site>| !site.names.is_empty() || !site.tls.certificates.is_empty();
+    // The name of a site that is left out says enough.
+    let is_any = sites.iter().any(can_have_one) || left_out.iter().any(|left| !left.site.names.is_empty());
+    let nameless = sites.iter().find(|site| !can_have_one(site));
+    let listeners = server.settings.listeners.iter().zip(&server.listeners);
+    for (listener, item) in listeners {
+        if let (Some(tls), Some(site), true) = (&listener.tls, nameless, is_any)
+            && tls.certificate.is_none()
+            && listener.default_site.is_none()
+            && let Some(tls) = item.child("tls")
+        {
+            let message = format!(
+                "the site without a name ({}) has no certificate: who asks for a name that no site has cannot connect \
+                 here",
+                site.origin
+            );
+            let help = "give it one, `tls { certificate \"site.pem\" key=\"site.key\" }`, or let a site with a name \
+                        answer here: `default-site \"example.com\"`";
+            let warning = Diagnostic { severity: Severity::Warning, ..tls.error(message) };
+            checker.diagnostics.push(warning.help(help));
+        }
+        if is_any || listener.tls.as_ref().is_none_or(|tls| tls.certificate.is_some()) {
+            continue;
+        }
+        let message =
+            "nobody can connect here: `tls` names no certificate, and no site has a name to get one for";
+        let help = "give the site its name, `site \"example.com\" { … }`, or name the files: `tls \
+                    certificate=\"site.pem\" key=\"site.key\"`";
+        checker.diagnostics.push(item.child("tls").unwrap_or(item).error(message).help(help));
     }
 }
 

@@ -8,17 +8,18 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::pool::{
-    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Pool, PoolLog, Processes, Program, Queue,
-    Resources, Socket, Threshold, WarmUp, WarmUpProtocol,
+    Application, Hook, HookAction, IoPriority, Measure, Pass, Php, Place, Pool, PoolLog, Processes, Program,
+    Queue, Resources, Socket, Temporary, Threshold, WarmUp, WarmUpProtocol,
 };
 use crate::settings::{HostPattern, ListenAddress};
 use crate::syntax::document::Node;
 use crate::value::Value;
 
 /// What a pool is, one of them.
-const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
+pub(super) const KINDS: [&str; 4] = ["command", "php", "cgi-stubs", "address"];
 /// What says nothing about an application that is not ours to run.
-const OF_PROCESSES: [&str; 11] = [
+const OF_PROCESSES: [&str; 12] = [
+    "temporary",
     "processes",
     "socket",
     "requests",
@@ -178,8 +179,10 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
             .diagnostics
             .push(item.error(message).help("a name holds no `=`, and neither it nor its value a zero byte"));
     }
+    let temporary = temporary(checker, item, &program);
     Some(Processes {
         program,
+        temporary,
         min,
         max,
         idle: span("idle", Duration::from_secs(60)),
@@ -247,6 +250,27 @@ fn program(checker: &mut Checker<'_>, disk: &dyn Disk, kind: &Item) -> Option<Pr
             }
             Some(Program::Command(arguments))
         }
+    }
+}
+
+fn temporary(checker: &mut Checker<'_>, item: &Item, program: &Program) -> Temporary {
+    if let Some(written) = item.child("temporary").filter(|_| !matches!(program, Program::Php(_))) {
+        let message = "`temporary` stands in a pool with `php` only";
+        let help = "take it out: other programs are told by their own settings, or `environment`";
+        checker.diagnostics.push(written.error(message).help(help));
+    }
+    let written = within(item, "temporary");
+    Temporary {
+        place: match written.as_ref().and_then(Item::first) {
+            Some(Value::Word("memory")) => Place::Memory,
+            Some(Value::Word("off")) => Place::Off,
+            Some(Value::Path(folder)) => Place::Folder(folder.clone()),
+            _ => Place::Auto,
+        },
+        size: match written.as_ref().and_then(|item| item.property("size")) {
+            Some(Value::Number(size)) => size,
+            _ => 1 << 30,
+        },
     }
 }
 

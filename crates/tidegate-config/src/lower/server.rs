@@ -1,6 +1,8 @@
 //! The top level: listeners, limits, the file cache, logs, the server's own files.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,11 +10,11 @@ use super::inherit::Inherited;
 use super::{access_log, check_folder, check_log, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
-use crate::disk::Disk;
+use crate::disk::{Disk, What};
 use crate::include::TopNode;
 use crate::settings::{
-    Busy, ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Network, Settings,
-    SocketAccess, User,
+    AccessFormat, Busy, ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Network,
+    Origin, Settings, SocketAccess, User,
 };
 use crate::value::Value;
 
@@ -21,8 +23,10 @@ pub(crate) struct Server {
     pub settings: Settings,
     /// What the top level sets for every site.
     pub inherited: Inherited,
-    /// For each listener the item that names its default site.
-    pub default_sites: Vec<Option<Item>>,
+    /// The item of each listener.
+    pub listeners: Vec<Item>,
+    /// Which file each log goes to, what its lines are like, and where that was written.
+    pub logs: Logs,
 }
 
 /// Lowers everything of the top level but the sites.
@@ -35,7 +39,14 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         }
         items.push(item);
     }
-    let (listeners, default_sites) = listeners(checker, disk, &items);
+    let (listeners, listener_items) = listeners(checker, disk, &items);
+    let mut logs = Logs::default();
+    for item in items.iter().filter(|item| item.directive.name == "access-log") {
+        logs.add(checker, disk, item);
+    }
+    for item in items.iter().filter(|item| item.directive.name == "error-log") {
+        logs.add(checker, disk, item);
+    }
     let find = |name: &str| written_or_default(&items, Context::Top, name);
     let pools = super::pool::pools(checker, disk, &items);
     let settings = Settings {
@@ -63,30 +74,28 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items);
-    Server { settings, inherited, default_sites }
+    Server { settings, inherited, listeners: listener_items, logs }
 }
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.
 const FALLBACK_ERROR_LOG: ErrorLog = ErrorLog { target: LogTarget::Stderr, level: Level::Info };
 
-fn listeners(
-    checker: &mut Checker<'_>,
-    disk: &dyn Disk,
-    items: &[Item],
-) -> (Vec<Listener>, Vec<Option<Item>>) {
+fn listeners(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) -> (Vec<Listener>, Vec<Item>) {
     let mut listeners: Vec<Listener> = Vec::new();
-    let mut default_sites = Vec::new();
+    let mut written = Vec::new();
+    // By what the kernel takes them for.
+    let mut known: HashMap<ListenAddress, Origin> = HashMap::new();
     for item in items.iter().filter(|item| item.directive.name == "listen") {
         let Some(Value::Address(address)) = item.first() else { continue };
         let is_chosen_by_kernel = matches!(address, ListenAddress::Tcp(address) if address.port() == 0);
-        let same = listeners.iter().find(|known| known.address == *address);
-        if let Some(same) = same.filter(|_| !is_chosen_by_kernel) {
-            let help = format!(
-                "it is listened on already in {}:{}; take one of the two out",
-                same.origin.file, same.origin.line
-            );
-            checker.diagnostics.push(item.error_at(0, "this address is given twice").help(help));
-            continue;
+        if !is_chosen_by_kernel {
+            let bound = bound(disk, address);
+            if let Some(same) = known.get(&bound) {
+                let help = format!("it is listened on already in {same}; take one of the two out");
+                checker.diagnostics.push(item.error_at(0, "this address is given twice").help(help));
+                continue;
+            }
+            known.insert(bound, item.origin());
         }
         if let ListenAddress::Unix(path) = address {
             check_folder(checker, disk, item, path, "the socket");
@@ -109,9 +118,70 @@ fn listeners(
             h2c: item.child("h2c").is_some(),
             origin: item.origin(),
         });
-        default_sites.push(default_site.cloned());
+        written.push(item.clone());
     }
-    (listeners, default_sites)
+    for (listener, item) in listeners.iter().zip(&written) {
+        let ListenAddress::Tcp(address) = &listener.address else { continue };
+        // Every IPv4 address is part of `[::]` already: one of the two would never see a client of IPv4.
+        let both = ListenAddress::Tcp((Ipv6Addr::UNSPECIFIED, address.port()).into());
+        if address.ip() == Ipv4Addr::UNSPECIFIED
+            && address.port() != 0
+            && let Some(same) = known.get(&both)
+        {
+            let message = format!("`[::]:{}` takes the clients of this address already", address.port());
+            let help = format!("it is listened on in {same}; take one of the two out");
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+        }
+    }
+    (listeners, written)
+}
+
+/// An address as the kernel sees it: the same for every way of writing it.
+fn bound(disk: &dyn Disk, address: &ListenAddress) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(address) => {
+            ListenAddress::Tcp(SocketAddr::new(address.ip().to_canonical(), address.port()))
+        }
+        ListenAddress::Unix(path) => ListenAddress::Unix(resolved(disk, path)),
+    }
+}
+
+/// A path that is the same for every way of writing it, also where the file is still to be made.
+fn resolved(disk: &dyn Disk, path: &Path) -> PathBuf {
+    match (disk.what(path), path.parent(), path.file_name()) {
+        (What::Missing, Some(folder), Some(name)) => disk.identity(folder).join(name),
+        _ => disk.identity(path),
+    }
+}
+
+/// The files that lines go to, and what the lines look like.
+#[derive(Debug, Default)]
+pub(crate) struct Logs {
+    files: HashMap<PathBuf, (Option<AccessFormat>, Origin)>,
+}
+
+impl Logs {
+    /// Remembers the file of an `access-log` or `error-log`; says so when lines of another kind go there too.
+    pub fn add(&mut self, checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) {
+        let Some(Value::LogTarget(LogTarget::File(path))) = item.first() else { return };
+        let format = match (item.directive.name, item.property("format")) {
+            ("error-log", _) => None,
+            (_, Some(Value::LogFormat(format))) => Some(format),
+            _ => Some(AccessFormat::Combined),
+        };
+        let origin = item.origin();
+        let (known, first) =
+            self.files.entry(resolved(disk, path)).or_insert_with(|| (format.clone(), origin.clone()));
+        if *known != format {
+            let what = match (&known, &format) {
+                (Some(_), Some(_)) => "lines in another format",
+                _ => "lines of another log",
+            };
+            let message = format!("{what} go to {} already", path.display());
+            let help = format!("see {first}; give each a file of its own");
+            checker.diagnostics.push(item.error_at(0, message).help(help));
+        }
+    }
 }
 
 /// `mode`, `owner` and `group` of a unix socket.

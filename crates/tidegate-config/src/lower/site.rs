@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::inherit::Inherited;
-use super::{Claims, access_log, host_text, route, tls};
+use super::{Claims, Server, access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
-use crate::disk::Disk;
+use crate::disk::{Disk, What};
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
 
@@ -16,11 +15,11 @@ pub(super) fn site(
     checker: &mut Checker<'_>,
     disk: &dyn Disk,
     item: &Item,
-    outer: &Inherited,
+    server: &mut Server,
     claims: &mut Claims,
 ) -> Site {
     let names = names(checker, item, claims);
-    let mut inherited = outer.clone();
+    let mut inherited = server.inherited.clone();
     inherited.apply(checker, &item.children);
     let is_https_only = tls::hsts(&mut inherited);
     let mut routes: Vec<Route> = Vec::new();
@@ -50,6 +49,10 @@ pub(super) fn site(
         route::route(checker, disk, item, everything, &inherited, true)
     });
     unused_try(checker, item, &routes);
+    pages(checker, disk, item, &routes);
+    if let Some(log) = item.child("access-log") {
+        server.logs.add(checker, disk, log);
+    }
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     let trusted_proxies = inherited.trusted_proxies.clone();
@@ -137,6 +140,40 @@ fn unused_try(checker: &mut Checker<'_>, site: &Item, routes: &[Route]) {
     }
 }
 
+/// Warns of error pages that are no files, where files answer for their paths.
+fn pages(checker: &mut Checker<'_>, disk: &dyn Disk, site: &Item, routes: &[Route]) {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let pages = routes.iter().flat_map(|route| &route.error_pages).map(|(_, page)| page.as_str());
+    for page in pages.filter(|page| seen.insert(page)) {
+        let route = routes.iter().find(|route| matches(&route.pattern, page));
+        let Some(Action::Files(files)) = route.map(|route| &route.action) else { continue };
+        // What `try` finds is for the moment of the request.
+        let below = page.strip_prefix(files.strip_prefix.as_deref().unwrap_or_default());
+        let (Some(below), true) = (below, files.try_list.is_empty()) else { continue };
+        let path = files.root.join(below.trim_start_matches('/'));
+        let problem = match disk.what(&path) {
+            What::Missing => "does not exist",
+            What::Dangling => "is a link that leads nowhere",
+            What::Folder => "is a folder",
+            What::File | What::Special | What::Hidden => continue,
+        };
+        let blocks = std::iter::once(site).chain(site.children.iter());
+        let mut written = blocks.flat_map(|block| &block.children);
+        let item = written
+            .find(|item| item.directive.name == "error-page" && item.texts().iter().any(|text| text == page));
+        let item = item.unwrap_or(site);
+        let message = format!("the error page `{page}` cannot be shown: {} {problem}", path.display());
+        let help = "make the file; without it the server's own short page is sent";
+        let warning = Diagnostic::warning(message).at(&item.file.source, item.header.clone());
+        checker.diagnostics.push(warning.help(help));
+    }
+}
+
+/// Whether a pattern matches a path.
+fn matches(pattern: &PathPattern, path: &str) -> bool {
+    covers(pattern, &PathPattern::Exact(path.to_owned()))
+}
+
 /// Warns of routes that an earlier one leaves nothing for.
 fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
     let mut seen = Seen::default();
@@ -217,7 +254,7 @@ mod tests {
         ) {
             let text: String = texts.iter().map(|text| format!("route \"{text}\" {{ respond 200 }}\n")).collect();
             let text = format!("listen \":1\"\nsite {{ respond 200\n{text} }}\n");
-            let loaded = crate::load_str("s", &text, std::path::Path::new("/"), &crate::ProcessEnvironment);
+            let loaded = crate::load_str("s", &text, Path::new("/"), &crate::ProcessEnvironment);
             let Some(settings) = loaded.settings else { return Ok(()) };
             let routes = &settings.sites[0].routes;
             let mut seen = Seen::default();

@@ -75,6 +75,8 @@ pub struct Processes {
     pub resources: Resources,
     /// How long a process may take to end when told to, before it is killed.
     pub stop_timeout: Duration,
+    /// Where PHP puts uploads and sessions.
+    pub temporary: Temporary,
     /// What each gets before it takes work.
     pub warm_up: Option<WarmUp>,
 }
@@ -104,6 +106,28 @@ pub enum WarmUpProtocol {
     Scgi,
     /// HTTP.
     Http,
+}
+
+/// Where PHP puts uploads and sessions, and how much of it there may be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Temporary {
+    /// Where.
+    pub place: Place,
+    /// Bytes of all files together.
+    pub size: u64,
+}
+
+/// Where temporary files lie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// A folder of the server's, on disk.
+    Auto,
+    /// A folder of the server's, in memory.
+    Memory,
+    /// A folder in this one.
+    Folder(#[serde(with = "crate::travel::path")] PathBuf),
+    /// PHP's own settings hold.
+    Off,
 }
 
 /// What a pool runs.

@@ -21,7 +21,7 @@ use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Netwo
 pub(crate) use names::network;
 pub(crate) use names::{field_names_agree, mask};
 pub(crate) use paths::{covers, is_name, pattern_text};
-pub(crate) use quantity::{duration_text, size_text};
+pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]

@@ -22,8 +22,30 @@ pub(super) fn file(text: &str, folder: &Path) -> Result<PathBuf, ValueError> {
     if text.starts_with("~/") || text == "~" {
         return Err(ValueError::new("`~` is not filled in", "write `\"${HOME}/…\"` or the whole path"));
     }
-    let joined = folder.join(text);
-    Ok(joined.components().filter(|component| *component != Component::CurDir).collect())
+    Ok(normalise(&folder.join(text)))
+}
+
+/// The same path without `.` and `..`: applications are told of it, and compare (`SCRIPT_FILENAME`). A link is followed
+/// only where `..` stands behind it, since that leads to the folder of what it leads to.
+fn normalise(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if std::fs::symlink_metadata(&out).is_ok_and(|there| there.is_symlink())
+                    && let Ok(real) = out.canonicalize()
+                {
+                    out = real;
+                }
+                if !out.pop() && !out.has_root() {
+                    out.push(component);
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// Reads where a log goes.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{ValueError, Written};
 
-const SIZE_UNITS: [(&str, u64); 5] =
+pub(crate) const SIZE_UNITS: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-const TIME_UNITS: [(&str, u64); 5] =
+pub(crate) const TIME_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Units of other manners and what they most likely mean.

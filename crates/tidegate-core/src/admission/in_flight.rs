@@ -117,26 +117,15 @@ enum Place {
 }
 
 impl Later {
-    /// `Ok`: it is there already.
-    pub(super) fn new(
-        ledger: &Rc<Ledger>,
-        reply: Reply,
-        account: Account,
-        is_exempt: bool,
-    ) -> Result<Response, Later> {
+    pub(super) fn new(ledger: &Rc<Ledger>, reply: Reply, account: Account, is_exempt: bool) -> Later {
         let stage = match reply {
-            Reply::Ready(response) => return Ok(response),
+            Reply::Ready(response) => {
+                Stage::Running { future: Box::pin(std::future::ready(response)), place: Place::Exempt }
+            }
             Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
             Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
         };
-        Err(Later {
-            stage,
-            account,
-            is_exempt,
-            holdings: Holdings::default(),
-            ledger: ledger.clone(),
-            late: None,
-        })
+        Later { stage, account, is_exempt, holdings: Holdings::default(), ledger: ledger.clone(), late: None }
     }
 
     /// With what a handler may still say of the request when it has waited.
@@ -148,6 +137,11 @@ impl Later {
     /// Whether a handler has said, since it waited, that the answer is worth nothing once the client has gone.
     pub fn ends_with_client(&self) -> bool {
         self.late.as_ref().is_some_and(|late| late.abandons.get())
+    }
+
+    /// Whether it waits for a place.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Running { place: Place::Queued { .. }, .. })
     }
 
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending

@@ -335,9 +335,8 @@ impl Admission {
         self.may_shed_request() && self.overload.sheds_request(self.spent())
     }
 
-    /// A reply that may wait for something; `Ok` where it does not. `is_exempt`: it needs no place among those in
-    /// flight.
-    pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Result<Response, Later> {
+    /// A reply that waits for something. `is_exempt`: it needs no place among those in flight.
+    pub fn later(&self, reply: Reply, account: Account, is_exempt: bool) -> Later {
         Later::new(&self.ledger, reply, account, is_exempt)
     }
 

@@ -33,14 +33,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use tidegate_http::Status;
 use tidegate_io::Key;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
-use tidegate_wire::h1::HeadScanner;
+use tidegate_wire::h1::{self, HeadScanner};
 pub(crate) use transport::Opening;
 use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
 const TURNS: usize = 16;
+
+/// How long an application works for a client that has finished sending, before it is found out whether that is there.
+const DOUBT: Duration = Duration::from_secs(1);
 
 /// What the worker does with a connection that has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +79,8 @@ enum Timer {
     Streams,
     /// Sent everything; waiting for the client to finish.
     Linger,
+    /// The client has finished sending, and an application is at work for it.
+    Doubt,
 }
 
 /// One client connection.
@@ -100,6 +106,10 @@ pub struct Connection {
     pub(crate) is_queued: bool,
     /// The client may still be sending what nobody will read.
     unread: bool,
+    /// It was found out whether the client is there, as far as that can be.
+    is_probed: bool,
+    /// The client has finished sending, and not with its request.
+    has_left_late: bool,
     is_idle: bool,
     /// The client is waited for to take what is sent.
     is_blocked: bool,
@@ -148,7 +158,7 @@ struct Request {
     expects_continue: bool,
     /// An upgrade in the words of HTTP/2: only a tunnel can be its success.
     is_upgrade: bool,
-    /// Nobody else is to be answered: given up when the client closes its side.
+    /// Nobody else is to be answered: given up when the client has gone.
     ends_with_client: bool,
     /// Monotonic, nanoseconds.
     started: u64,
@@ -191,6 +201,8 @@ impl Connection {
             lingering: false,
             is_queued: false,
             unread: false,
+            is_probed: false,
+            has_left_late: false,
             is_idle: false,
             is_blocked: false,
             served: 0,
@@ -358,6 +370,7 @@ impl Connection {
                 cx.stats.timeouts.add(Timeout::Handshake, 1);
                 Next::Close
             }
+            Timer::Doubt => self.resolve_doubt(key, cx),
             Timer::Head => {
                 cx.stats.timeouts.add(Timeout::Head, 1);
                 self.give_up(key, cx)
@@ -429,14 +442,37 @@ impl Connection {
         self.take_turn(key, cx)
     }
 
-    /// The client has closed its side, and what is under way is for nobody else. A tunnel ends otherwise.
-    fn is_abandoned(&self) -> bool {
-        let is_given_up = |work: &Work| {
-            let is_asked =
-                work.request.ends_with_client || work.output.as_ref().is_some_and(Output::ends_with_client);
-            is_asked && !matches!(work.incoming, Some(Incoming::Tunnel(_)))
+    /// The client has finished sending, and waits for its answer or has gone: TCP does not tell which before bytes come
+    /// back. What an application does for nobody takes the place of others, so it is worth finding out, once.
+    fn is_client_in_doubt(&self) -> bool {
+        let is_for_it_alone = |work: &Work| {
+            let is_queued = work.output.as_ref().is_some_and(Output::is_queued);
+            let is_tunnel = matches!(work.incoming, Some(Incoming::Tunnel(_))); // which ends otherwise
+            is_queued || (work.request.ends_with_client && work.output.is_some() && !is_tunnel)
         };
-        (self.peer_closed || self.eof) && self.work.as_deref().is_some_and(is_given_up)
+        (self.peer_closed || self.eof)
+            && !self.is_probed
+            && self.held.is_empty()
+            && self.work.as_deref().is_some_and(is_for_it_alone)
+    }
+
+    /// Finds out whether the client is there. Before the answer there is something to be sent that is no part of it: who
+    /// listens skips it (RFC 9110 section 15.2), and the system of who has gone answers with a reset, which ends the
+    /// connection. Clients of HTTP/1.0 know no such thing, and are believed.
+    ///
+    /// Once the answer has begun there is nothing of the kind, and content will tell. Where none comes, who has finished
+    /// sending with the request is believed; who has done so later has left.
+    fn resolve_doubt(&mut self, key: Key, cx: &mut Ctx) -> Next {
+        self.is_probed = true;
+        let Some(work) = self.work.as_deref() else { return self.take_turn(key, cx) };
+        let is_awaited = work.output.as_ref().is_some_and(Output::is_awaited);
+        if is_awaited && work.request.minor_version > 0 {
+            cx.stats.responses.add(Status::CONTINUE.0);
+            self.batch.extend_from_slice(h1::CONTINUE);
+        } else if !is_awaited && self.has_left_late && self.window == 0 {
+            return Next::Close;
+        }
+        self.take_turn(key, cx)
     }
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
@@ -451,7 +487,6 @@ impl Connection {
                 match self.pump(key, cx)? {
                     Progress::Done => self.finish_response(cx),
                     Progress::Again => return Ok(Next::Again),
-                    Progress::Blocked | Progress::Waiting if self.is_abandoned() => return Ok(Next::Close),
                     Progress::Blocked | Progress::Waiting if !self.takes_more() => return Ok(Next::Wait),
                     // Content for the handler goes on arriving while its response does not move.
                     Progress::Blocked | Progress::Waiting => {}
@@ -561,6 +596,13 @@ impl Connection {
                 if incoming.has_least_rate() && incoming.wants_more() =>
             {
                 (Timer::Body, limits.rate_grace)
+            }
+            Some(work) if self.is_client_in_doubt() => {
+                if self.timer != Timer::Doubt {
+                    let age = monotonic_ns().saturating_sub(work.request.started);
+                    self.has_left_late = u128::from(age) > DOUBT.as_nanos();
+                }
+                (Timer::Doubt, DOUBT)
             }
             Some(_) => (Timer::Off, Duration::ZERO),
             None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),

@@ -12,9 +12,12 @@
 //! has not. Nothing here knows a socket or a clock.
 
 use std::time::Duration;
+use tidegate_io::wheel::TICK;
 
 /// Looks at a client in one `rate-grace`.
 const LOOKS: u32 = 8;
+/// What a timer is late by: it is rounded up to a tick of the wheel, and comes in the tick behind it.
+const SLACK: Duration = TICK.saturating_mul(2);
 /// A client may have paid for so many times the longest wait after which it went on, and for so many times
 /// `rate-grace` at most.
 const PREPAID: u32 = 4;
@@ -35,7 +38,7 @@ impl Terms {
 
     /// Before the first look, which only learns where the client is: soon, since nothing is known until then.
     pub(super) fn first_span(self) -> Duration {
-        self.span() / 2
+        self.span() / 4
     }
 }
 
@@ -56,7 +59,7 @@ impl Patience {
 
     /// So much time has passed, in which so many bytes were taken. Whether there is any patience left.
     pub(super) fn spend(&mut self, waited: Duration, taken: u64, terms: Terms) -> bool {
-        let (waited, grace) = (millis(waited), millis(terms.grace));
+        let (waited, grace) = (millis(waited + SLACK), millis(terms.grace));
         self.gap = self.gap.saturating_add(waited);
         if taken > 0 {
             self.longest = self.longest.max(std::mem::take(&mut self.gap));
@@ -69,7 +72,8 @@ impl Patience {
                 self.left.saturating_sub(waited).saturating_add(paid).min(most)
             }
         };
-        self.left > 0
+        // The next look would be too late.
+        self.left > millis(terms.span()) / 2
     }
 
     /// It was not the client that was waited for.
@@ -117,7 +121,7 @@ impl Reader {
         if !self.patience.spend(waited, moved.cast_unsigned(), terms) {
             return None;
         }
-        Some(terms.span().min(Duration::from_millis(self.patience.left.into())))
+        Some(terms.span())
     }
 
     /// It has nothing to take at present.

@@ -26,6 +26,9 @@ use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, 
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
+/// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
+/// comes behind; to all others HTTP/1 answers.
+const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -229,8 +232,7 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                // Also what begins neither protocol: HTTP/2 says so in the one way that its clients read.
-                Err(_) if at == 0 && self.may_become_h2(cx) && !names_http1(data) => {
+                Err(_) if at == 0 && self.may_become_h2(cx) && data.starts_with(PREFACE_START) => {
                     self.begin_h2(cx);
                     self.take_first_frames(cx, data)?;
                     return Ok(data.len());
@@ -375,12 +377,13 @@ impl Connection {
                         account.site = site.account();
                     }
                     match (reply, exchange.body.take()) {
-                        // What has chunks may turn out to be no request at all.
+                        // What has chunks may turn out to be no request at all, or so long that the answer has to
+                        // say that the connection ends.
                         (Reply::Ready(response), Some(content))
-                            if len.is_none() && !head.expects_continue && response.status.0 < 400 =>
+                            if len.is_none() && !head.expects_continue =>
                         {
-                            is_exempt = true; // waits for nothing but the client
-                            Reply::Later(Box::pin(once_read(response, content, limits.discard_size)))
+                            let answer = once_read(response, content, limits.discard_size);
+                            Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
                         }
                         (reply, _) => reply,
                     }
@@ -396,9 +399,9 @@ impl Connection {
         account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
-            waiting => cx.admission.later(waiting, account, is_exempt).or_else(|later| {
-                let mut later = later.hearing(wishes.late());
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+            waiting => {
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
+                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
                 }
@@ -406,7 +409,7 @@ impl Connection {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(later),
                 }
-            }),
+            }
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
         let ready = match ready {
@@ -500,8 +503,12 @@ impl Connection {
     pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
         let Some(work) = &mut self.work else { return };
         match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, .. }) if !sink.has_reader() => {
-                let expects_continue = work.request.expects_continue;
+            Some(Incoming::Pipe { decoder, sink, received }) if !sink.has_reader() => {
+                // More has come than is dropped, and who knows how much will: the answer can still say so.
+                let is_too_much = decoder.remaining().is_none()
+                    && !decoder.is_complete()
+                    && received > cx.engine.settings.limits.discard_size;
+                let expects_continue = work.request.expects_continue || is_too_much;
                 let incoming = self.discard(cx, decoder, expects_continue);
                 if let Some(work) = &mut self.work {
                     work.incoming = incoming;
@@ -721,12 +728,6 @@ pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
-}
-
-/// Whether the first line is one of HTTP/1, be it right or wrong.
-fn names_http1(data: &[u8]) -> bool {
-    let line = data.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    line.windows(8).any(|window| window == b" HTTP/1.")
 }
 
 /// Why content is not read to its end.

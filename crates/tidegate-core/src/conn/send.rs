@@ -128,9 +128,14 @@ impl Output {
         source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
     }
 
-    /// Whether an answer that is still being made is given up with its client.
-    pub(super) fn ends_with_client(&self) -> bool {
-        matches!(&self.source, Source::Later(later) if later.ends_with_client())
+    /// Whether it is still being made.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(&self.source, Source::Later(_))
+    }
+
+    /// Whether it waits for a place to be made at.
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.is_queued())
     }
 
     /// Whether any of it may have been sent.
@@ -408,7 +413,7 @@ impl Connection {
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
         let mut output = self.work.as_mut().and_then(|work| work.output.take());
         if let Some(Output { source: Source::Later(later), .. }) = &mut output {
-            let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
+            let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
             if let Some(interim) = self.work.as_ref().and_then(|work| work.interim.as_ref())
                 && (self.held.is_empty() || polled.is_ready())
             {

@@ -3,6 +3,7 @@
 
 mod busy;
 mod client;
+mod commits;
 mod h2;
 mod handlers;
 mod logs;

@@ -337,7 +337,7 @@ impl FileCache {
                 && self
                     .slots
                     .get(key)
-                    .is_some_and(|slot| !slot.is_used.replace(false) && !(is_short && slot.entry.is_in_use()))
+                    .is_some_and(|slot| !(slot.is_used.replace(false) || is_short && slot.entry.is_in_use()))
             {
                 self.drop_key(key);
                 self.stats.cache_evictions.add(1);

@@ -165,8 +165,10 @@ impl Handler for Files {
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         let lookup = &self.inner.lookup;
         let root = lookup.root.path().display();
-        if exchange.has_encoded_slash() && lookup.route_name().is_some() {
-            say("a path with an encoded slash names no file".into());
+        if exchange.has_encoded_slash()
+            && let Some(name) = lookup.route_name()
+        {
+            say(format!("a path with an encoded slash names no file: handed on to route {name}"));
             return Foreseen::Handler;
         }
         let hands_on = exchange.has_programs() || lookup.hands_on();
@@ -195,7 +197,10 @@ impl Handler for Files {
             Found::Folder { relative, .. } => {
                 say(format!("listing of {root}/{}", String::from_utf8_lossy(relative)));
             }
-            Found::NeedsSlash => say("a folder: redirected to the same path with a slash".into()),
+            Found::NeedsSlash => {
+                let status = if matches!(exchange.method, Method::Get | Method::Head) { 301 } else { 308 };
+                say(format!("a folder: redirected with {status} to the same path with a slash"));
+            }
             Found::Route(name) => say(format!("no file: handed on to route {name}")),
             Found::Status(_) => {} // the refusal says why
         }

@@ -27,17 +27,31 @@ pub struct Shared {
     spill: RefCell<Arc<Spill>>,
     /// Of an address there are several where TLS with it is spoken in several ways.
     pools: RefCell<HashMap<Address, Vec<Weak<Pool>>>>,
+    /// Those that were there when the present revision was prepared: its routes ask for them with their first requests,
+    /// and the routes before may have gone by then. Their idle connections end at `keep-timeout` all the same.
+    inherited: RefCell<Vec<Rc<Pool>>>,
 }
 
 impl Shared {
     /// For one worker. `board` is the process's.
     pub fn new(board: Arc<Board>, stats: Arc<Stats>, spill: &settings::gateway::Spill) -> Rc<Shared> {
-        Rc::new(Shared { board, stats, spill: RefCell::new(Spill::of(spill)), pools: RefCell::default() })
+        Rc::new(Shared {
+            board,
+            stats,
+            spill: RefCell::new(Spill::of(spill)),
+            pools: RefCell::default(),
+            inherited: RefCell::default(),
+        })
     }
 
     /// Takes up the settings of a new revision.
     pub fn adopt(&self, spill: &settings::gateway::Spill) {
         *self.spill.borrow_mut() = Spill::of(spill);
+        let known = |pool: &Weak<Pool>| pool.upgrade().filter(|pool| pool.has_idle());
+        let pools: Vec<_> = self.pools.borrow().values().flatten().filter_map(known).collect();
+        // What is let go of is dropped when nothing is borrowed any more.
+        let before = self.inherited.replace(pools);
+        drop(before);
     }
 
     /// Where content waits that has to be complete.

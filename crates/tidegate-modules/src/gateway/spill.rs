@@ -75,6 +75,14 @@ impl Spill {
         spill
     }
 
+    /// Whether content can be kept there at all.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn probe(&self) -> io::Result<()> {
+        self.open().map(drop)
+    }
+
     /// Bytes kept now.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)

@@ -1,6 +1,8 @@
 //! What a handshake agrees upon, and how it fails.
 
-use crate::peer::{Authority, Both, client_config, client_config_with, terms, tickets};
+use crate::peer::{
+    Authority, Both, client_config, client_config_preferring, client_config_with, terms, tickets,
+};
 use rustls::ClientConfig;
 use std::sync::Arc;
 use tidegate_io::clock::monotonic_ns;
@@ -200,6 +202,94 @@ fn sessions_resume_in_their_own_site_alone() {
         elsewhere.replace(&tickets.to_bytes()).unwrap();
         let same = SiteConfig::new(&terms("a", vec![slot.clone()]), &elsewhere).unwrap();
         assert_eq!(visit(&config, "a.test", &[("a.test", same)]), Resumption::Resumed);
+    }
+}
+
+/// FAULTS 64: a restart has forgotten the session, and the client's early data comes all the same.
+#[test]
+fn early_data_that_is_rejected_is_skipped_up_to_what_is_advertised() {
+    const ADVERTISED: usize = 16 << 10;
+    let authority = Authority::new("ca");
+    let mut early = terms("a", vec![authority.slot(&["a.test"])]);
+    early.takes_early_data = true;
+    // With another group of the key exchange first the hello is sent again; what came with the first is skipped.
+    for asks_again in [false, true] {
+        for (length, fragment) in
+            [(5, None), (6000, None), (ADVERTISED, None), (ADVERTISED, Some(4101)), (ADVERTISED, Some(1200))]
+        {
+            for piece in [usize::MAX, 1000] {
+                let old = SiteConfig::new(&early, &tickets()).unwrap();
+                let new = SiteConfig::new(&early, &tickets()).unwrap();
+                let mut config = match asks_again {
+                    false => client_config(&authority),
+                    true => {
+                        client_config_preferring(&authority, rustls::crypto::aws_lc_rs::kx_group::MLKEM768)
+                    }
+                };
+                config.enable_early_data = true;
+                config.max_fragment_size = fragment;
+                config.resumption = rustls::client::Resumption::store(Arc::new(Tickets::default()));
+                let config = Arc::new(config);
+                assert_eq!(visit(&config, "a.test", &[("a.test", old)]), Resumption::Full);
+                let mut both = Both::new(&config, "a.test", &[("a.test", new)]);
+                let content = vec![b'e'; length];
+                std::io::Write::write_all(&mut both.client.early_data().unwrap(), &content).unwrap();
+                let mut flight = Vec::new();
+                while both.client.wants_write() {
+                    both.client.write_tls(&mut flight).unwrap();
+                }
+                for piece in flight.chunks(piece) {
+                    std::io::Write::write_all(&mut both.socket, piece).unwrap();
+                    both.turn_server().unwrap_or_else(|error| panic!("{length} {fragment:?}: {error}"));
+                }
+                both.settle().unwrap_or_else(|error| panic!("{length} {fragment:?}: {error}"));
+                assert!(!both.client.is_early_data_accepted());
+                let has_asked =
+                    both.client.handshake_kind() == Some(rustls::HandshakeKind::FullWithHelloRetryRequest);
+                assert_eq!(has_asked, asks_again);
+                assert_eq!(both.at_server, b"");
+                both.say(b"again");
+                both.settle().unwrap();
+                assert_eq!(both.at_server, b"again", "{length} {fragment:?} {asks_again}");
+            }
+        }
+    }
+}
+
+/// Tickets without the group that a server has chosen, so that the wrong one is offered again.
+#[derive(Debug, Default)]
+struct Tickets(std::sync::Mutex<Vec<rustls::client::Tls13ClientSessionValue>>);
+
+impl rustls::client::ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, _: rustls::pki_types::ServerName<'static>, _: rustls::NamedGroup) {}
+    fn kx_hint(&self, _: &rustls::pki_types::ServerName<'_>) -> Option<rustls::NamedGroup> {
+        None
+    }
+    fn set_tls12_session(
+        &self,
+        _: rustls::pki_types::ServerName<'static>,
+        _: rustls::client::Tls12ClientSessionValue,
+    ) {
+    }
+    fn tls12_session(
+        &self,
+        _: &rustls::pki_types::ServerName<'_>,
+    ) -> Option<rustls::client::Tls12ClientSessionValue> {
+        None
+    }
+    fn remove_tls12_session(&self, _: &rustls::pki_types::ServerName<'static>) {}
+    fn insert_tls13_ticket(
+        &self,
+        _: rustls::pki_types::ServerName<'static>,
+        value: rustls::client::Tls13ClientSessionValue,
+    ) {
+        self.0.lock().unwrap().push(value);
+    }
+    fn take_tls13_ticket(
+        &self,
+        _: &rustls::pki_types::ServerName<'static>,
+    ) -> Option<rustls::client::Tls13ClientSessionValue> {
+        self.0.lock().unwrap().pop()
     }
 }
 

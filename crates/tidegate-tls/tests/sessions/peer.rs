@@ -68,11 +68,25 @@ pub fn terms(scope: &str, slots: Vec<Arc<Slot>>) -> Terms {
 }
 
 pub fn client_config(authority: &Authority) -> ClientConfig {
+    client_config_of(authority, rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// One whose first key share is of this group.
+pub fn client_config_preferring(
+    authority: &Authority,
+    group: &'static dyn rustls::crypto::SupportedKxGroup,
+) -> ClientConfig {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.kx_groups.insert(0, group);
+    client_config_of(authority, provider)
+}
+
+fn client_config_of(authority: &Authority, provider: rustls::crypto::CryptoProvider) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config

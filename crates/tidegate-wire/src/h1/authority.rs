@@ -57,16 +57,25 @@ fn is_valid_host(host: &[u8]) -> bool {
     }
 }
 
-/// A `reg-name` with percent-encoded bytes: legal, and hardly ever seen.
+/// A `reg-name` with percent-encoded bytes: legal, and hardly ever seen. Applications decode it, so that bytes which end a
+/// line or a host name are refused in this form as well.
 fn is_percent_encoded(mut host: &[u8]) -> bool {
     loop {
         host = match host {
             [] => return true,
-            [b'%', a, b, rest @ ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => rest,
+            [b'%', a, b, rest @ ..] => match decoded(*a, *b) {
+                Some(byte) if !byte.is_ascii_control() && !b"/?#[]@:\\%".contains(&byte) => rest,
+                _ => return false,
+            },
             [b, rest @ ..] if is_reg_name(*b) => rest,
             _ => return false,
         }
     }
+}
+
+fn decoded(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 fn is_valid_port(port: &[u8]) -> bool {
@@ -89,7 +98,7 @@ mod tests {
 
     #[test]
     fn authorities() {
-        let rows: [(&str, bool); 34] = [
+        let rows: [(&str, bool); 42] = [
             ("a", true),
             ("example.com", true),
             ("EXAMPLE.com.", true),
@@ -102,6 +111,14 @@ mod tests {
             ("[::1]:443", true),
             ("[2001:db8::7]:", true),
             ("a%20b", true),
+            ("a%C3%bc", true),
+            ("a%00%0d%0ab", false),
+            ("a%0Ab", false),
+            ("a%7f", false),
+            ("a%2Fb", false),
+            ("a%40b", false),
+            ("a%3a80", false),
+            ("a%2500", false),
             ("(a,b;c)", true),
             ("", false),
             (":80", false),

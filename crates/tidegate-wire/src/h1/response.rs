@@ -72,6 +72,9 @@ pub enum ResponseError {
     /// A body announced with a status that has none: 1xx or 204.
     #[error("a body announced with a status that has none")]
     BodyNotAllowed,
+    /// More and more interim responses, and no final one.
+    #[error("too many interim responses")]
+    TooManyInterim,
     /// 101 that does not say what it switches to.
     #[error("101 without Upgrade")]
     SwitchToNothing,

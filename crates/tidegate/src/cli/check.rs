@@ -3,15 +3,19 @@
 use super::{complain, counted, default_config, has_color, print};
 use crate::certificates;
 use crate::master::users::{self, Assigned};
-use anyhow::Result;
+use crate::server::privileges;
+use anyhow::{Context, Result};
 use clap::Args;
+use rustix::fs::{Access, AtFlags, CWD};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tidegate_config::settings::AcmeChallenge;
 use tidegate_config::settings::gateway::BackendTrust;
-use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, load_file};
-use tidegate_core::tls::{backends, read_roots};
+use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, effective, load_file};
+use tidegate_core::tls::{automatic_names, backends, read_roots};
 use tidegate_io::clock::wall_seconds;
+use tidegate_tls::acme::local::is_local;
 use tidegate_tls::{Certificate, ClientAuthorities, Pair};
 
 /// Finds every mistake in a settings file.
@@ -24,6 +28,7 @@ use tidegate_tls::{Certificate, ClientAuthorities, Pair};
 Examples:
   tidegate check                                    ./tidegate.kdl, else /etc/tidegate/tidegate.kdl
   tidegate check --config site.kdl
+  tidegate check --print-effective | jq '.[] | select(.directive == \"site\")'
   tidegate check --config site.kdl && tidegate reload --config site.kdl
 
 Exit codes:
@@ -37,6 +42,10 @@ pub struct Arguments {
     /// Print the findings as JSON, for editors and scripts
     #[arg(long)]
     json: bool,
+    /// Print the settings as they are in force, as JSON: files joined, variables filled in, with defaults and what is
+    /// inherited, each with the file and line it comes from
+    #[arg(long, conflicts_with = "json")]
+    print_effective: bool,
 }
 
 /// Checks.
@@ -44,10 +53,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
     let mut loaded = load_file(&path, &ProcessEnvironment);
     look_at_certificates(&mut loaded);
+    look_at_wildcards(&mut loaded);
     let assigned = look_at_users(&mut loaded);
+    look_at_spill(&mut loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
-    if arguments.json {
+    if arguments.print_effective && errors == 0 {
+        complain(&loaded.render(has_color()));
+        let effective = effective(&path, &ProcessEnvironment);
+        print(&effective.with_context(|| format!("{} cannot be read", path.display()))?)?;
+    } else if arguments.json {
         print(&as_json(&loaded.diagnostics))?;
     } else {
         complain(&loaded.render(has_color()));
@@ -65,13 +80,56 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// checked.
 fn look_at_users(loaded: &mut Loaded) -> Vec<Assigned> {
     let Some(settings) = &loaded.settings else { return Vec::new() };
+    let unknown = users::unknown(settings);
     loaded.diagnostics.extend(users::exposed(settings).into_iter().map(Diagnostic::warning));
+    if !unknown.is_empty() {
+        loaded.diagnostics.extend(unknown.into_iter().map(Diagnostic::error));
+        return Vec::new();
+    }
     match users::assign(&mut settings.clone(), true) {
         Ok(assigned) => assigned,
         Err(error) => {
             loaded.diagnostics.push(Diagnostic::error(format!("{error:#}")));
             Vec::new()
         }
+    }
+}
+
+/// A certificate for every name below one is only given by way of the DNS.
+fn look_at_wildcards(loaded: &mut Loaded) {
+    let Some(settings) = &loaded.settings else { return };
+    if settings.acme.challenges.contains(&AcmeChallenge::Dns01) {
+        return;
+    }
+    for name in automatic_names(settings).iter().filter(|name| name.starts_with("*.") && !is_local(name)) {
+        let site =
+            settings.sites.iter().find(|site| site.names.iter().any(|known| known.to_string() == *name));
+        let origin = site.map(|site| site.origin.to_string()).unwrap_or_default();
+        let message = format!(
+            "{origin}: nobody issues a certificate for `{name}` without the challenge `dns-01`, and TLS clients of its \
+             names cannot connect"
+        );
+        let help = "write `acme { challenge \"dns-01\"; dns-update … }`, or name a certificate in the site";
+        loaded.diagnostics.push(Diagnostic::error(message).help(help));
+    }
+}
+
+/// Whether content of requests can be kept where the settings say, by whom the server processes will be.
+fn look_at_spill(loaded: &mut Loaded) {
+    let Some(settings) = &loaded.settings else { return };
+    let Some(folder) = privileges::spill(settings) else { return };
+    let wrong = match users::identity(settings.user.as_ref()) {
+        Ok((Some(identity), _)) => users::may_write(&folder, &identity),
+        Ok((None, _)) => {
+            rustix::fs::accessat(CWD, &folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+                .map_err(|error| error.to_string())
+        }
+        Err(_) => Ok(()), // has been said
+    };
+    if let Err(why) = wrong {
+        let message = format!("content of requests cannot be kept in the folder {}: {why}", folder.display());
+        let help = "let the server's user write there, or name another folder with `spill`";
+        loaded.diagnostics.push(Diagnostic::error(message).help(help));
     }
 }
 

@@ -23,7 +23,7 @@ use tidegate_core::explain::{Asked, Notes};
 use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_core::{Exchange, ExchangeContext, Remote, Reply, Response};
 use tidegate_http::field::is_token;
-use tidegate_http::{Authority, Field, Fields, Method, Status, Target};
+use tidegate_http::{Authority, Field, Fields, Method, Target};
 use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Kind, Poller, Slab};
@@ -160,7 +160,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     print(&out)?;
-    Ok(if response.status == Status::BAD_REQUEST { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if notes.is_malformed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The request target as a client sends it to the server itself.

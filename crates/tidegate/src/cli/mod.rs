@@ -20,6 +20,7 @@ use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tidegate_modules::gateway::supervise::guard;
 
 /// What ends every help text that matters to scripts.
 const EXIT_CODES: &str = "\
@@ -70,6 +71,9 @@ enum Command {
     /// Becomes an application of a pool.
     #[command(hide = true)]
     Launch(launch::Arguments),
+    /// Ends what a killed server has left behind.
+    #[command(hide = true)]
+    Guard,
     /// A server process; `serve` starts it.
     #[command(hide = true)]
     Server,
@@ -86,6 +90,9 @@ pub fn run() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Server => crate::server::run(),
+        Command::Guard => guard::run()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|error| anyhow::anyhow!("cannot hear the server: {error}")),
         Command::Check(arguments) => check::run(&arguments),
         Command::Fmt(arguments) => fmt::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

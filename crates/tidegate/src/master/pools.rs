@@ -30,6 +30,8 @@ struct Hub {
 pub struct Served {
     /// Its number.
     pub id: u64,
+    /// Its process.
+    pub pid: u32,
     /// The way to it.
     pub link: Arc<Link>,
     /// It finishes what is open, and counts no more when places are divided.
@@ -59,6 +61,7 @@ impl Pools {
 
     /// Takes up the pools of a revision.
     pub fn adopt(&self, settings: &Settings) {
+        self.supervisor.set_patience(settings.drain_timeout);
         lock(&self.hub).updates.retain(|name, _| settings.pools.iter().any(|pool| pool.name == *name));
         self.supervisor.adopt(&settings.pools);
     }
@@ -70,6 +73,7 @@ impl Pools {
         if hub.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
             return;
         }
+        self.supervisor.set_servers(servers.iter().map(|served| served.pid).collect());
         let mut before = std::mem::take(&mut hub.servers);
         for served in servers {
             let known = before.iter_mut().find(|known| known.served.id == served.id);

@@ -621,7 +621,7 @@ impl Servers {
             .iter()
             .filter_map(|member| {
                 let is_draining = member.info.state == "draining";
-                Some(Served { id: member.id, link: member.link.clone()?, is_draining })
+                Some(Served { id: member.id, pid: member.info.pid, link: member.link.clone()?, is_draining })
             })
             .collect();
         self.upstreams.set_servers(&links);

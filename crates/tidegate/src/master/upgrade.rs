@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::dup;
-use rustix::process::getppid;
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{Read, Seek, Write};
@@ -81,7 +81,7 @@ pub fn launch(
     std::thread::Builder::new()
         .name("tidegate-upgrade".into())
         .spawn(move || {
-            let outcome = listen_to(child, hear);
+            let outcome = listen_to(child, hear, PATIENCE);
             let _ = events.send(Event::Upgraded(outcome));
         })
         .context("cannot start a thread")?;
@@ -97,49 +97,66 @@ fn file_of_names(names: &[String]) -> Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Waits until the child says something or ends; its process number once it serves.
-fn listen_to(mut child: Child, hear: OwnedFd) -> Result<Successor, String> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut hear = std::fs::File::from(hear);
-    let mut said = Vec::new();
+/// Waits until the child says that it serves, or why not; its process number once it serves. After `patience` it is given
+/// up, whatever it does or does not do.
+fn listen_to(mut child: Child, hear: OwnedFd, patience: Duration) -> Result<Successor, String> {
+    let deadline = Instant::now() + patience;
+    let said = hear_out(&hear, deadline);
+    if said.as_deref() == Ok(READY) {
+        return Ok(Successor { pid: child.id(), link: hear });
+    }
+    // Who has said its last word ends soon. One that does not, or says nothing, would hold up every later upgrade.
+    let pid = Pid::from_child(&child);
+    let ended = pidfd_open(pid, PidfdFlags::empty());
+    let ends = said.is_ok() && ended.is_ok_and(|ended| matches!(wait_for(&ended, deadline), Ok(true)));
+    if !ends {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    match (said, ends) {
+        (Err(why), _) => Err(why),
+        (Ok(said), _) if !said.trim_ascii().is_empty() => {
+            Err(String::from_utf8_lossy(said.trim_ascii_end()).into_owned())
+        }
+        (Ok(_), true) => Err(format!("it ended before it served ({status})")),
+        (Ok(_), false) => Err(given_up(patience)),
+    }
+    .map_err(|why| if why.is_empty() { given_up(patience) } else { why })
+}
+
+fn given_up(patience: Duration) -> String {
+    format!("it did not serve within {} s and was ended", patience.as_secs_f32())
+}
+
+/// What the child says until it serves or closes its end. An empty reason: it took too long.
+fn hear_out(hear: &OwnedFd, deadline: Instant) -> Result<Vec<u8>, String> {
+    let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match wait_for(hear, deadline) {
+            Ok(true) => {}
+            Ok(false) => return Err(String::new()),
+            Err(error) => return Err(format!("it cannot be heard: {error}")),
+        }
+        let count = rustix::io::read(hear, &mut buffer).unwrap_or(0);
+        said.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        if count == 0 || said == READY {
+            return Ok(said);
+        }
+        if said.len() as u64 > SAID {
+            return Err("it says too much, and was ended".into());
+        }
+    }
+}
+
+/// Whether there is something to read before the deadline.
+fn wait_for(fd: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        let mut fds = [PollFd::new(&hear, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("it did not serve within {} s and was ended", PATIENCE.as_secs()));
-            }
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("it cannot be heard: {error}"));
-            }
+        match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&timeout)) {
+            Err(rustix::io::Errno::INTR) => {}
+            outcome => return outcome.map(|count| count > 0),
         }
-        let mut buffer = [0; 4096];
-        let count = hear.read(&mut buffer).unwrap_or(0);
-        said.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        if said == READY {
-            return Ok(Successor { pid: child.id(), link: hear.into() });
-        }
-        if said.len() as u64 > SAID {
-            let _ = child.kill();
-            break;
-        }
-        if count == 0 {
-            break;
-        }
-    }
-    // The pipe closes only with the process: an end is near.
-    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-    let said = String::from_utf8_lossy(&said);
-    match said.trim_end() {
-        "" => Err(format!("it ended before it served ({status})")),
-        said => Err(said.to_owned()),
     }
 }
 
@@ -258,18 +275,32 @@ mod tests {
     use std::process::Stdio;
     use std::sync::mpsc::channel;
 
-    fn outcome(script: &str) -> Result<Successor, String> {
+    fn outcome(script: &str, patience: Duration) -> Result<Successor, String> {
         let (hear, tell) = passing::pair().unwrap();
         let child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::from(tell)).spawn().unwrap();
-        listen_to(child, hear)
+        listen_to(child, hear, patience)
     }
 
     #[test]
     fn hears_ready_a_reason_and_a_crash() {
+        let outcome = |script| outcome(script, PATIENCE);
         assert!(outcome("echo ready; exec sleep 0.1").is_ok());
         assert_eq!(outcome("echo cannot listen; exit 1").unwrap_err(), "cannot listen");
         let crash = outcome("exit 3").unwrap_err();
         assert!(crash.contains("exit status: 3"), "{crash}");
+    }
+
+    /// However it hangs: without a word, in the middle of one, or with its end of the link closed.
+    #[test]
+    fn a_program_that_hangs_is_given_up() {
+        for script in ["exec sleep 1000", "printf rea; exec sleep 1000", "exec >&-; exec sleep 1000"] {
+            let why = outcome(script, Duration::from_millis(300)).unwrap_err();
+            assert_eq!(why, "it did not serve within 0.3 s and was ended", "{script}");
+        }
+        let why = outcome("echo cannot listen; exec >&-; exec sleep 1000", Duration::from_millis(300));
+        assert_eq!(why.unwrap_err(), "cannot listen");
+        let why = outcome("exec yes ready", PATIENCE).unwrap_err();
+        assert_eq!(why, "it says too much, and was ended");
     }
 
     #[test]

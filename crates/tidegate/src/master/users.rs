@@ -77,6 +77,20 @@ fn find_group(name: &str) -> Result<Gid> {
     launch::find_group(name).map_err(|problem| anyhow!("{problem}; {}", advice()))
 }
 
+/// Users and groups that the settings name and this system does not have: an error for each.
+pub fn unknown(settings: &Settings) -> Vec<String> {
+    let mut said = Vec::new();
+    said.extend(identity(settings.user.as_ref()).err().map(|error| format!("{error:#}")));
+    for listener in &settings.listeners {
+        let owner = listener.access.owner.as_deref().and_then(|name| find_user(name).err());
+        let group = listener.access.group.as_deref().and_then(|name| find_group(name).err());
+        said.extend(
+            [owner, group].into_iter().flatten().map(|error| format!("{}: {error:#}", listener.origin)),
+        );
+    }
+    said
+}
+
 /// The user that something which the server starts gets, and who has said so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assigned {
@@ -122,6 +136,28 @@ impl Usual {
         let why = "since neither it nor the server names another `user`, and none is root unless it says so";
         Ok(Usual { user: user.to_owned(), group: None, why })
     }
+}
+
+/// Whether another user may write files into a folder, by owner, group and mode of it and of the way there; why not.
+pub fn may_write(folder: &Path, identity: &Identity) -> std::result::Result<(), String> {
+    let folder = folder.canonicalize().map_err(|error| error.to_string())?;
+    for (step, path) in folder.ancestors().enumerate() {
+        let there = std::fs::metadata(path).map_err(|error| error.to_string())?;
+        let shift = if there.uid() == identity.uid {
+            6
+        } else if there.gid() == identity.gid || identity.groups.contains(&there.gid()) {
+            3
+        } else {
+            0
+        };
+        let needed = if step == 0 { 0o3 } else { 0o1 };
+        if identity.uid != 0 && there.mode() >> shift & needed != needed {
+            let what = if step == 0 { "write there" } else { "get there: the way leads through" };
+            let through = if step == 0 { String::new() } else { format!(" {}", path.display()) };
+            return Err(format!("user {} may not {what}{through}", identity.uid));
+        }
+    }
+    Ok(())
 }
 
 /// Keys that applications can read although they run as another user: a warning for each.

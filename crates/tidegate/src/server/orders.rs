@@ -5,6 +5,7 @@ use super::{Event, Members};
 use crate::link::{Link, ToMaster, ToServer};
 use crate::master::logs::use_pool_logs;
 use crate::registry::Registry;
+use crate::server::privileges;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,6 +19,7 @@ use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, Command, Handle};
 use tidegate_modules::gateway::board::Board;
+use tidegate_modules::gateway::spill::Spill;
 
 /// How long a worker may take to do what it is told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -126,7 +128,9 @@ impl Server {
             ToServer::Prepare { number, settings, is_recovery, logs, listeners } => {
                 // Looked at first, since it is told best here.
                 let roots = if is_recovery { Ok(()) } else { may_enter_roots(&settings) };
+                let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
                 let prepared = roots
+                    .and(spill)
                     .and_then(|()| self.prepare(&settings, is_recovery, (&logs, &listeners), descriptors));
                 let told = match prepared {
                     Ok(()) => {
@@ -147,6 +151,10 @@ impl Server {
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
+                // The groups that it has prepared go with it.
+                if let Some(settings) = &self.settings {
+                    self.board.groups().retain(&settings.upstreams);
+                }
                 self.workers.iter().for_each(|worker| worker.send(Command::Discard));
             }
             ToServer::Logs(targets) => {
@@ -338,6 +346,19 @@ impl Server {
             }
         }
     }
+}
+
+/// A folder that this user may not write to would fail each request that has to be kept, and none before.
+fn may_spill(settings: &Settings) -> io::Result<()> {
+    let Some(folder) = privileges::spill(settings) else { return Ok(()) };
+    Spill::of(&settings.spill).probe().map_err(|error| {
+        let (folder, user) = (folder.display(), rustix::process::geteuid().as_raw());
+        let said = format!(
+            "cannot keep content of requests in the folder {folder}: {error}; let user {user}, whom the server processes \
+             run as, write there, or name another folder with `spill`"
+        );
+        io::Error::new(error.kind(), said)
+    })
 }
 
 /// A root that this user may not look into would answer 403 to everything: the master was allowed to, and so

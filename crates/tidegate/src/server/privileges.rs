@@ -60,7 +60,7 @@ fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>>
     }
     if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
         // A file without a name is opened in the folder, which counts as making one there.
-        let access = read | AccessFs::MakeReg | AccessFs::WriteFile;
+        let access = read | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
         rules.push(Ok(PathBeneath::new(fd, access)));
     }
     let confined = Ruleset::default()

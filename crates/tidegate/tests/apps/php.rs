@@ -135,7 +135,11 @@ fn is_warmed_up_and_tells_of_its_cache(kind: &str) {
     // The first request of a visitor finds all of them done.
     let seen = visitor.get("/seen.php").shows("example.com").text;
     assert_eq!(seen, "example.com /warm.php?first /warm.php GET\nexample.com /warm.php /warm.php GET\n");
-    let log = fs::read_to_string(site.folder.join("error.log")).unwrap();
+    // The log is written by a thread of its own.
+    let log = tidegate_testkit::wait_for(
+        || fs::read_to_string(site.folder.join("error.log")).ok().filter(|log| log.contains("/fails.php")),
+        "the log",
+    );
     assert_eq!(log.matches("`warm-up` /fails.php was answered with 500").count(), 1, "{log}");
 
     let opcache = pool(&site)["opcache"].clone();
@@ -219,4 +223,107 @@ fn told(site: &Site) -> Value {
         }
     }
     panic!("the pool does not serve: {}", pool(site));
+}
+
+/// FAULTS 65, with what PHP has to say: every line once, and a trace whole.
+fn writes_every_line_once(kind: &str) {
+    let folder = folder(&format!("lines-{kind}"));
+    fs::create_dir(folder.join("site")).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let code = "<?php ini_set('log_errors', '1'); ini_set('error_log', ''); for ($i = 0; $i < 95; $i++) error_log(\"entry $i.\");\n\
+                function f() { throw new Exception('no'); } f();";
+    fs::write(folder.join("site/a.php"), code).unwrap();
+    fs::write(
+        folder.join("own.kdl"),
+        format!(
+            "workers 1\nlisten \"${{LISTEN}}\"\npool \"php\" {{ php \"{kind}\"; output \"lines.log\" }}\n\
+             site {{ root \"site\"; route \"*.php\" {{ fastcgi \"php\" }} }}\n"
+        ),
+    )
+    .unwrap();
+    let log = folder.join("lines.log");
+    let site = Site::start(folder.join("own.kdl").to_str().unwrap(), folder, &[]);
+    site.visitor("one").get("/a.php");
+    let text = tidegate_testkit::wait_for(
+        || fs::read_to_string(&log).ok().filter(|text| text.contains("thrown in")),
+        "the trace",
+    );
+    for n in 0..95 {
+        assert_eq!(text.matches(&format!("entry {n}.")).count(), 1, "entry {n} of {kind}:\n{text}");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains("Uncaught Exception: no")).expect("it is there");
+    for (line, what) in lines[at + 1..].iter().zip(["Stack trace:", "#0 ", "#1 {main}", "  thrown in"]) {
+        assert!(line.contains(" error: ") && line.contains(what), "{what} in {line}");
+    }
+    assert_eq!(text.matches("Uncaught Exception").count(), 1, "{text}");
+}
+
+#[test]
+fn php_fpm_writes_every_line_once() {
+    if has(&["curl", "php-fpm8.2"]) {
+        writes_every_line_once("fpm");
+    }
+}
+
+#[test]
+fn php_cgi_writes_every_line_once() {
+    if has(&["curl", "php-cgi"]) {
+        writes_every_line_once("cgi");
+    }
+}
+
+/// Uploads and sessions lie in a folder of the pool's user, in memory where the settings say so.
+fn keeps_uploads_and_sessions_apart(kind: &str, is_in_memory: bool) {
+    let folder = folder(&format!("temporary-{kind}-{is_in_memory}"));
+    fs::create_dir(folder.join("site")).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let code = "<?php session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; header('Content-Type: text/plain');\n\
+                $file = $_FILES['file']['tmp_name'] ?? '';\n\
+                echo json_encode([$_SESSION['n'], session_save_path(), dirname($file), @file_get_contents($file)],\n\
+                     JSON_UNESCAPED_SLASHES);";
+    fs::write(folder.join("site/a.php"), code).unwrap();
+    fs::write(folder.join("up"), "the upload").unwrap();
+    let place = fs::canonicalize(&folder).unwrap();
+    let temporary = if is_in_memory { "memory".into() } else { format!("\"{}/kept\"", place.display()) };
+    let text = format!(
+        "workers 1\nlisten \"${{LISTEN}}\"\npool \"p{}\" {{ php \"{kind}\"; temporary {temporary} }}\n\
+         site {{ root \"site\"; route \"*.php\" {{ fastcgi \"p{}\" }} }}\n",
+        std::process::id(),
+        std::process::id()
+    );
+    fs::write(folder.join("own.kdl"), text).unwrap();
+    let site = Site::start(folder.join("own.kdl").to_str().unwrap(), folder.clone(), &[]);
+    let visitor = site.visitor("one");
+    let seen = visitor.upload("/a.php", &[&format!("file=@{}", folder.join("up").display())]);
+    let seen: Value = serde_json::from_str(&seen.text).unwrap_or_else(|_| panic!("{seen:#?}"));
+    let (sessions, uploads) = (seen[1].as_str().unwrap(), seen[2].as_str().unwrap());
+    assert_eq!(seen[3], "the upload", "{seen}");
+    let sessions = std::path::Path::new(sessions);
+    assert!(sessions.ends_with("sessions") && uploads.ends_with("uploads"), "{seen}");
+    assert_eq!(sessions.starts_with("/dev/shm") || sessions.starts_with("/run"), is_in_memory, "{seen}");
+    assert_eq!(sessions.starts_with(&place), !is_in_memory, "{seen}");
+    assert_eq!(fs::metadata(sessions).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::read_dir(sessions).unwrap().count(), 1);
+    // Nothing of the upload is left.
+    assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
+    if is_in_memory {
+        fs::remove_dir_all(sessions.parent().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn php_fpm_keeps_uploads_and_sessions_apart() {
+    if has(&["curl", "php-fpm8.2"]) {
+        keeps_uploads_and_sessions_apart("fpm", false);
+        keeps_uploads_and_sessions_apart("fpm", true);
+    }
+}
+
+#[test]
+fn php_cgi_keeps_uploads_and_sessions_apart() {
+    if has(&["curl", "php-cgi"]) {
+        keeps_uploads_and_sessions_apart("cgi", false);
+        keeps_uploads_and_sessions_apart("cgi", true);
+    }
 }

@@ -240,9 +240,7 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => {
-                cx.admission.later(waiting, account, is_exempt).map_err(|later| later.hearing(wishes.late()))
-            }
+            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(wishes.late())),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,

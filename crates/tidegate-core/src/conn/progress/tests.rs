@@ -181,7 +181,7 @@ fn is_steady(case: &Case) -> bool {
         Protocol::Http1 => case.piece(),
         Protocol::Http2(window) => case.piece().max(window / 2),
     };
-    piece * 100 <= case.rate * 95 * TERMS.grace.as_secs()
+    piece * 100 <= case.rate * 80 * TERMS.grace.as_secs()
 }
 
 #[test]
@@ -219,10 +219,15 @@ fn who_has_stopped_is_cut_after_the_grace() {
             // A whole answer with the kernel is looked after when the connection has been idle long enough.
             End::Cut(at) => {
                 let filled = STEP * (case.receive / case.send) as u32;
-                let most = TERMS.grace + TERMS.span() + filled + STEP * 4;
+                // What was taken between two looks is seen by the second; with a window that is its last byte.
+                let is_seen_late = filled > TERMS.first_span() || case.protocol != Protocol::Http1;
+                let unseen = if is_seen_late { TERMS.span() } else { Duration::ZERO };
+                let most = TERMS.grace + filled + unseen + STEP * 4;
                 let is_with_the_kernel = case.size <= case.send + case.receive;
                 let most = if is_with_the_kernel { most + KEEP_ALIVE } else { most };
-                assert!(at >= TERMS.grace && at <= most, "{case:?}: {at:?}");
+                // The model's timers are never late.
+                let least = TERMS.grace - SLACK * (LOOKS + 1) - TERMS.span() / 2;
+                assert!(at >= least && at <= most, "{case:?}: {at:?}");
             }
         }
     }

@@ -8,6 +8,7 @@ use super::machine::KILLED;
 use super::opcache::{self, Opcache};
 use super::php::{self, Found};
 use super::sockets::{Folder, Listening, free_port};
+use super::temporary;
 use super::warm_up::WarmingUp;
 use crate::gateway::board::PoolAddress;
 use crate::gateway::complaints::Lines;
@@ -24,7 +25,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::pool::{Pass, Pool, Processes, Program};
-use tidegate_core::log::Level;
+use tidegate_core::log::{self, Level};
 
 /// Characters of the last line of output that are said of a process that failed.
 const LAST: usize = 500;
@@ -137,7 +138,6 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         user: processes.user.clone(),
         group: processes.group.clone(),
         umask: processes.umask,
-        dies_with_parent: true,
         ..Launch::default()
     }
     .with_resources(&processes.resources);
@@ -186,34 +186,47 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
             let argv = vec![OURSELVES.into(), "cgi-stub".into(), seconds.into()];
             (argv, pass(&mut stdin)?)
         }
-        Program::Php(wanted) => match php::find(*wanted)? {
-            Found::Cgi(program) => {
-                // One more than the places: what the server asks finds one, also behind kept connections.
-                let children = processes.max.max(1).saturating_add(1);
-                environment.push(("PHP_FCGI_CHILDREN".into(), children.to_string()));
-                // 0 is without bound: a child that ended by itself would be missed by a request.
-                let requests = processes.requests.unwrap_or(0);
-                environment.push(("PHP_FCGI_MAX_REQUESTS".into(), requests.to_string()));
-                let way = pass(&mut stdin)?;
-                opcache = script().map(|script| Opcache::new(way.address().clone(), script));
-                (vec![program.into()], way)
+        Program::Php(wanted) => {
+            let temporary = temporary::make(&pool.name, &processes.temporary, owner_of(processes)?);
+            // PHP has places of its own for both.
+            let temporary = temporary.unwrap_or_else(|problem| {
+                log::warn(format_args!("pool {}: {problem}; PHP's own settings hold", pool.name));
+                None
+            });
+            let values = temporary.as_ref().map(php::values_of).unwrap_or_default();
+            match php::find(*wanted)? {
+                Found::Cgi(program) => {
+                    // One more than the places: what the server asks finds one, also behind kept connections.
+                    let children = processes.max.max(1).saturating_add(1);
+                    environment.push(("PHP_FCGI_CHILDREN".into(), children.to_string()));
+                    // 0 is without bound: a child that ended by itself would be missed by a request.
+                    let requests = processes.requests.unwrap_or(0);
+                    environment.push(("PHP_FCGI_MAX_REQUESTS".into(), requests.to_string()));
+                    let way = pass(&mut stdin)?;
+                    opcache = script().map(|script| Opcache::new(way.address().clone(), script));
+                    let mut argv: Vec<OsString> = vec![program.into()];
+                    for (name, value) in &values {
+                        argv.extend(["-d".into(), format!("{name}={value}").into()]);
+                    }
+                    (argv, way)
+                }
+                Found::Fpm(program) => {
+                    // The parent is the pool's user as well: what it loads before it has children is the application's.
+                    let (socket, aside) = (own_path(".sock")?, own_path("-aside.sock")?);
+                    let settings = php::fpm_settings(&socket, &aside, processes, &values);
+                    let settings =
+                        folder.public_file(&format!("{}-{slot}.conf", pool.name), &settings).map_err(text)?;
+                    opcache = script().map(|script| Opcache::new(PoolAddress::Unix(aside), script));
+                    let argv = vec![
+                        program.into(),
+                        "--nodaemonize".into(),
+                        "--fpm-config".into(),
+                        settings.into_os_string(),
+                    ];
+                    (argv, Way::Own(PoolAddress::Unix(socket)))
+                }
             }
-            Found::Fpm(program) => {
-                // The parent is the pool's user as well: what it loads before it has children is the application's.
-                let (socket, aside) = (own_path(".sock")?, own_path("-aside.sock")?);
-                let settings = php::fpm_settings(&socket, &aside, processes);
-                let settings =
-                    folder.public_file(&format!("{}-{slot}.conf", pool.name), &settings).map_err(text)?;
-                opcache = script().map(|script| Opcache::new(PoolAddress::Unix(aside), script));
-                let argv = vec![
-                    program.into(),
-                    "--nodaemonize".into(),
-                    "--fpm-config".into(),
-                    settings.into_os_string(),
-                ];
-                (argv, Way::Own(PoolAddress::Unix(socket)))
-            }
-        },
+        }
     };
     Ok(Prepared { argv, launch, environment, way, stdin, opcache })
 }

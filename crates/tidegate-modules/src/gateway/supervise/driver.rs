@@ -1,6 +1,7 @@
 //! The supervisor's thread: waits for ended processes, for what they write, for settings and for demands,
 //! and lets the pools do what is due.
 
+use super::guard::Guard;
 use super::opcache::Opcache;
 use super::running::{Hands, Running};
 use super::sockets::Folder;
@@ -38,6 +39,8 @@ enum Message {
     Adopt(Vec<Arc<Pool>>),
     Report(Vec<PoolDemand>),
     Status(Sender<Vec<PoolStatus>>),
+    Servers(Vec<u32>),
+    Patience(Duration),
 }
 
 /// A handle to the thread that runs the pools. Dropping it ends all their processes and waits for that.
@@ -75,6 +78,7 @@ impl Supervisor {
             waker: Waker { event: event.clone() },
             begun: Instant::now(),
             folder: None,
+            guard: Guard::default(),
             pools: BTreeMap::new(),
             leaving: Vec::new(),
             asked: Duration::ZERO,
@@ -91,6 +95,16 @@ impl Supervisor {
     /// Brings what the workers want.
     pub fn report(&self, demands: Vec<PoolDemand>) {
         self.send(Message::Report(demands));
+    }
+
+    /// The server processes there are, by number: should this process be killed, pools end after them.
+    pub fn set_servers(&self, servers: Vec<u32>) {
+        self.send(Message::Servers(servers));
+    }
+
+    /// How long server processes may take then.
+    pub fn set_patience(&self, patience: Duration) {
+        self.send(Message::Patience(patience));
     }
 
     /// How all pools stand, by name.
@@ -163,6 +177,8 @@ struct Driver {
     begun: Instant,
     /// Made with the first pool.
     folder: Option<Folder>,
+    /// Dropped behind the folder.
+    guard: Guard,
     pools: BTreeMap<String, Running>,
     /// In no settings any more, with processes that still end.
     leaving: Vec<Running>,
@@ -195,6 +211,8 @@ impl Driver {
             match self.messages.try_recv() {
                 Ok(Message::Adopt(pools)) => self.adopt(pools),
                 Ok(Message::Report(demands)) => self.take_demands(demands),
+                Ok(Message::Servers(servers)) => self.guard.servers(servers),
+                Ok(Message::Patience(patience)) => self.guard.patience(patience),
                 Ok(Message::Status(answer)) => {
                     let now = self.begun.elapsed();
                     let status = self.pools.values().map(|pool| pool.status(now)).collect();
@@ -210,7 +228,10 @@ impl Driver {
     fn adopt(&mut self, pools: Vec<Arc<Pool>>) {
         if self.folder.is_none() && !pools.is_empty() {
             match Folder::make(self.ends.clients) {
-                Ok(folder) => self.folder = Some(folder),
+                Ok(folder) => {
+                    self.guard.folder(folder.root());
+                    self.folder = Some(folder);
+                }
                 Err(problem) => {
                     log::error(format_args!("{problem}; no pool can be run"));
                     return;
@@ -218,8 +239,13 @@ impl Driver {
             }
         }
         let Some(folder) = &self.folder else { return };
-        let hands =
-            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
+        let hands = Hands {
+            folder,
+            guard: &self.guard,
+            publish: &*self.ends.publish,
+            now: self.begun.elapsed(),
+            waker: &self.waker,
+        };
         let gone: Vec<String> =
             self.pools.keys().filter(|name| !pools.iter().any(|pool| pool.name == **name)).cloned().collect();
         for name in gone {
@@ -258,8 +284,13 @@ impl Driver {
 
     fn take_demands(&mut self, demands: Vec<PoolDemand>) {
         let Some(folder) = &self.folder else { return };
-        let hands =
-            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
+        let hands = Hands {
+            folder,
+            guard: &self.guard,
+            publish: &*self.ends.publish,
+            now: self.begun.elapsed(),
+            waker: &self.waker,
+        };
         for demand in demands {
             if let Some(pool) = self.pools.get_mut(&demand.name) {
                 pool.demand(demand.clone(), &hands);
@@ -272,8 +303,13 @@ impl Driver {
 
     fn each(&mut self, mut f: impl FnMut(&mut Running, &Hands<'_>)) {
         let Some(folder) = &self.folder else { return };
-        let hands =
-            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
+        let hands = Hands {
+            folder,
+            guard: &self.guard,
+            publish: &*self.ends.publish,
+            now: self.begun.elapsed(),
+            waker: &self.waker,
+        };
         for pool in self.pools.values_mut().chain(&mut self.leaving) {
             f(pool, &hands);
         }
@@ -309,8 +345,13 @@ impl Driver {
         drop(fds);
         let _ = rustix::io::read(&*self.waker.event, &mut [0; 8]);
         let Some(folder) = &self.folder else { return };
-        let hands =
-            Hands { folder, publish: &*self.ends.publish, now: self.begun.elapsed(), waker: &self.waker };
+        let hands = Hands {
+            folder,
+            guard: &self.guard,
+            publish: &*self.ends.publish,
+            now: self.begun.elapsed(),
+            waker: &self.waker,
+        };
         let mut pools: Vec<&mut Running> = self.pools.values_mut().chain(&mut self.leaving).collect();
         // What was written first: it may say why a process has ended.
         for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| *is_output) {

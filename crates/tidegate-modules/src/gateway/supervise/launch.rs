@@ -8,7 +8,7 @@
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setgroups, setuid};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
-use rustix::process::{Resource, Rlimit, Signal, chdir, getpid, nice, setrlimit, umask};
+use rustix::process::{Resource, Rlimit, chdir, getpid, nice, setrlimit, umask};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
 use std::io;
@@ -51,8 +51,6 @@ pub struct Launch {
     pub listens_on_three: bool,
     /// Leads a session of its own, so that a terminal that closes does not end it.
     pub has_session: bool,
-    /// Ends with the thread that has started it, so that nothing is left behind by a server that was killed.
-    pub dies_with_parent: bool,
 }
 
 impl Launch {
@@ -139,10 +137,6 @@ impl Launch {
         chdir(folder).map_err(|e| format!("cannot enter the folder {}: {e}", folder.display()))?;
         if self.listens_on_three {
             pass_socket(command).map_err(|e| format!("cannot pass the socket on: {e}"))?;
-        }
-        if self.dies_with_parent {
-            // After the change of user, which clears it.
-            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
         }
         // Last: the program is loaded with what is left.
         self.memory

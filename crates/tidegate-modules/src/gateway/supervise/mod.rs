@@ -3,12 +3,13 @@
 //! Runs on a thread of its own in the master, away from clients. It says how pools are in
 //! [`PoolUpdate`](super::board::PoolUpdate)s and is told what is wanted in
 //! [`PoolDemand`](super::board::PoolDemand)s. `machine` decides, `driver` and `running` do, `child` is one
-//! process, `launch` is what happens inside it before the program runs. `ask` makes requests of the server's own, for
+//! process, `launch` is what happens inside it before the program runs, `guard` what remains should the master be killed. `ask` makes requests of the server's own, for
 //! `warm_up` and `opcache`.
 
 mod ask;
 mod child;
 mod driver;
+pub mod guard;
 mod hook;
 pub mod launch;
 mod machine;
@@ -18,6 +19,7 @@ mod php;
 mod running;
 pub mod sockets;
 pub mod status;
+mod temporary;
 mod warm_up;
 
 pub use driver::{Ends, Supervisor, Waker};

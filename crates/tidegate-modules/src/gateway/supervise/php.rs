@@ -3,6 +3,7 @@
 //! Either has one parent for all processes, since the cache (OPcache) is memory that a parent shares with its
 //! children: php-fpm with settings of ours, or php-cgi with `PHP_FCGI_CHILDREN`.
 
+use super::temporary::Folders;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::pool::{Php, Processes};
@@ -55,14 +56,30 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// What PHP is told of folders for uploads and sessions. It removes old sessions itself, which a distribution may have
+/// left to a job that knows its own folder only.
+pub(super) fn values_of(folders: &Folders) -> Vec<(&'static str, String)> {
+    vec![
+        ("upload_tmp_dir", folders.uploads.display().to_string()),
+        ("session.save_path", folders.sessions.display().to_string()),
+        ("session.gc_probability", "1".into()),
+        ("session.gc_divisor", "1000".into()),
+    ]
+}
+
 /// The settings of php-fpm for one parent that listens at `socket`. At `aside` it starts a process of its own when
 /// somebody connects, which shares the cache of compiled scripts: for what the server asks, so that this never takes the
 /// place of a request.
 ///
 /// They name no user: the parent is the pool's user already, and so are its children.
-pub(super) fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes) -> String {
+pub(super) fn fpm_settings(
+    socket: &Path,
+    aside: &Path,
+    processes: &Processes,
+    values: &[(&'static str, String)],
+) -> String {
     let mut out = String::from(
-        "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\ndaemonize = no\n\n[pool]\n",
+        "[global]\nerror_log = /proc/self/fd/2\nlog_level = warning\nlog_limit = 16384\ndaemonize = no\n\n[pool]\n",
     );
     let _ = writeln!(out, "listen = {}", socket.display());
     let _ = writeln!(out, "listen.backlog = 1024");
@@ -83,8 +100,15 @@ pub(super) fn fpm_settings(socket: &Path, aside: &Path, processes: &Processes) -
     if let Some(requests) = processes.requests {
         let _ = writeln!(out, "pm.max_requests = {requests}");
     }
-    // What scripts write to standard error, and the environment that the settings name.
+    // What scripts write to standard error, each line once: PHP would send the same by FastCGI, all of a request in one
+    // line. And the environment that the settings name.
+    let _ = writeln!(out, "php_admin_flag[fastcgi.logging] = off");
     let _ = writeln!(out, "catch_workers_output = yes\ndecorate_workers_output = no\nclear_env = no");
+    for (name, value) in values {
+        // Only these are the system's to set; scripts may say otherwise of the others.
+        let kind = if *name == "upload_tmp_dir" { "php_admin_value" } else { "php_value" };
+        let _ = writeln!(out, "{kind}[{name}] = {value}");
+    }
     let _ = writeln!(out, "pm.status_path = /tidegate-fpm-status");
     let _ = writeln!(out, "\n[aside]\nlisten = {}\npm = ondemand", aside.display());
     let _ = writeln!(out, "pm.max_children = 1\npm.process_idle_timeout = 10s");

@@ -2,6 +2,7 @@
 
 use super::child::{self, Child, Start};
 use super::driver::Waker;
+use super::guard::Guard;
 use super::hook::Watch;
 use super::machine::{Action, Machine, Rules, Slot, Usage};
 use super::opcache::Opcache;
@@ -23,6 +24,7 @@ const EXTERNAL_PLACES: usize = 16;
 /// What carrying out needs.
 pub(super) struct Hands<'a> {
     pub(super) folder: &'a Folder,
+    pub(super) guard: &'a Guard,
     pub(super) publish: &'a dyn Fn(PoolUpdate),
     pub(super) now: Duration,
     pub(super) waker: &'a Waker,
@@ -90,6 +92,7 @@ impl Running {
             }
             (Some(_), None) => {
                 // It runs elsewhere now: ours are ended, and the workers are told at once.
+                self.children.values().for_each(|child| hands.guard.ended(child.number()));
                 self.children.clear();
                 self.sockets.clear();
                 self.shared = None;
@@ -219,6 +222,7 @@ impl Running {
         // What is left of its group is ended first, so that nobody writes on.
         child.kill();
         log::application(&self.pool.name, &name, &child.read_rest());
+        hands.guard.ended(child.number());
         let Some(how) = child.reap() else { return };
         self.children.remove(&slot);
         self.with_machine(hands, |machine, now, actions| machine.exited(slot, &how, now, actions));
@@ -281,6 +285,7 @@ impl Running {
         self.started += 1;
         let start = Start { pool: &pool, processes, slot, number, folder: hands.folder, socket: &mut socket };
         let child = child::start(start)?;
+        hands.guard.started(child.number());
         let is_warmed_up = warm_up_of(&pool).is_some();
         if is_warmed_up {
             hands.waker.wake(); // it may begin at once

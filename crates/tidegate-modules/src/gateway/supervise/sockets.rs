@@ -118,6 +118,11 @@ impl Folder {
         ))
     }
 
+    /// Where it is.
+    pub(super) fn root(&self) -> &Path {
+        &self.0
+    }
+
     /// A path in it for a pool. The name of a pool has no `/`.
     pub(super) fn path(&self, pool: &str, slot: usize, suffix: &str) -> PathBuf {
         self.0.join(format!("{pool}-{slot}{suffix}"))

@@ -1,0 +1,198 @@
+//! `check --print-effective`: the settings as they are in force, in the JSON form that the schema describes.
+//!
+//! Files are joined, variables filled in, paths absolute; defaults are written out, and what a site or a route inherits
+//! stands in it. `at` says where each directive was written: `FILE:LINE`, or `default`.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::check::{Checker, File};
+use crate::directive::{Argument, Children, Context, Count, Directive, Inheritance, Kind};
+use crate::directives;
+use crate::environment::substitute;
+use crate::include::TopNode;
+use crate::settings::LogTarget;
+use crate::syntax::document::{Entry, Literal, Node};
+use crate::value::{self, Value, Written};
+
+/// A directive that is in force somewhere.
+#[derive(Clone)]
+struct InForce {
+    directive: &'static Directive,
+    json: Json,
+}
+
+/// All of `nodes`, which are sound, as text.
+pub(crate) fn text(checker: &Checker<'_>, nodes: &[TopNode]) -> String {
+    let written = nodes.iter().map(|top| (&top.file, &top.node));
+    let list = block(checker, Context::Top, written.collect(), &[]);
+    let mut text = serde_json::to_string_pretty(&list).expect("invariant: a JSON value has a text");
+    text.push('\n');
+    text
+}
+
+/// What is in force in a block: what is written there, what it inherits, and defaults.
+fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, outer: &[InForce]) -> Json {
+    let known = |node: &Node| directives::find(context, &node.name);
+    // Sites and routes inherit what stands beside them, wherever it does.
+    let (later, first): (Vec<_>, Vec<_>) =
+        nodes.into_iter().partition(|(_, node)| matches!(node.name.as_str(), "site" | "route"));
+    let mut list: Vec<InForce> = Vec::new();
+    for (file, node) in first {
+        let Some(directive) = known(node) else { continue };
+        let json = self::directive(checker, file, node, directive, false, &[]);
+        list.push(InForce { directive, json });
+    }
+    let inherited = outer.iter().filter(|outer| {
+        directives::find(context, outer.directive.name).is_some()
+            && !list.iter().any(|inner| hides(inner, outer))
+    });
+    let inherited: Vec<InForce> = inherited.cloned().collect();
+    list.extend(inherited);
+    let file =
+        File { source: crate::source::Source::new("default", ""), folder: std::path::Path::new("/").into() };
+    for directive in directives::in_context(context) {
+        // A default holds where the directive stands first; further in, it comes from there.
+        if directive.contexts.first() != Some(&context)
+            || list.iter().any(|known| stands_for(known.directive.name, directive.name))
+        {
+            continue;
+        }
+        // A block that is not written has the defaults of what may stand in it.
+        let bounds = match (context, directive.children) {
+            (Context::Top, Children::Block(Context::Limits | Context::FileCache)) => Some(directive.name),
+            _ => None,
+        };
+        if let Some(node) = directive.default.or(bounds).and_then(Node::parse) {
+            let json = self::directive(checker, &file, &node, directive, true, &[]);
+            list.push(InForce { directive, json });
+        }
+    }
+    let inner: Vec<InForce> =
+        list.iter().filter(|known| known.directive.inheritance != Inheritance::None).cloned().collect();
+    for (file, node) in later {
+        let Some(directive) = known(node) else { continue };
+        let json = self::directive(checker, file, node, directive, false, &inner);
+        list.push(InForce { directive, json });
+    }
+    Json::Array(list.into_iter().map(|known| known.json).collect())
+}
+
+/// Whether two directives set the same thing.
+fn stands_for(one: &str, other: &str) -> bool {
+    let pair = ["expires", "cache-control"];
+    one == other || pair.contains(&one) && pair.contains(&other)
+}
+
+/// Whether an inner directive takes the place of an outer one.
+fn hides(inner: &InForce, outer: &InForce) -> bool {
+    // `access off` opens what the levels outside have closed.
+    if inner.directive.name == "access" {
+        return matches!(outer.directive.name, "access" | "allow" | "deny");
+    }
+    let key = |known: &InForce| known.json["arguments"][0].to_string().to_ascii_lowercase();
+    // Access adds up: each level has to let a client in.
+    let adds_up = matches!(inner.directive.name, "allow" | "deny");
+    !adds_up
+        && stands_for(inner.directive.name, outer.directive.name)
+        && match inner.directive.inheritance {
+            Inheritance::Adds => {
+                inner.directive.name == outer.directive.name
+                    && !matches!(inner.directive.children, Children::Pairs { .. })
+                    && key(inner) == key(outer)
+            }
+            Inheritance::None | Inheritance::Replaces => true,
+        }
+}
+
+fn directive(
+    checker: &Checker<'_>,
+    file: &File,
+    node: &Node,
+    directive: &Directive,
+    is_default: bool,
+    inherited: &[InForce],
+) -> Json {
+    let mut out = Map::new();
+    out.insert("directive".to_owned(), json!(directive.name));
+    let at = || file.source.origin(node.name_range.start).to_string();
+    out.insert("at".to_owned(), if is_default { json!("default") } else { json!(at()) });
+    let mut arguments = Vec::new();
+    let mut properties = Map::new();
+    for entry in &node.entries {
+        match &entry.name {
+            None => {
+                let argument = argument_at(directive.arguments, arguments.len());
+                arguments.push(written(
+                    checker,
+                    file,
+                    entry,
+                    argument.map(|known| (known.kind, known.words)),
+                ));
+            }
+            Some(name) => {
+                let known = directive.properties.iter().find(|known| known.name == name);
+                let kind = known.map(|known| (known.kind, &[][..]));
+                properties.insert(name.clone(), written(checker, file, entry, kind));
+            }
+        }
+    }
+    let is_off = arguments.first().is_some_and(|first| first == "off");
+    for property in directive.properties.iter().filter(|_| !is_off) {
+        if let Some(default) = property.default.filter(|_| !properties.contains_key(property.name)) {
+            properties.insert(property.name.to_owned(), crate::schema::default_value(property.kind, default));
+        }
+    }
+    if !directive.arguments.is_empty() {
+        out.insert("arguments".to_owned(), Json::Array(arguments));
+    }
+    if !properties.is_empty() {
+        out.insert("properties".to_owned(), Json::Object(properties));
+    }
+    let children = node.children.as_deref().unwrap_or_default();
+    match directive.children {
+        Children::None => {}
+        Children::Block(_) if is_off => {}
+        Children::Block(context) => {
+            let children = children.iter().map(|child| (file, child)).collect();
+            out.insert("children".to_owned(), block(checker, context, children, inherited));
+        }
+        Children::Pairs { value, .. } => {
+            let pairs = children.iter().filter_map(|child| {
+                let entry = child.entries.first()?;
+                Some((child.name.clone(), written(checker, file, entry, Some((value, &[])))))
+            });
+            out.insert("children".to_owned(), Json::Object(pairs.collect()));
+        }
+    }
+    Json::Object(out)
+}
+
+fn argument_at(arguments: &'static [Argument], position: usize) -> Option<&'static Argument> {
+    let several = || arguments.last().filter(|last| matches!(last.count, Count::Some | Count::Any));
+    arguments.get(position).or_else(several)
+}
+
+/// A value as the JSON form has it: numbers as numbers, paths absolute, all else as written.
+fn written(
+    checker: &Checker<'_>,
+    file: &File,
+    entry: &Entry,
+    known: Option<(Kind, &'static [&'static str])>,
+) -> Json {
+    let filled;
+    let is_bare = !matches!(file.source.slice(&entry.value_range).chars().next(), Some('"' | '#'));
+    let (plain, written) = match &entry.value {
+        Literal::Text(text) => {
+            filled = substitute(text, checker.environment).unwrap_or_default();
+            (json!(filled), Written::Text { text: &filled, is_bare })
+        }
+        Literal::Integer(number) => (json!(number.to_string()), Written::Number(*number)),
+        Literal::Other => return Json::Null,
+    };
+    let Some((kind, words)) = known else { return plain };
+    match value::read(kind, words, written, &file.folder) {
+        Ok(Value::Number(number)) if !matches!(kind, Kind::Size { .. }) => json!(number),
+        Ok(Value::Path(path) | Value::LogTarget(LogTarget::File(path))) => json!(path.display().to_string()),
+        _ => plain,
+    }
+}
