@@ -34,7 +34,7 @@ pub struct Subject {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Method of the URLs on the command line [default: GET, with --data POST]
-    #[arg(short = 'X', long, value_name = "METHOD")]
+    #[arg(short = 'X', long, value_name = "METHOD", value_parser = method)]
     pub method: Option<String>,
     /// A field of every request; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
@@ -369,6 +369,15 @@ impl Generator {
 /// A URL that can be asked, as it was written.
 pub fn url(text: &str) -> Result<String, String> {
     Url::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// A token (RFC 9110 section 9.1).
+fn method(text: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_token) {
+        return Ok(text.to_owned());
+    }
+    Err("a method is one word of letters, digits and !#$%&'*+-.^_`|~".to_owned())
 }
 
 fn checks(text: &str) -> Result<String, String> {
