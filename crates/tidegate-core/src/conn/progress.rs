@@ -148,6 +148,9 @@ pub(super) enum Waits {
     No,
     /// That the client opens its window.
     Window,
+    /// That the client opens the window of the connection, by which so many bytes of all answers have gone since the
+    /// last look. Whose turn it is then is for the server to say, and no stream is slow because others move.
+    Connection(u32),
     /// Content from the client.
     Content,
 }
@@ -175,10 +178,14 @@ impl StreamPace {
     /// `waited` has passed. Whether the stream may go on.
     pub(super) fn look(&mut self, waits: Waits, waited: Duration, terms: Terms) -> bool {
         let moved = std::mem::take(&mut self.moved);
-        if waits == Waits::No {
-            self.patience.restore(terms.grace);
-            return true;
-        }
+        let moved = match waits {
+            Waits::No => {
+                self.patience.restore(terms.grace);
+                return true;
+            }
+            Waits::Window | Waits::Content => moved,
+            Waits::Connection(of_all) => of_all.max(moved),
+        };
         self.patience.spend(waited, moved.into(), terms)
     }
 }

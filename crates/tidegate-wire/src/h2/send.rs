@@ -170,6 +170,12 @@ impl Connection {
         stream.send_window.room().min(self.send_window.room()).min(frame)
     }
 
+    /// Bytes of content for which the stream's own window has room, whatever the connection's has.
+    pub fn stream_room(&self, key: StreamKey) -> usize {
+        let stream = self.streams.get(key).filter(|stream| !stream.is_local_closed);
+        stream.map_or(0, |stream| stream.send_window.room())
+    }
+
     /// The nine bytes before `length` bytes of content, which the caller sends right behind them; `None` if
     /// that is more than [`Connection::room`].
     pub fn begin_frame(&mut self, key: StreamKey, length: usize, is_end: bool) -> Option<[u8; FRAME_HEADER]> {

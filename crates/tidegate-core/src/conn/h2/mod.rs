@@ -43,6 +43,8 @@ pub(super) struct Http2 {
     stalled: Duration,
     /// The client, as the reader of the connection.
     reader: Reader,
+    /// Bytes of all answers since streams were looked at last.
+    moved: u32,
     is_closing: bool,
 }
 
@@ -188,6 +190,7 @@ impl Connection {
             streams: Vec::new(),
             unread: Vec::new(),
             stalled: Duration::ZERO,
+            moved: 0,
             reader,
             is_closing: false,
         }));
@@ -390,12 +393,14 @@ impl Connection {
                 h2.wire.fail(ErrorCode::PROTOCOL_ERROR, "a frame took too long", &mut h2.batch);
             }
         }
+        let moved = std::mem::take(&mut h2.moved);
         for slot in 0..h2.streams.len() {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
             let (waits, terms) = if work.is_under_way {
                 (Waits::No, sending)
             } else if work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked {
-                (Waits::Window, sending)
+                let is_own = h2.wire.stream_room(work.key) == 0;
+                (if is_own { Waits::Window } else { Waits::Connection(moved) }, sending)
             } else if work.wants_content() {
                 (Waits::Content, receiving)
             } else {
@@ -403,7 +408,7 @@ impl Connection {
             };
             if !work.pace.look(waits, waited, terms) {
                 let key = work.key;
-                let wait = if waits == Waits::Window { Timeout::Write } else { Timeout::Body };
+                let wait = if waits == Waits::Content { Timeout::Body } else { Timeout::Write };
                 cx.stats.timeouts.add(wait, 1);
                 cx.stats.http2_resets.add(StreamReset::Slow, 1);
                 h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);

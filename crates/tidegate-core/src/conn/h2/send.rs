@@ -287,6 +287,7 @@ impl Connection {
             let count = h2.batch.len() - before;
             moved += count;
             work.pace.moves(count);
+            h2.moved = h2.moved.saturating_add(count as u32);
             match result {
                 Moved::Some => h2.insert(work),
                 Moved::Waiting => {

@@ -252,3 +252,15 @@ fn no_rate_waits_for_ever() {
         assert!(reader.look(0, terms).is_some());
     }
 }
+
+#[test]
+fn no_stream_is_slow_because_others_use_the_connections_window() {
+    let looks = |waits: Waits| {
+        let mut pace = StreamPace::new(TERMS.grace);
+        (0..10 * LOOKS).take_while(|_| pace.look(waits, TERMS.span(), TERMS)).count()
+    };
+    let steady = TERMS.rate * TERMS.span().as_millis() as u32 / 1000 * 2;
+    assert_eq!(looks(Waits::Connection(steady)), 10 * LOOKS as usize, "it has only not had its turn");
+    assert!(looks(Waits::Connection(0)) < LOOKS as usize, "nobody has: the client gives nothing back");
+    assert!(looks(Waits::Window) < LOOKS as usize, "its own window is closed");
+}
