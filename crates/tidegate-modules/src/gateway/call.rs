@@ -108,7 +108,7 @@ impl Call {
         // Why an earlier member has failed: what the client hears when there is no other.
         let mut before: Option<Box<Response>> = None;
         loop {
-            let pick = match self.link.upstream.try_pick() {
+            let pick = match self.link.upstream.try_pick(&self.errand) {
                 Some(pick) => Ok(pick),
                 None => Box::pin(self.place()).await,
             };
