@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::gateway::{Connections, Destination, Gateway};
 use tidegate_core::Exchange;
-use tidegate_http::Method;
 use tidegate_io::connect::Address;
 
 /// Requests that wait for the beginning of their answers at one address, or at one member of a group, where the settings
@@ -50,7 +49,7 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    /// Of a request; `may_repeat` when sending it twice means the same as once.
+    /// Of a request; `may_repeat` when it may be sent again although it may have been begun with.
     pub(super) fn of(link: &Link, exchange: &Exchange<'_>, may_repeat: bool) -> Errand {
         let wish = match &link.upstream {
             Upstream::Group(group) => Wish::of(group, link.site_account, exchange, may_repeat),
@@ -213,15 +212,6 @@ impl Upstream {
                 errand.retries <= POOL_RETRIES
             }
             Upstream::Group(group) => group.may_retry(&errand.tried, is_sent),
-        }
-    }
-
-    /// Whether a request that was sent, and of which nothing has come back, may be sent again. A process of ours that ends
-    /// has most often been ended by the request: what is not safe is not begun twice.
-    pub fn may_repeat(&self, method: Method) -> bool {
-        match self {
-            Upstream::Pool(_) => method.is_safe(),
-            Upstream::Address { .. } | Upstream::Group(_) => method.is_idempotent(),
         }
     }
 
