@@ -58,6 +58,9 @@ impl Hasher for AsItIs {
 
 type ByParty<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
 
+/// So many parties stay known when they hold nothing: most come again at once.
+const KEPT: usize = 32;
+
 struct Waiting {
     number: u64,
     waker: Option<Waker>,
@@ -73,7 +76,7 @@ struct Line {
 #[derive(Default)]
 pub struct Shares {
     taken: u32,
-    /// Whoever holds nothing is not in here.
+    /// Whoever holds nothing is not in here, beyond [`KEPT`].
     held: ByParty<u32>,
     lines: HashMap<(u64, u64), Line>,
     waiting: u32,
@@ -87,7 +90,10 @@ fn line_of(claim: &Claim) -> (u64, u64) {
 impl Shares {
     /// Asks for one of `most` places, or for a turn where no more than `length` wait.
     pub fn enter(&mut self, claim: &Claim, most: u32, length: u32) -> Entry {
-        let line = self.lines.get(&line_of(claim)).map_or(0, |line| line.waiting.len());
+        let line = match self.waiting {
+            0 => 0,
+            _ => self.lines.get(&line_of(claim)).map_or(0, |line| line.waiting.len()),
+        };
         if line == 0 && self.may_take(claim, most) {
             self.take(claim);
             return Entry::Place;
@@ -135,13 +141,16 @@ impl Shares {
         self.taken = self.taken.saturating_sub(1);
         for key in claim {
             if let Some(held) = self.held.get_mut(&key.party) {
-                *held -= 1;
-                if *held == 0 {
+                *held = held.saturating_sub(1);
+                if *held == 0 && self.held.len() > KEPT {
                     self.held.remove(&key.party);
                 }
             }
         }
         let mut woken = Vec::new();
+        if self.waiting == 0 {
+            return woken;
+        }
         while let Some(next) = self.next(most) {
             let Some(line) = self.lines.get_mut(&line_of(&next)) else { break };
             let first = line.waiting.pop_front();
@@ -171,7 +180,10 @@ impl Shares {
     fn take(&mut self, claim: &Claim) {
         self.taken += 1;
         for key in claim {
-            *self.held.entry(key.party).or_insert(0) += 1;
+            match self.held.get_mut(&key.party) {
+                Some(held) => *held += 1,
+                None => drop(self.held.insert(key.party, 1)),
+            }
         }
     }
 
@@ -256,6 +268,19 @@ mod tests {
     }
 
     #[test]
+    fn few_are_known_who_hold_nothing() {
+        let mut shares = Shares::default();
+        for party in 0..1000 {
+            let claim = claim(party, party);
+            assert_eq!(shares.enter(&claim, 4096, 0), Entry::Place);
+        }
+        for party in 0..1000 {
+            let _ = shares.leave(&claim(party, party), 4096);
+        }
+        assert!(shares.taken == 0 && shares.held.len() <= KEPT, "{}", shares.held.len());
+    }
+
+    #[test]
     fn who_cannot_be_served_does_not_stand_before_who_can() {
         let (mut shares, hung, well) = (Shares::default(), claim(1, 1), claim(2, 2));
         fill(&mut shares, &hung, 8);
@@ -334,7 +359,8 @@ mod tests {
             for of in taken {
                 let _ = shares.leave(&of, most);
             }
-            prop_assert!(shares.held.is_empty() && shares.lines.is_empty() && shares.taken == 0);
+            prop_assert!(shares.held.values().all(|held| *held == 0));
+            prop_assert!(shares.lines.is_empty() && shares.taken == 0 && shares.waiting == 0);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use super::bytes::{is_target, is_token};
 use super::{FieldError, HeadLimits, MAX_METHOD, RequestError, authority, field};
+use tidegate_http::words;
 
 /// The first fault of a head, `None` if there is none so far.
 pub(super) fn first_fault(head: &[u8], limits: &HeadLimits) -> Option<RequestError> {
@@ -60,10 +61,18 @@ fn check_method(method: &[u8], is_complete: bool) -> Result<(), RequestError> {
 #[inline]
 fn check_target(target: &[u8], limit: usize) -> Result<(), RequestError> {
     let within = target.get(..limit).unwrap_or(target);
-    if !within.iter().all(|b| is_target(*b)) {
+    if words::any(within, is_beside_target) {
         return Err(target_fault(within));
     }
     if target.len() > limit { Err(RequestError::TargetTooLong) } else { Ok(()) }
+}
+
+/// Whether any of these is none that [`is_target`] allows.
+#[inline]
+fn is_beside_target(word: u64) -> bool {
+    let quote_or_hash = words::equal(word | words::all(1), b'#');
+    let angle_bracket = words::equal(word & words::all(!2), b'<');
+    words::invisible(word) | quote_or_hash | angle_bracket != 0
 }
 
 #[cold]
@@ -102,5 +111,23 @@ fn version_end(rest: &[u8], is_preface: bool) -> Result<Option<&[u8]>, RequestEr
         [b'1', b'.', b'0'..=b'9', ..] => Err(RequestError::InvalidVersion),
         [major, ..] if *major != b'1' && major.is_ascii_digit() => Err(unsupported),
         _ => Err(RequestError::InvalidVersion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_target_are_judged_alike_one_by_one_and_in_words() {
+        for len in [1, 7, 8, 9, 16, 19] {
+            for at in 0..len {
+                for byte in 0..=255u8 {
+                    let mut target = vec![b'/'; len];
+                    target[at] = byte;
+                    assert_eq!(!words::any(&target, is_beside_target), is_target(byte), "{byte:#x} at {at}");
+                }
+            }
+        }
     }
 }
