@@ -128,7 +128,7 @@ fn has_notable(path: &[u8]) -> bool {
         let slashes_and_dots = words::equal(word | words::all(1), b'/'); // the dot is the byte before the slash
         let behind_slash = slashes << 8 | last;
         last = slashes >> 56;
-        words::zero(word) | words::equal(word, b'%') | (behind_slash & slashes_and_dots) != 0
+        words::below(word, b'%' + 1) | (behind_slash & slashes_and_dots) != 0
     })
 }
 

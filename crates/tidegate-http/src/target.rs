@@ -124,7 +124,7 @@ impl<'a> Target<'a> {
 /// Whether there may be a query, or something that no target holds.
 #[inline]
 fn is_notable(word: u64) -> bool {
-    words::invisible(word) | words::equal(word, b'#') | words::equal(word, b'?') != 0
+    words::below(word, b'#' + 1) | words::equal(word, b'?') | words::behind_visible(word) != 0
 }
 
 fn check_characters(text: &[u8]) -> Result<(), TargetError> {

@@ -27,11 +27,22 @@ pub const fn equal(word: u64, byte: u8) -> u64 {
     zero(word ^ all(byte))
 }
 
-/// Marks bytes that are not visible ASCII.
+/// Marks bytes below a bound of at most 128.
 #[inline]
-pub const fn invisible(word: u64) -> u64 {
-    let (below, above) = (word.wrapping_sub(all(0x21)) & !word, word.wrapping_add(ONES) | word);
-    (below | above) & HIGHS
+pub const fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(all(bound)) & !word & HIGHS
+}
+
+/// Marks what comes behind the last visible byte of ASCII.
+#[inline]
+pub const fn behind_visible(word: u64) -> u64 {
+    (word.wrapping_add(ONES) | word) & HIGHS
+}
+
+/// Whether there are control bytes of ASCII, tabs among them.
+#[inline]
+pub const fn control(word: u64) -> bool {
+    equal(word, 0x7f) | below(word, 0x20) != 0
 }
 
 /// Calls `test` with words, in order, that together hold all of `bytes`, each byte at the place of its significance
@@ -60,10 +71,11 @@ mod tests {
                 for byte in 0..=255u8 {
                     let mut bytes = vec![b'x'; len];
                     bytes[at] = byte;
-                    let bad = any(&bytes, |word| invisible(word) != 0);
+                    let bad = any(&bytes, |word| below(word, 0x21) | behind_visible(word) != 0);
                     assert_eq!(bad, !byte.is_ascii_graphic(), "{byte:#x} at {at} of {len}");
                     assert_eq!(any(&bytes, |word| zero(word) != 0), byte == 0, "{byte:#x} at {at} of {len}");
                     assert_eq!(any(&bytes, |word| equal(word, b'?') != 0), byte == b'?');
+                    assert_eq!(any(&bytes, control), byte.is_ascii_control(), "{byte:#x} at {at} of {len}");
                 }
             }
         }
@@ -76,7 +88,8 @@ mod tests {
             for second in 0..=255u8 {
                 let bytes = [b'x', first, second, b'x', b'x', b'x', b'x', b'x', b'x'];
                 let expected = bytes.iter().any(|byte| !byte.is_ascii_graphic());
-                assert_eq!(any(&bytes, |word| invisible(word) != 0), expected, "{first:#x} {second:#x}");
+                let found = any(&bytes, |word| below(word, 0x21) | behind_visible(word) != 0);
+                assert_eq!(found, expected, "{first:#x} {second:#x}");
                 let expected = bytes.contains(&b'?');
                 assert_eq!(any(&bytes, |word| equal(word, b'?') != 0), expected, "{first:#x} {second:#x}");
             }

@@ -257,9 +257,12 @@ impl Connection {
         request: &Request,
         is_last: bool,
     ) -> io::Result<Output> {
-        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        if !cx.log.shows_responses() {
+            return self.start_plain(cx, response, request, is_last);
+        }
+        let fields = Box::new(response.head.lines().clone());
         let mut output = self.start_plain(cx, response, request, is_last)?;
-        output.fields = fields;
+        output.fields = Some(fields);
         Ok(output)
     }
 
@@ -456,18 +459,22 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        // Where that fails there is still a response to be counted, when the connection closes.
-        let (mut output, failed) = match self.start(cx, response, &request, true) {
-            Ok(output) => (output, None),
-            Err(error) => (Output::unbegun(), Some(error)),
-        };
-        if let Some(work) = &mut self.work {
-            if let Some(tunnel) = output.take_tunnel() {
-                work.incoming = Some(tunnel);
+        let started = self.start(cx, response, &request, true);
+        let Some(work) = &mut self.work else { return started.map(drop) };
+        match started {
+            Ok(mut output) => {
+                if let Some(tunnel) = output.take_tunnel() {
+                    work.incoming = Some(tunnel);
+                }
+                work.output = Some(output);
+                self.flush_batch()
             }
-            work.output = Some(output);
+            Err(error) => {
+                // There is still a response to be counted, when the connection closes.
+                work.output = Some(Output::unbegun());
+                Err(error)
+            }
         }
-        failed.map_or_else(|| self.flush_batch(), Err)
     }
 
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
