@@ -1,7 +1,7 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::batch::Batch;
-use super::send::{Output, count};
+use super::send::Output;
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::{Account, Entry};
@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
+use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
 use tidegate_tls::SessionError;
@@ -299,7 +300,7 @@ impl Connection {
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let authority = head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+        let authority = head.host.and_then(ascii).unwrap_or("");
         let site = engine.site_for(usize::from(self.listener), authority);
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
@@ -664,16 +665,7 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let mut output = match self.start(cx, response, &request, is_last) {
-            Ok(output) => output,
-            Err(error) => {
-                count(cx, sink.map(|sink| (sink, *entry)), &request, &Output::unsent());
-                return Err(error);
-            }
-        };
-        if output.is_complete() {
-            count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
-        } else {
+        if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
             self.work =
