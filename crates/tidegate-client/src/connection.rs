@@ -115,6 +115,12 @@ impl Connection {
         self.is_stale() || !matches!(rustix::net::recv(self.fd(), &mut [0u8; 1], flags), Err(Errno::AGAIN))
     }
 
+    /// Whether the peer has closed it, asked of the kernel now; it may have begun to speak.
+    pub(crate) fn is_closed_now(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(rustix::net::recv(self.fd(), &mut [0u8; 1], flags), Err(Errno::AGAIN) | Ok((_, 1..)))
+    }
+
     /// Sends what the socket takes, at least one byte.
     #[inline]
     pub fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
