@@ -5,6 +5,7 @@
 //! may still wait here as ciphertext ([`Transport::has_pending`]), and the kernel cannot send a file.
 
 use crate::phase::Engine;
+use crate::remote::UNNAMED;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -141,9 +142,13 @@ impl Transport {
             return Ok(Received::Bytes { count: 0, drained });
         };
         let mut local = self.stream.local_ip();
-        if let Header::Proxied { source, destination } = header {
-            *client = Peer::Tcp(source);
-            local = Some(destination.ip());
+        match header {
+            Header::Proxied { source, destination } => {
+                *client = Peer::Tcp(source);
+                local = Some(destination.ip());
+            }
+            Header::Unnamed => *client = UNNAMED,
+            Header::Local => {}
         }
         let rest = prelude.received.split_off(length);
         if prelude.then_tls {
