@@ -170,14 +170,17 @@ impl Site {
         match self.routes[index].handler.handle(exchange, pass) {
             // Complete as it is: the hot path ends here.
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
-            reply => {
-                let links = &self.config.routes[index].early_hints;
-                if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
-                    hint(links, exchange);
-                }
-                self.finish(index, exchange, reply)
-            }
+            reply => self.finish_content(index, exchange, reply),
         }
+    }
+
+    #[inline(never)]
+    fn finish_content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>, reply: Reply) -> Reply {
+        let links = &self.config.routes[index].early_hints;
+        if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
+            hint(links, exchange);
+        }
+        if self.has_filter_phase(index) { self.finish(index, exchange, reply) } else { reply }
     }
 
     /// The Content phase with the fields of the route and nothing else of the Filter phase.
@@ -190,6 +193,13 @@ impl Site {
             }
             response
         })
+    }
+
+    /// Whether a route has anything for the Filter phase.
+    #[inline]
+    fn has_filter_phase(&self, index: usize) -> bool {
+        let Route { filters, decoration, .. } = &self.routes[index];
+        !filters.is_empty() || !decoration.is_empty() || !self.config.routes[index].error_pages.is_empty()
     }
 
     /// The Filter phase: error page, fields of the route, filters. A finished response is left alone.

@@ -6,6 +6,7 @@
 //! encodings through. Keeping inside the root is the file system's own doing as well (`RESOLVE_BENEATH`).
 
 use crate::status::Status;
+use crate::words;
 
 /// What the peer got wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -115,9 +116,23 @@ enum Slash {
 /// Whether the path can be used as it is.
 #[inline]
 fn is_normal(path: &[u8]) -> bool {
-    if path.first() != Some(&b'/') {
-        return false;
-    }
+    path.first() == Some(&b'/') && (!has_notable(path) || is_normal_throughout(path))
+}
+
+/// Whether the path may hold a byte that is never used as it is, or a segment that is empty or begins with a dot.
+#[inline]
+fn has_notable(path: &[u8]) -> bool {
+    let mut last = 0;
+    words::any(path, |word| {
+        let slashes = words::equal(word, b'/');
+        let slashes_and_dots = words::equal(word | words::all(1), b'/'); // the dot is the byte before the slash
+        let behind_slash = slashes << 8 | last;
+        last = slashes >> 56;
+        words::below(word, b'%' + 1) | (behind_slash & slashes_and_dots) != 0
+    })
+}
+
+fn is_normal_throughout(path: &[u8]) -> bool {
     let mut is_segment_start = false;
     for (position, &byte) in path.iter().enumerate() {
         match byte {
@@ -217,4 +232,25 @@ pub fn encode_path(path: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_as_it_is_is_normal() {
+        const LETTERS: [u8; 6] = *b"/.%x\0\x01";
+        for before in 0..10 {
+            for number in 0..6usize.pow(5) {
+                let mut path = vec![b'x'; before];
+                path.extend((0..5).map(|digit| LETTERS[number / 6usize.pow(digit) % 6]));
+                path.insert(0, b'/');
+                assert!(has_notable(&path) || is_normal_throughout(&path), "{path:?}");
+            }
+        }
+        for ordinary in ["/", "/a", "/small.bin", "/assets/app.3f2.js", "/a/b/c/d/e.f/g/"] {
+            assert!(!has_notable(ordinary.as_bytes()), "{ordinary}");
+        }
+    }
 }

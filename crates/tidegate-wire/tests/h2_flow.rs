@@ -134,6 +134,35 @@ fn a_small_window_may_be_given_back_frame_by_frame() {
     assert!(!end.seen.iter().any(|seen| matches!(seen, Seen::Failed(_))));
 }
 
+/// What was sent into wide windows may be given back in one burst, frame by frame; the credit has an end.
+#[test]
+fn windows_may_be_given_back_in_a_burst() {
+    let mut end = End::ready_server(Limits::default());
+    end.feed(&settings(&[(4, 1 << 30)])).feed(&window(0, 1 << 30));
+    end.feed(&headers(1, WHOLE, GET));
+    let key = end.key(1);
+    let parts = ResponseParts {
+        status: 200,
+        date: None,
+        server: None,
+        fields: FieldSource::Lines(&FieldLines::new()),
+        content_length: None,
+    };
+    assert!(end.connection.send_response(key, &parts, false, &mut end.out));
+    for _ in 0..2000 {
+        assert_eq!(end.connection.send_data(key, &[b'x'; 16_384], false, &mut end.out), 16_384);
+        end.sent();
+    }
+    for _ in 0..2000 {
+        end.feed(&window(0, 16_384)).feed(&window(1, 16_384));
+    }
+    assert!(!end.seen.iter().any(|seen| matches!(seen, Seen::Failed(_))));
+    for _ in 0..20_000 {
+        end.feed(&window(0, 1));
+    }
+    assert!(end.seen.iter().any(|seen| matches!(seen, Seen::Failed(_))));
+}
+
 #[test]
 fn frames_are_no_larger_than_the_peer_takes() {
     let mut end = End::ready_server(Limits::default());

@@ -59,7 +59,7 @@ mod tests {
     use crate::settings::Origin;
 
     fn network(text: &str) -> Network {
-        crate::value::network(text).unwrap()
+        crate::value::read_network(text).unwrap()
     }
 
     #[test]

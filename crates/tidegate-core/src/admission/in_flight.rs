@@ -124,15 +124,19 @@ enum Place {
     /// It needs none.
     Exempt,
     Taken,
-    Queued {
-        turn: u64,
-        /// Monotonic, nanoseconds.
-        since: u64,
-        deadline: Deadline,
-    },
+    /// In a box, since most do not have to.
+    Queued(Box<Queued>),
     Refused(QueueRefusal),
     /// There is no memory for what waits.
     Shed,
+}
+
+/// A turn that is waited for.
+struct Queued {
+    turn: u64,
+    /// Monotonic, nanoseconds.
+    since: u64,
+    deadline: Deadline,
 }
 
 impl Later {
@@ -160,7 +164,7 @@ impl Later {
 
     /// Whether it waits for a place.
     pub fn is_queued(&self) -> bool {
-        matches!(self.stage, Stage::Running { place: Place::Queued { .. }, .. })
+        matches!(self.stage, Stage::Running { place: Place::Queued(_), .. })
     }
 
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending
@@ -194,7 +198,8 @@ impl Later {
         let Stage::Running { future, place } = &mut self.stage else {
             return Poll::Ready(self.ledger.busy()); // not to be asked again
         };
-        if let Place::Queued { turn, since, deadline } = place {
+        if let Place::Queued(queued) = place {
+            let Queued { turn, since, deadline } = &mut **queued;
             let (turn, since, claim) = (*turn, *since, self.account.in_flight());
             let places = &self.ledger.shared.in_flight.running;
             let given_up = if has_left {
@@ -259,11 +264,11 @@ impl Later {
                 let claim = self.account.in_flight();
                 leave(&ledger.shared.in_flight.running, &claim, ledger.limits().in_flight);
             }
-            Stage::Running { place: Place::Queued { turn, .. }, .. } => {
+            Stage::Running { place: Place::Queued(queued), .. } => {
                 ledger.stats.queued.sub(1);
                 ledger.stats.queue_refusals.add(QueueRefusal::Client, 1);
                 let (claim, places) = (self.account.in_flight(), &ledger.shared.in_flight.running);
-                let has_withdrawn = lock(places).withdraw(&claim, turn).is_some();
+                let has_withdrawn = lock(places).withdraw(&claim, queued.turn).is_some();
                 if !has_withdrawn {
                     leave(places, &claim, ledger.limits().in_flight);
                 }
@@ -295,7 +300,8 @@ impl Place {
                 drop(shares);
                 ledger.stats.queued.add(1);
                 ledger.stats.requests_queued.add(1);
-                Place::Queued { turn, since: monotonic_ns(), deadline: timer::after(limits.queue_age) }
+                let deadline = timer::after(limits.queue_age);
+                Place::Queued(Box::new(Queued { turn, since: monotonic_ns(), deadline }))
             }
             Entry::Full => Place::Refused(QueueRefusal::Full),
         }

@@ -72,6 +72,9 @@ impl Hasher for AsItIs {
 
 type ByParty<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
 
+/// So many parties stay known when they hold nothing, where nobody counts them: most come again at once.
+const KEPT: usize = 32;
+
 struct Line<const N: usize, W> {
     claim: Claim<N>,
     /// By rising number, which is the order of arrival. Never empty.
@@ -82,7 +85,7 @@ struct Line<const N: usize, W> {
 pub struct Shares<const N: usize, W> {
     sharing: Sharing,
     taken: u32,
-    /// Whoever holds nothing is not in here.
+    /// Whoever holds nothing is not in here, beyond [`KEPT`].
     held: ByParty<u32>,
     lines: HashMap<[u64; N], Line<N, W>>,
     waiting: u32,
@@ -110,6 +113,7 @@ impl<const N: usize, W> Shares<N, W> {
     /// Says who shares. More may be free by it: see [`Shares::next`].
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.sharing = sharing;
+        self.held.retain(|_, held| *held > 0); // who holds nothing is counted by not being there
     }
 
     /// Places taken.
@@ -129,7 +133,8 @@ impl<const N: usize, W> Shares<N, W> {
 
     /// Takes one of `most` places, if there is one for this claim and nobody with the same waits.
     pub fn try_enter(&mut self, claim: &Claim<N>, most: u32) -> bool {
-        let may = !self.lines.contains_key(&line_of(claim)) && self.may_take(claim, most);
+        let nobody_waits = self.waiting == 0 || !self.lines.contains_key(&line_of(claim));
+        let may = nobody_waits && self.may_take(claim, most);
         if may {
             self.take(claim);
         }
@@ -179,10 +184,11 @@ impl<const N: usize, W> Shares<N, W> {
     /// Leaves a place. It is to be given on: see [`Shares::next`].
     pub fn leave(&mut self, claim: &Claim<N>) {
         self.taken = self.taken.saturating_sub(1);
+        let is_kept = matches!(self.sharing, Sharing::Open) && self.held.len() <= KEPT;
         for key in claim {
             if let Some(held) = self.held.get_mut(&key.party) {
-                *held -= 1;
-                if *held == 0 {
+                *held = held.saturating_sub(1);
+                if *held == 0 && !is_kept {
                     self.held.remove(&key.party);
                 }
             }
@@ -192,6 +198,9 @@ impl<const N: usize, W> Shares<N, W> {
     /// Takes the next out of its line: of the first in each, the one that came first among those who may take a place
     /// now. It has the turn, and no place before [`Shares::take`].
     pub fn next(&mut self, most: u32) -> Option<(Claim<N>, u64, W)> {
+        if self.waiting == 0 {
+            return None;
+        }
         let may = self.lines.values().filter(|line| self.may_take(&line.claim, most));
         let first = may.min_by_key(|line| line.waiting.front().map_or(u64::MAX, |(number, _)| *number));
         let claim = first?.claim;
@@ -214,7 +223,10 @@ impl<const N: usize, W> Shares<N, W> {
     pub fn take(&mut self, claim: &Claim<N>) {
         self.taken += 1;
         for key in claim {
-            *self.held.entry(key.party).or_insert(0) += 1;
+            match self.held.get_mut(&key.party) {
+                Some(held) => *held += 1,
+                None => drop(self.held.insert(key.party, 1)),
+            }
         }
     }
 
@@ -344,6 +356,19 @@ mod tests {
     }
 
     #[test]
+    fn few_are_known_who_hold_nothing() {
+        let mut shares = Two::default();
+        for party in 0..1000 {
+            let claim = claim(party, party);
+            assert_eq!(shares.ask(&claim, 4096, 0), Entry::Place);
+        }
+        for party in 0..1000 {
+            let _ = shares.give_on(&claim(party, party), 4096);
+        }
+        assert!(shares.taken == 0 && shares.held.len() <= KEPT, "{}", shares.held.len());
+    }
+
+    #[test]
     fn who_cannot_be_served_does_not_stand_before_who_can() {
         let (mut shares, hung, well) = (Two::default(), claim(1, 1), claim(2, 2));
         fill(&mut shares, &hung, 8);
@@ -446,7 +471,8 @@ mod tests {
             for of in taken {
                 let _ = shares.give_on(&of, most);
             }
-            prop_assert!(shares.held.is_empty() && shares.lines.is_empty() && shares.taken == 0);
+            prop_assert!(shares.held.values().all(|held| *held == 0));
+            prop_assert!(shares.lines.is_empty() && shares.taken == 0 && shares.waiting == 0);
         }
     }
 }

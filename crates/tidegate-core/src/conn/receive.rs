@@ -1,7 +1,7 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::batch::Batch;
-use super::send::{Output, count};
+use super::send::Output;
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::{Account, Entry};
@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
+use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
 use tidegate_tls::SessionError;
@@ -29,6 +30,16 @@ const ALPN_H2: &[u8] = b"h2";
 /// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
 /// comes behind; to all others HTTP/1 answers.
 const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
+
+/// Whether the first bytes of a connection, which are no request, were meant for HTTP/1, so that an answer in it is
+/// understood: they begin with a method, or name the protocol. Whatever else they are, a broken preface ends the
+/// connection (RFC 9113 section 3.4).
+fn is_meant_for_http1(data: &[u8]) -> bool {
+    let line = data.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_method = std::str::from_utf8(word).is_ok_and(|word| Method::from_token(word) != Method::Other);
+    !data.starts_with(PREFACE_START) && (is_method || line.windows(5).any(|part| part == b"HTTP/"))
+}
 
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
@@ -232,7 +243,7 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                Err(_) if at == 0 && self.may_become_h2(cx) && data.starts_with(PREFACE_START) => {
+                Err(_) if at == 0 && self.may_become_h2(cx) && !is_meant_for_http1(data) => {
                     self.begin_h2(cx);
                     self.take_first_frames(cx, data)?;
                     return Ok(data.len());
@@ -289,7 +300,7 @@ impl Connection {
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let authority = head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+        let authority = head.host.and_then(ascii).unwrap_or("");
         let site = engine.site_for(usize::from(self.listener), authority);
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
@@ -654,16 +665,7 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let mut output = match self.start(cx, response, &request, is_last) {
-            Ok(output) => output,
-            Err(error) => {
-                count(cx, sink.map(|sink| (sink, *entry)), &request, &Output::unsent());
-                return Err(error);
-            }
-        };
-        if output.is_complete() {
-            count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
-        } else {
+        if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
             self.work =

@@ -71,9 +71,10 @@ pub fn may_pass(name: &str, is_trusted: bool) -> bool {
 /// does not reach an application, nor from an application a client, since it names paths.
 pub fn is_for_servers(name: &str) -> bool {
     const PREFIXES: [&str; 3] = ["x-accel-", "x-sendfile", "x-lighttpd-"];
-    PREFIXES
-        .iter()
-        .any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
+    name.starts_with(['x', 'X'])
+        && PREFIXES
+            .iter()
+            .any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
 }
 
 /// Whether applications can tell a name from all others: in variables and in some frameworks everything but letters and

@@ -437,7 +437,10 @@ fn path_as_sent(target: &str) -> &str {
             None => target,
         },
     };
-    rooted.split('?').next().unwrap_or_default()
+    match rooted.bytes().position(|byte| byte == b'?') {
+        Some(mark) => &rooted[..mark],
+        None => rooted,
+    }
 }
 
 /// Whether a path holds `.` or `..` as a segment, encoded or not.

@@ -41,19 +41,25 @@ const OF_A_SERVER: [(u16, u16); Flood::COUNT] = [
     (60_000, 20_000), // Ignored
 ];
 
+/// Updates of windows that may be owed at most. Those for frames on their way come in one burst when the peer, or we,
+/// were busy with something else.
+const WINDOWS_OWED_MAX: u16 = 16_000;
+
 /// The buckets of one connection.
 #[derive(Debug)]
 pub(super) struct Floods {
     buckets: &'static [(u16, u16); Flood::COUNT],
     second: u32,
     levels: [u16; Flood::COUNT],
+    /// Updates of windows that content has earned and that have not come yet.
+    windows_owed: u16,
 }
 
 impl Floods {
     /// Of a peer that is a client of ours, or a server.
     pub(super) fn new(is_server: bool) -> Floods {
         let buckets = if is_server { &BUCKETS } else { &OF_A_SERVER };
-        Floods { buckets, second: 0, levels: [0; Flood::COUNT] }
+        Floods { buckets, second: 0, levels: [0; Flood::COUNT], windows_owed: 0 }
     }
 
     /// Takes note of the present second.
@@ -77,6 +83,10 @@ impl Floods {
         else {
             return Ok(());
         };
+        if kind == Flood::WindowUpdate && self.windows_owed >= count {
+            self.windows_owed -= count;
+            return Ok(());
+        }
         *level = level.saturating_add(count);
         if *level > *most { Err(kind) } else { Ok(()) }
     }
@@ -87,6 +97,13 @@ impl Floods {
         if let Some(level) = self.levels.get_mut(kind as usize) {
             *level = level.saturating_sub(count);
         }
+    }
+
+    /// Content was sent, and its windows may be given back so many times, whenever that is.
+    #[inline]
+    pub(super) fn owe_windows(&mut self, count: u16) {
+        self.forgive(Flood::WindowUpdate, count);
+        self.windows_owed = self.windows_owed.saturating_add(count).min(WINDOWS_OWED_MAX);
     }
 }
 
