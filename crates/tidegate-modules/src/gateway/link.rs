@@ -28,8 +28,8 @@ pub struct Shared {
     spill: RefCell<Arc<Spill>>,
     /// Of an address there are several where TLS with it is spoken in several ways.
     pools: RefCell<HashMap<Address, Vec<Weak<Pool>>>>,
-    /// Those that were there when the present revision was prepared: its routes ask for them with their first requests,
-    /// and the routes before may have gone by then. Their idle connections end at `keep-timeout` all the same.
+    /// Those that were there when the present revision came into force: its routes ask for them with their first requests,
+    /// and the routes before have gone by then. Their idle connections end at `keep-timeout` all the same.
     inherited: RefCell<Vec<Rc<Pool>>>,
 }
 
@@ -45,7 +45,7 @@ impl Shared {
         })
     }
 
-    /// Takes up the settings of a new revision.
+    /// Takes up the settings of a new revision, while the routes of the one before are still there.
     pub fn adopt(&self, spill: &settings::gateway::Spill) {
         *self.spill.borrow_mut() = Spill::of(spill);
         let known = |pool: &Weak<Pool>| pool.upgrade().filter(|pool| pool.has_idle());
