@@ -208,7 +208,7 @@ impl Failure {
             Failure::StreamReset => "stream reset by the server",
             Failure::GoAway => "left behind by a goodbye of the server",
             Failure::Malformed => "answer that is not valid HTTP",
-            Failure::Status => "status of 400 and above",
+            Failure::Status => "unexpected status",
             Failure::Check => "answer other than expected",
             Failure::Descriptors => "no descriptor left in the generator",
             Failure::Ports => "no local port left in the generator",

@@ -143,7 +143,8 @@ impl Engine {
             Ok(found) => found,
             Err(error) => {
                 notes.push(format!("path {raw_path}: {error}"));
-                notes.0.is_malformed.set(true);
+                // 404 is an answer to a request that can be made; 400 says that this one cannot.
+                notes.0.is_malformed.set(error.status() == Status::BAD_REQUEST);
                 return Reply::Ready(answer::error(error.status()));
             }
         };

@@ -399,8 +399,10 @@ impl Worker {
     fn commit(&mut self) -> io::Result<()> {
         let Some((settings, engine, logs, listeners)) = self.prepared.take() else { return Ok(()) };
         let listeners = self.listen(listeners)?; // what can fail comes first, and changes nothing where it does
-        self.cx.engine = Rc::new(engine);
+        // What the routes before hold, such as connections to applications, is there to be inherited until then.
+        let before = std::mem::replace(&mut self.cx.engine, Rc::new(engine));
         self.registry.in_force(&settings);
+        drop(before);
         self.take_up(logs, listeners);
         Ok(())
     }

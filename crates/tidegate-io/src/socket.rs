@@ -107,6 +107,15 @@ pub fn bound_unsent(listener: BorrowedFd<'_>, bytes: u32) {
     let _ = socket2::SockRef::from(&listener).set_tcp_notsent_lowat(bytes);
 }
 
+/// Bounds the bytes received and not read that the kernel keeps for a connection (`SO_RCVBUF`, which ends its own growth of
+/// the buffer). Without effect on a unix socket, where the sender's buffer counts.
+///
+/// # Errors
+/// What the system says.
+pub fn bound_unread(connection: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_socket_recv_buffer_size(connection, bytes)?)
+}
+
 /// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.
 ///
 /// `prepare` may change who may connect: it is called when the file is there and nobody can connect yet.

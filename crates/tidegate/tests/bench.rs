@@ -452,7 +452,7 @@ fn bad_input_gets_one_sentence() {
     let list = folder.write("urls.txt", "http://127.0.0.1/\nhttp://127.0.0.1/ GOT\n");
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = format!("http://{free}/");
-    let cases: [(&[&str], i32, &str); 24] = [
+    let cases: [(&[&str], i32, &str); 25] = [
         (&["hit", "http://does-not-exist.invalid/"], 1, "the host does-not-exist.invalid cannot be resolved"),
         (&["hit", &refused], 1, "refuses connections: nothing listens there"),
         (&["hit", "-f", &list], 1, "urls.txt:2: `GOT` is not POST"),
@@ -463,6 +463,7 @@ fn bad_input_gets_one_sentence() {
         (&["hit", "-H", "Content-Length: 3", "http://127.0.0.1/"], 2, "Content-Length is set from the body"),
         (&["hit", "-H", "transfer-encoding: chunked", "http://127.0.0.1/"], 2, "is set from the body"),
         (&["hit", "-H", "nothing", "http://127.0.0.1/"], 2, "write 'Name: value'"),
+        (&["hit", "-X", "BAD METHOD", "http://127.0.0.1/"], 2, "a method is one word"),
         (&["hit", "--expect", "colour=red", "http://127.0.0.1/"], 2, "is no check"),
         (&["hit", "--target", "p99=50", "http://127.0.0.1/"], 2, "with its unit"),
         (&["hit", "--target", "conforming=95", "http://127.0.0.1/"], 2, "--min-bitrate"),

@@ -184,7 +184,7 @@ fn killed_processes_cost_only_what_they_had_in_hand() {
 #[test]
 fn who_crashes_again_and_again_is_answered_for_at_once() {
     let pool = "pool \"scripts\" { command \"sh\" \"-c\" \"echo no luck >&2; exit 3\" }";
-    let server = Server::start("crash", pool, ROUTE);
+    let server = Server::start("crash", pool, "proxy \"scripts\"");
     server.script("hello", "true");
     wait_for(|| (server.pool()["state"] == "failing").then_some(()), "the pool to fail");
     let (status, answer) = server.get("/cgi-bin/hello");
@@ -311,7 +311,7 @@ fn every_line_that_a_process_writes_arrives_once_and_in_order() {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("app.py"), script).unwrap();
         let pool = pool.replace("app.py", &folder.join("app.py").display().to_string());
-        let server = Server::start(&format!("lines-{name}"), &pool, ROUTE);
+        let server = Server::start(&format!("lines-{name}"), &pool, "proxy \"scripts\"");
         let path = server.folder.join(if log.is_empty() { "error.log" } else { "app.log" });
         // The lines of the first process of several: each says its number.
         let lines = || {
@@ -347,7 +347,7 @@ fn what_an_application_writes_beyond_its_bound_is_counted() {
         "pool \"scripts\" {{ user \"root\"; command \"python3\" \"{}\"; output \"app.log\" limit=\"10KiB\" }}",
         folder.join("app.py").display()
     );
-    let server = Server::start("bound", &pool, ROUTE);
+    let server = Server::start("bound", &pool, "proxy \"scripts\"");
     let path = server.folder.join("app.log");
     let counted = || {
         let text = fs::read_to_string(&path).ok()?;

@@ -3,6 +3,7 @@
 //! Figures that count are CPU time of a whole server and exact counts; wall time appears only beside a peer
 //! of the same run. `static_files`, `idle` and `cold` start servers (`server`, `peers`); `instructions` needs none.
 
+mod applications;
 pub mod bare;
 mod burst;
 pub mod canned;

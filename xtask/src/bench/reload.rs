@@ -4,7 +4,8 @@
 //! A closed loop of keep-alive connections, half of its requests with a body. While it runs the settings are
 //! loaded anew a hundred times and the program is exchanged twenty times: no request may fail. Then, for a
 //! while, a server process is killed every two seconds: what fails may be what it had in hand, and no
-//! connection may be refused.
+//! connection may be refused. Last come silences of several lengths, with a short load behind each: no request may
+//! fail, and no process may end. Behind the server are a file, an answer of its own and an application of every kind.
 
 use std::fs;
 use std::process::Command;
@@ -17,7 +18,7 @@ use super::generator::{self, Running, words};
 use super::peers::Kind;
 use super::report::{Table, grouped};
 use super::server::{Server, Setup};
-use super::{host, static_files};
+use super::{applications, host, static_files};
 use crate::workspace;
 
 #[derive(clap::Args)]
@@ -43,6 +44,15 @@ pub struct Arguments {
 }
 
 const KILL_EVERY: Duration = Duration::from_secs(2);
+/// Below and above the times that idle connections to applications and idle processes of pools are kept.
+const SILENCES: [Duration; 6] = [
+    Duration::from_millis(500),
+    Duration::from_millis(1100),
+    Duration::from_millis(2100),
+    Duration::from_millis(3000),
+    Duration::from_millis(5000),
+    Duration::from_millis(8000),
+];
 
 /// Runs both parts and prints the table; an error when a promise was broken.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -52,15 +62,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let mut setup = Setup::new(Duration::from_secs(60), 1_000)?;
     setup.site_directives = "route \"/post\" { respond 200 \"taken\" }".to_owned();
+    let paths = applications::add(&mut setup)?;
     setup.add_document("1k.bin", 1024)?;
     println!("{}, {}\n", host::today(), host::description());
     let mut table = Table::new(["what", "times", "requests", "failed", "longest", "of that kind"]);
     let server = Server::start(Kind::Tidegate, false, &setup)?;
     let operator = Operator { server: &server };
-    let list = setup.write(
-        "urls.txt",
-        &format!("http://127.0.0.1:{0}/1k.bin\nhttp://127.0.0.1:{0}/post POST field=value\n", server.port),
-    )?;
+    operator.wait_until_it_listens()?;
+    let base = format!("http://127.0.0.1:{}", server.port);
+    // Half of the requests have a body, as many applications as there are.
+    let mut urls = String::new();
+    for path in ["/1k.bin".to_owned()].iter().chain(&paths) {
+        urls.push_str(&format!("{base}{path}\n{base}/post POST field=value\n"));
+    }
+    let list = setup.write("urls.txt", &urls)?;
     let list = list.display();
 
     let hit = format!("hit -f {list} -c {} -n {}", arguments.connections, arguments.requests);
@@ -106,8 +121,35 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         format!("{:.0} ms", load.latency.longest.as_secs_f64() * 1e3),
         load.errors_text(),
     ]);
+    let before = operator.server_processes()?;
+    let mut silent = (0, 0, Duration::ZERO, String::new());
+    for silence in SILENCES {
+        std::thread::park_timeout(silence);
+        let load = generator::start(&words(&format!("hit -f {list} -c {} -t 1s", arguments.connections)))?
+            .finish()?;
+        // What is under way when the time is over has not failed.
+        let failed = load.failed() - load.errors.get("unanswered").copied().unwrap_or_default();
+        silent.0 += load.requests;
+        silent.1 += failed;
+        silent.2 = silent.2.max(load.latency.longest);
+        if failed > 0 {
+            silent.3 = load.errors_text();
+        }
+    }
+    table.row([
+        "silences".to_owned(),
+        SILENCES.len().to_string(),
+        grouped(silent.0 as f64),
+        grouped(silent.1 as f64),
+        format!("{:.0} ms", silent.2.as_secs_f64() * 1e3),
+        silent.3,
+    ]);
+    let has_ended = before != operator.server_processes()?;
     println!("{table}");
     operator.order("stop")?;
+    if has_ended || silent.1 > 0 {
+        bail!("a promise was broken: no process ends and no request fails because of a silence");
+    }
     let in_flight = kills * u64::from(arguments.connections);
     println!("in flight at the kills: at most {}", grouped(in_flight as f64));
     if failed > 0 || refused > 0 || load.failed() > in_flight {
@@ -136,6 +178,18 @@ pub struct Operator<'a> {
 }
 
 impl Operator<'_> {
+    /// Waits until it takes orders: the ports are open before the control socket is.
+    pub fn wait_until_it_listens(&self) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = self.status() {
+            if Instant::now() > deadline {
+                return Err(error);
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     /// `tidegate ORDER`.
     pub fn order(&self, order: &str) -> Result<String> {
         let mut command = Command::new(generator::tidegate());

@@ -14,7 +14,7 @@ use super::peers::Kind;
 use super::reload::Operator;
 use super::report::{Spread, Table, grouped};
 use super::server::{Server, Setup};
-use super::{cpu, host, static_files};
+use super::{applications, cpu, host, static_files};
 use crate::workspace;
 
 #[derive(clap::Args)]
@@ -67,6 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     setup.site_directives =
         "compress \"gzip\" min=\"1KiB\"; route \"/post\" { respond 200 \"taken\" }; route \"/folder/*\" { listing }"
             .to_owned();
+    let paths = applications::add(&mut setup)?;
     for (name, size) in [("1k.bin", 1 << 10), ("100k.bin", 100 << 10), ("10M.bin", 10 << 20)] {
         setup.add_document(name, size)?;
     }
@@ -76,6 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let server = Server::start(Kind::Tidegate, true, &setup)?;
     let operator = Operator { server: &server };
+    operator.wait_until_it_listens()?;
     let base = format!("http://127.0.0.1:{}", server.port);
     let list = setup.write(
         "urls.txt",
@@ -94,6 +96,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let downloads = generator::start(&words(&format!(
         "downloads -c 200 --limit 200KiB -t {seconds}s --verify none {base}/10M.bin"
     )))?;
+    // Applications have bursts and long silences between them, in which what is idle is put away.
+    let urls: String = paths.iter().map(|path| format!("{base}{path}\n")).collect();
+    let applications = setup.write("applications.txt", &urls)?;
+    let burst = format!("hit -f {} -c 64 -t 2s", applications.display());
+    let (mut bursts, mut failed_in_bursts) = (0, 0);
+    let mut expected = operator.server_processes()?;
     let mut samples = Vec::new();
     let (mut reloads, mut kills) = (0u64, 0u64);
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -104,6 +112,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         let resident = cpu::resident_bytes(&server.processes()?)? as f64;
         samples.push(Sample { descriptors: operator.descriptors()? as f64, resident });
+        let present = operator.server_processes()?;
+        if !expected.is_empty() && expected != present {
+            bail!("a server process has ended by itself: {expected:?} have become {present:?}");
+        }
+        expected = present;
+        let load = generator::start(&words(&burst))?.finish()?;
+        bursts += load.requests;
+        failed_in_bursts += load.failed() - load.errors.get("unanswered").copied().unwrap_or_default();
         operator.order("reload")?;
         reloads += 1;
         if samples.len().is_multiple_of(4) {
@@ -113,6 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                     kills += 1;
                 }
             }
+            expected.clear(); // those that come are looked at with the next sample
         }
     }
     let (mixed, downloads) = (mixed.finish()?, downloads.finish()?);
@@ -146,6 +163,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             load.availability(),
             load.errors_text()
         );
+    }
+    println!("applications: {} requests in bursts, {failed_in_bursts} failed", grouped(bursts as f64));
+    if failed_in_bursts > 0 {
+        bail!("requests to applications have failed in bursts between silences");
     }
     if !grown.is_empty() {
         bail!("has grown: {}", grown.join(", "));

@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 
 /// Of the memory there is, the share for what connections own.
 const SHARE: u64 = 4;
+/// Of a cgroup's memory, the largest share for them, whatever the settings say.
+const MOST: u64 = 2;
 /// Where nobody says how much there is.
 const UNKNOWN: u64 = 1 << 30;
 /// Percent of the last ten seconds in which everything stood still for want of memory.
@@ -67,9 +69,11 @@ impl Bound {
         }
     }
 
-    /// What connections may own by default.
-    pub fn for_connections(&self) -> u64 {
-        self.memory / SHARE
+    /// What connections may own, where the settings say so much, or leave it open. In a bounded cgroup never more than
+    /// a half: the rest is for what is not weighed, and a burst comes quicker than the kernel is asked.
+    pub fn for_connections(&self, configured: Option<u64>) -> u64 {
+        let most = if self.cgroup.is_some() { self.memory / MOST } else { u64::MAX };
+        configured.unwrap_or(self.memory / SHARE).min(most)
     }
 
     /// Whether the kernel finds memory short in the cgroup that bounds this process.
@@ -173,7 +177,9 @@ mod tests {
         write("sys/fs/cgroup/system.slice/memory.max", "300000000\n");
         let bound = Bound::read(&root);
         assert_eq!(bound.memory, 300_000_000);
-        assert_eq!(bound.for_connections(), 75_000_000);
+        assert_eq!(bound.for_connections(None), 75_000_000);
+        assert_eq!(bound.for_connections(Some(1 << 40)), 150_000_000, "a cgroup is more than a wish");
+        assert_eq!(bound.for_connections(Some(1 << 20)), 1 << 20);
         assert_eq!(bound.cgroup.as_deref(), Some(root.join("sys/fs/cgroup/system.slice").as_path()));
         assert!(!bound.is_pressed());
         write("sys/fs/cgroup/system.slice/memory.pressure", "some avg10=90.00\nfull avg10=4.99 avg60=9.00\n");

@@ -21,7 +21,7 @@ mod in_flight;
 mod memory;
 mod overload;
 mod resets;
-mod shares;
+pub mod shares;
 mod waits;
 
 pub use in_flight::{Account, Later};
@@ -188,7 +188,7 @@ impl Admission {
             }
         }
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
-        self.memory = share(limits.memory.unwrap_or_else(default_memory)).max(1);
+        self.memory = share(memory_for_connections(limits.memory)).max(1);
         crate::memory::adopt(&ledger.stats, self.memory);
         // Each worker states its share, so that the sum over the workers is what the settings say.
         let stats = &ledger.stats;
@@ -479,9 +479,9 @@ impl Admission {
     }
 }
 
-/// What all connections of the server may own when the settings leave it open (`memory auto`), bytes.
-pub fn default_memory() -> u64 {
-    Bound::of_process().for_connections()
+/// What all connections of the server may own where `limits memory` says `configured` (`None`: `auto`), bytes.
+pub fn memory_for_connections(configured: Option<u64>) -> u64 {
+    Bound::of_process().for_connections(configured)
 }
 
 /// The share of worker `number` in what all workers have together.

@@ -31,6 +31,16 @@ const ALPN_H2: &[u8] = b"h2";
 /// comes behind; to all others HTTP/1 answers.
 const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
 
+/// Whether the first bytes of a connection, which are no request, were meant for HTTP/1, so that an answer in it is
+/// understood: they begin with a method, or name the protocol. Whatever else they are, a broken preface ends the
+/// connection (RFC 9113 section 3.4).
+fn is_meant_for_http1(data: &[u8]) -> bool {
+    let line = data.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_method = std::str::from_utf8(word).is_ok_and(|word| Method::from_token(word) != Method::Other);
+    !data.starts_with(PREFACE_START) && (is_method || line.windows(5).any(|part| part == b"HTTP/"))
+}
+
 /// Content of a request that is still arriving.
 pub(super) enum Incoming {
     /// A handler reads it.
@@ -233,7 +243,7 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                Err(_) if at == 0 && self.may_become_h2(cx) && data.starts_with(PREFACE_START) => {
+                Err(_) if at == 0 && self.may_become_h2(cx) && !is_meant_for_http1(data) => {
                     self.begin_h2(cx);
                     self.take_first_frames(cx, data)?;
                     return Ok(data.len());

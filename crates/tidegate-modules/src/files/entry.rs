@@ -121,7 +121,7 @@ impl Contents {
         found: FoundFile,
         limit: u64,
         patience: Patience,
-    ) -> Result<Contents, (FoundFile, io::Error)> {
+    ) -> Result<Contents, (Box<FoundFile>, io::Error)> {
         let read = |opened: &Opened| match opened.meta.len <= limit {
             true => read_whole(opened.fd.as_fd(), opened.meta.len as usize, patience).map(Some),
             false => read_at(opened.fd.as_fd(), &mut [0], 0, patience).map(|_| None),
@@ -130,7 +130,7 @@ impl Contents {
             std::iter::once(&found.file).chain(found.siblings.iter().map(|(_, s)| s)).map(read).collect();
         let bytes = match bytes {
             Ok(bytes) => bytes,
-            Err(error) => return Err((found, error)),
+            Err(error) => return Err((Box::new(found), error)),
         };
         let metas = metas_of(&found);
         let mut bytes = bytes.into_iter();

@@ -362,7 +362,7 @@ impl Inner {
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let (inner, kept) = (self.clone(), exchange.keep());
                 let lane = Lane::of_file(file.file.meta.identity);
-                let job = blocking::run_in(lane, move || Contents::read(file, limit, Patience::Wait));
+                let job = blocking::run_in(lane, move || Contents::read(*file, limit, Patience::Wait));
                 let reading = Reading { has_waited: true, ..reading };
                 Reply::Later(Box::pin(async move {
                     let Ok(job) = job else { return overloaded() };

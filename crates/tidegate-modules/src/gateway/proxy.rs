@@ -242,7 +242,7 @@ impl Proxy {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
         };
-        let may_repeat = self.link.upstream.may_repeat(exchange.method);
+        let may_repeat = exchange.method.is_safe();
         let call = Multiplexed {
             link: self.link.clone(),
             method: exchange.method_token.to_owned(),
@@ -302,7 +302,7 @@ impl Handler for Proxy {
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
-        let may_repeat = self.link.upstream.may_repeat(exchange.method);
+        let may_repeat = exchange.method.is_safe();
         let call = Call {
             errand: Errand::of(&self.link, exchange, may_repeat),
             link: self.link.clone(),

@@ -13,6 +13,7 @@ mod explain;
 mod findings;
 mod frames;
 mod generator;
+mod pause;
 mod plan;
 mod round;
 mod server;

@@ -137,7 +137,7 @@ impl Revision {
             ] {
                 *part = part.div_ceil(processes);
             }
-            let memory = limits.memory.unwrap_or_else(tidegate_core::admission::default_memory);
+            let memory = tidegate_core::admission::memory_for_connections(limits.memory);
             limits.memory = Some(memory.div_ceil(processes.into()));
             let upstreams = &mut Arc::make_mut(&mut fitted).upstreams;
             for places in upstreams

@@ -254,9 +254,8 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
     if let Some(hook) = &mut settings.acme.dns_hook {
         match &hook.user {
             Some(name) => {
-                if find_user(name).context("`dns-hook`")?.uid.is_root() && !is_root {
-                    hook.user = None;
-                }
+                let is_its_own = find_user(name).context("`dns-hook`")?.uid.is_root() && !is_root;
+                hook.user = hook.user.take().filter(|_| !is_its_own);
             }
             None if is_root => {
                 let usual = usual().context("`dns-hook`")?;

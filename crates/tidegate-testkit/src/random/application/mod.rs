@@ -22,6 +22,7 @@ use super::findings::{Findings, Invariant};
 use super::plan::{AnswerPlan, Ending, Framing};
 use super::socket::{Got, Socket};
 use crate::client::Address;
+use crate::random::pause::rest;
 
 /// What an application speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +263,7 @@ enum After {
 
 /// Answers as planned.
 fn perform(plan: &AnswerPlan, encode: &impl Encode, incoming: &mut Incoming) -> Result<After, Stop> {
-    std::thread::sleep(plan.delay);
+    rest(plan.delay);
     match plan.ending {
         Ending::Silent => return Ok(After::Close),
         Ending::Garbage => {
@@ -288,7 +289,7 @@ fn perform(plan: &AnswerPlan, encode: &impl Encode, incoming: &mut Incoming) -> 
         if !pause.is_zero() || out.len() > 65_536 {
             incoming.write(&out)?;
             out.clear();
-            std::thread::sleep(pause);
+            rest(pause);
         }
     }
     match plan.ending {

@@ -7,6 +7,7 @@ use super::{Client, PATIENCE};
 use crate::random::answer::{AnswerCheck, Broken, End};
 use crate::random::content;
 use crate::random::findings::Invariant;
+use crate::random::pause::rest;
 use crate::random::session::{Batch, Conduct, Request};
 use crate::random::socket::{Got, Socket};
 
@@ -343,7 +344,7 @@ fn fill(client: &mut Client<'_>, connection: &mut Connection, batch: &Batch) -> 
     let most = match batch.conduct {
         Conduct::Slow { time, .. } if connection.began.elapsed() > time => return Err(NoAnswer::Left),
         Conduct::Slow { bytes, pause, .. } => {
-            std::thread::sleep(pause);
+            rest(pause);
             bytes.min(piece.len())
         }
         Conduct::Pause { after, time } if connection.read <= after && after < connection.read + 65_536 => {

@@ -13,6 +13,7 @@ use crate::random::frames::{
     RST_STREAM, SETTINGS, WINDOW_UPDATE, Windows, name_of, push_frame, push_reset, push_window_update,
     take_frame,
 };
+use crate::random::pause::rest;
 use crate::random::session::{Batch, Conduct, Request};
 use crate::random::socket::{Got, Socket};
 
@@ -155,7 +156,7 @@ fn play_batch(
         let most = match batch.conduct {
             Conduct::Slow { time, .. } if began.elapsed() > time => return Ok(false),
             Conduct::Slow { bytes, pause, .. } => {
-                std::thread::sleep(pause);
+                rest(pause);
                 bytes.min(piece.len())
             }
             Conduct::Pause { after, time } if connection.read >= after && !has_paused => {

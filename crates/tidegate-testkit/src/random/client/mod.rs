@@ -13,6 +13,7 @@ use super::findings::{Finding, Findings, Invariant};
 use super::session::{Batch, Conduct, Session};
 use super::socket::Socket;
 use crate::client::Address;
+use crate::random::pause::rest;
 use crate::tls::TlsOptions;
 
 /// The longest that a server may be silent when it owes an answer.
@@ -99,7 +100,7 @@ impl Client<'_> {
             if self.is_over() {
                 return;
             }
-            std::thread::sleep(left.min(Duration::from_millis(100)));
+            rest(left.min(Duration::from_millis(100)));
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Subject {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Method of the URLs on the command line [default: GET, with --data POST]
-    #[arg(short = 'X', long, value_name = "METHOD")]
+    #[arg(short = 'X', long, value_name = "METHOD", value_parser = method)]
     pub method: Option<String>,
     /// A field of every request; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
@@ -371,13 +371,22 @@ pub fn url(text: &str) -> Result<String, String> {
     Url::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// A token (RFC 9110 section 9.1).
+fn method(text: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_token) {
+        return Ok(text.to_owned());
+    }
+    Err("a method is one word of letters, digits and !#$%&'*+-.^_`|~".to_owned())
+}
+
 fn checks(text: &str) -> Result<String, String> {
     Expectation::default().demand(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// A field of requests. What frames a request is the generator's: another length than that of the body would make
 /// the server take one request for another.
-fn field(text: &str) -> Result<(String, String), String> {
+pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
     let (name, value) = (name.trim(), value.trim());
     if ["content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing)) {
