@@ -475,11 +475,16 @@ impl Engine {
         (self.sites.get(index), why)
     }
 
+    #[inline]
     fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {
         let default = self.defaults.get(listener).copied().unwrap_or(0);
         if self.exact.is_empty() && self.suffixes.is_empty() {
             return (default, "the only one that can answer");
         }
+        self.named_index(default, authority)
+    }
+
+    fn named_index(&self, default: usize, authority: &str) -> (usize, &'static str) {
         let host = host_of(authority);
         let mut lower = [0; HOST_MAX];
         let Some(lower) = lower.get_mut(..host.len()) else {

@@ -132,6 +132,7 @@ fn has_notable(path: &[u8]) -> bool {
     })
 }
 
+#[inline(never)]
 fn is_normal_throughout(path: &[u8]) -> bool {
     let mut is_segment_start = false;
     for (position, &byte) in path.iter().enumerate() {

@@ -127,6 +127,7 @@ fn is_notable(word: u64) -> bool {
     words::below(word, b'#' + 1) | words::equal(word, b'?') | words::behind_visible(word) != 0
 }
 
+#[inline(never)]
 fn check_characters(text: &[u8]) -> Result<(), TargetError> {
     for &byte in text {
         if !byte.is_ascii_graphic() {

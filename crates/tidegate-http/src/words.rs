@@ -49,15 +49,16 @@ pub const fn control(word: u64) -> bool {
 /// (the first is the least); the last two may overlap. `true` where it says so of any.
 #[inline]
 pub fn any(bytes: &[u8], mut test: impl FnMut(u64) -> bool) -> bool {
+    let Some(last) = bytes.last_chunk::<8>() else { return !bytes.is_empty() && test(short(bytes)) };
     let (words, rest) = bytes.as_chunks::<8>();
-    if words.iter().any(|word| test(u64::from_le_bytes(*word))) {
-        return true;
-    }
-    match bytes.last_chunk::<8>() {
-        _ if rest.is_empty() => false,
-        Some(word) => test(u64::from_le_bytes(*word)),
-        None => test(rest.iter().rfold(FILL, |word, byte| word << 8 | u64::from(*byte))),
-    }
+    words.iter().any(|word| test(u64::from_le_bytes(*word)))
+        || (!rest.is_empty() && test(u64::from_le_bytes(*last)))
+}
+
+/// A word that is not full.
+#[inline(never)]
+fn short(bytes: &[u8]) -> u64 {
+    bytes.iter().rfold(FILL, |word, byte| word << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -325,7 +325,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
+        let mut account = 0;
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -382,10 +382,12 @@ impl Connection {
                             .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    entry.client = exchange.remote.client;
+                    if sink.is_some() {
+                        entry.client = exchange.remote.client;
+                    }
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
-                        account.site = site.account();
+                        account = site.account();
                     }
                     match (reply, exchange.body.take()) {
                         // What has chunks may turn out to be no request at all, or so long that the answer has to
@@ -407,10 +409,10 @@ impl Connection {
         let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
-        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
+                let account = Account { site: account, upstream: wishes.upstream(), peer: remote.client };
                 let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {

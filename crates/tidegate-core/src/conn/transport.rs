@@ -79,6 +79,12 @@ impl Transport {
         matches!(self.layer, Layer::Tls(_))
     }
 
+    /// Whether there is nothing between the protocol and the socket.
+    #[inline]
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(self.layer, Layer::Bare)
+    }
+
     /// Whether what comes before the first request is not over.
     #[inline]
     pub(super) fn is_opening(&self) -> bool {

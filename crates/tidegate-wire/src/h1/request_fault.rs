@@ -61,8 +61,10 @@ fn check_method(method: &[u8], is_complete: bool) -> Result<(), RequestError> {
 #[inline]
 fn check_target(target: &[u8], limit: usize) -> Result<(), RequestError> {
     let within = target.get(..limit).unwrap_or(target);
-    if words::any(within, may_be_beside_target) && !within.iter().all(|b| is_target(*b)) {
-        return Err(target_fault(within));
+    if words::any(within, may_be_beside_target)
+        && let Some(fault) = target_fault(within)
+    {
+        return Err(fault);
     }
     if target.len() > limit { Err(RequestError::TargetTooLong) } else { Ok(()) }
 }
@@ -75,11 +77,11 @@ fn may_be_beside_target(word: u64) -> bool {
 }
 
 #[cold]
-fn target_fault(target: &[u8]) -> RequestError {
-    match target.iter().find(|b| !is_target(**b)) {
-        Some(b'\r' | b'\n') => RequestError::MissingVersion,
+fn target_fault(target: &[u8]) -> Option<RequestError> {
+    target.iter().find(|b| !is_target(**b)).map(|b| match b {
+        b'\r' | b'\n' => RequestError::MissingVersion,
         _ => RequestError::InvalidTarget,
-    }
+    })
 }
 
 /// RFC 9112 section 3.2: which form suits which method.
