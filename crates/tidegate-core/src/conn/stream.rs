@@ -44,6 +44,8 @@ impl Connection {
                     source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer[CHUNK_PREFIX..][..room]);
                 let count = match polled {
                     Poll::Ready(Ok(count)) => count,
+                    // All that was announced is here: what becomes of its source now is nothing to the client.
+                    Poll::Ready(Err(_)) if output.left == Some(0) => 0,
                     // It is cut short: the message never ends cleanly. Where only the end of the connection
                     // ends it, that has to be a reset.
                     Poll::Ready(Err(error)) => {

@@ -508,6 +508,11 @@ fn pull(
     let waker = runtime::waker(key);
     let polled = source.poll_chunk(&mut Context::from_waker(&waker), &mut h2.batch[start + FRAME_HEADER..]);
     let frame = match polled {
+        // All that was announced is here: what becomes of its source now is nothing to the client.
+        Poll::Ready(Err(_)) if left == Some(0) => Poll::Ready(Ok(0)),
+        polled => polled,
+    };
+    let frame = match frame {
         Poll::Pending => Ok(Frame::Waiting),
         Poll::Ready(Err(error)) => Err(error),
         // A source that gives more or less than it announced: the client must see that it broke.
