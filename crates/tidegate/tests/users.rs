@@ -325,7 +325,7 @@ fn a_spill_folder_that_the_servers_user_may_not_write_to_is_found() {
         let checked = running::run(&folder, &["check", "--config", &config]);
         assert_eq!(checked.code, Some(1), "{}", checked.stderr);
         assert!(
-            checked.stderr.contains("content of requests cannot be kept in the folder"),
+            checked.stderr.contains("cannot keep content of requests in the folder"),
             "{}",
             checked.stderr
         );

@@ -4,6 +4,7 @@
 
 use super::{complain, default_config, has_color, print};
 use crate::master::users;
+use crate::preflight;
 use crate::registry::Registry;
 use crate::revision::SettingsFrom;
 use crate::server::privileges::become_user;
@@ -119,7 +120,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut poller = Poller::new().context("cannot open a poller")?;
     let runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
-    tls.take(&TlsFiles::read(&settings)?);
+    tls.take(&TlsFiles::read(&settings, &TlsFiles::default())?);
     let notes = Notes::default();
     let engine = Registry::for_rehearsal(notes.clone(), tls)
         .build(&settings, &mut |_| Ok(None))
@@ -212,13 +213,14 @@ fn load(arguments: &Arguments) -> Result<Settings> {
         (None, Some(path)) => SettingsFrom::File(path.clone()),
         (None, None) => SettingsFrom::File(default_config()?),
     };
-    let loaded = match from {
+    let mut loaded = match from {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
         SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
             Ok(settings) => return Ok(settings),
             Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },
     };
+    preflight::look(&mut loaded);
     complain(&loaded.render(has_color()));
     loaded.settings.ok_or_else(|| anyhow!("nothing could be served, so nothing can be explained"))
 }
