@@ -156,13 +156,13 @@ kinds! {
 }
 
 kinds! {
-    /// Why an application has not answered a request.
+    /// Why an application has not answered a request, or not to the end.
     GatewayFailure, "reason" {
         /// No connection.
         Unreachable "unreachable",
-        /// It has closed the connection before, or in the middle of, the head of its answer.
+        /// It has closed the connection before its answer was complete.
         Closed "closed",
-        /// No answer in time.
+        /// No answer in time, or nothing more of it.
         Silent "silent",
         /// What it has answered is no answer.
         Malformed "malformed",

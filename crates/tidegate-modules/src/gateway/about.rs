@@ -3,6 +3,8 @@
 use super::link::Link;
 use std::fmt;
 use std::rc::Rc;
+use tidegate_core::log;
+use tidegate_stats::GatewayFailure;
 
 /// A request in messages: `example.com /a.php`.
 #[derive(Clone)]
@@ -14,6 +16,13 @@ pub(super) struct About {
 impl About {
     pub(super) fn new(link: &Rc<Link>, target: &str) -> About {
         About { link: link.clone(), target: target.into() }
+    }
+
+    /// The application has failed in the middle of an answer. The client is told by nothing but the end.
+    #[cold]
+    pub(super) fn broke_off(&self, why: GatewayFailure, how: &dyn fmt::Display) {
+        self.link.shared.stats.gateway_failures.add(why, 1);
+        log::error(format_args!("{self}: {}: its answer broke off: {how}", self.link.name));
     }
 
     /// The name of the application: its pool, or where it is.

@@ -259,7 +259,7 @@ impl Content {
     pub(super) fn close(&mut self) -> Result<(), AnswerError> {
         self.may_keep = false;
         match &mut self.framing {
-            FramingOf::Http(decoder) => decoder.close()?,
+            FramingOf::Http(decoder) => decoder.close().map_err(|_| AnswerError::Truncated)?,
             FramingOf::FastCgi { .. } => return Err(AnswerError::Truncated),
             FramingOf::UntilClose { has_ended } => *has_ended = true,
         }
@@ -410,6 +410,6 @@ impl AnswerHead {
 
 impl From<AnswerError> for io::Error {
     fn from(error: AnswerError) -> io::Error {
-        io::Error::other(error.to_string())
+        io::Error::other(error)
     }
 }

@@ -297,8 +297,8 @@ impl Call {
         }
         let len = content.remaining().map(|left| left.saturating_add(early.len() as u64));
         let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));
-        let link = &self.link;
-        let relay = Relay::new(line, content, upload, early, link.buffer, link.timeout, self.wants_trailers);
+        let about = self.about.clone();
+        let relay = Relay::new(line, content, upload, early, &self.link, about, self.wants_trailers);
         Ok(respond(head, Body::Stream { len, stream: Box::new(relay) }))
     }
 

@@ -196,6 +196,8 @@ impl Multiplexed {
                 stream,
                 upload,
                 silence: Silence::new(self.link.timeout),
+                left: head.len,
+                about: self.about.clone(),
                 wants_trailers: self.wants_trailers,
                 _pick: pick,
             };
@@ -222,9 +224,7 @@ impl Multiplexed {
                 answer::error(Status::GATEWAY_TIMEOUT)
             }
             Fault::Stream(error) => {
-                let is_malformed = matches!(error, Http2Error::Misbehaved(_) | Http2Error::Broken(_));
-                let why = if is_malformed { GatewayFailure::Malformed } else { GatewayFailure::Closed };
-                self.stats().gateway_failures.add(why, 1);
+                self.stats().gateway_failures.add(kind_of(error), 1);
                 log::error(format_args!("{about}: {name}: {error}"));
                 answer::error(Status::BAD_GATEWAY)
             }
@@ -324,6 +324,13 @@ impl Upload {
     }
 }
 
+fn kind_of(error: &Http2Error) -> GatewayFailure {
+    match error {
+        Http2Error::Misbehaved(_) | Http2Error::Broken(_) => GatewayFailure::Malformed,
+        _ => GatewayFailure::Closed,
+    }
+}
+
 /// The engine answers in place of whatever is said here.
 fn client_fault(_: RequestBodyError) -> Fault {
     Fault::Client
@@ -334,6 +341,9 @@ struct Flow {
     stream: Http2Stream,
     upload: Upload,
     silence: Silence,
+    /// Bytes of content that are announced and still to come.
+    left: Option<u64>,
+    about: About,
     wants_trailers: bool,
     _pick: Pick,
 }
@@ -346,14 +356,26 @@ impl BodyStream for Flow {
         match self.stream.poll_data(cx, buffer) {
             Poll::Ready(Ok(count)) => {
                 self.silence.ends();
+                self.left = self.left.map(|left| left.saturating_sub(count as u64));
                 Poll::Ready(Ok(count))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(io::Error::other(error))),
+            Poll::Ready(Err(error)) => {
+                if self.left != Some(0) {
+                    self.about.broke_off(kind_of(&error), &error);
+                }
+                Poll::Ready(Err(io::Error::other(error)))
+            }
             Poll::Pending if self.upload.waits_for_client => {
                 self.silence.ends();
                 Poll::Pending
             }
-            Poll::Pending => self.silence.poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => self.silence.poll(cx).map(|()| {
+                if self.left != Some(0) {
+                    let timeout = self.silence.timeout();
+                    self.about.broke_off(GatewayFailure::Silent, &format_args!("nothing for {timeout:?}"));
+                }
+                Err(io::ErrorKind::TimedOut.into())
+            }),
         }
     }
 

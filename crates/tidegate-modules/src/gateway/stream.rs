@@ -5,7 +5,9 @@
 //! bounded buffer, so that a slow client holds the application only for what does not fit.
 
 use super::abandon::abandon;
-use super::answer::Content;
+use super::about::About;
+use super::answer::{AnswerError, Content};
+use super::link::Link;
 use super::upload::{Upload, UploadError};
 use super::upstream::Pick;
 use std::future::Future;
@@ -20,6 +22,7 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
+use tidegate_stats::GatewayFailure;
 
 /// Read at once when reading ahead.
 const PIECE: usize = 32 << 10;
@@ -49,6 +52,7 @@ pub(super) struct Relay {
     taken: usize,
     buffer: usize,
     silence: Silence,
+    about: About,
     wants_trailers: bool,
     failure: Option<io::Error>,
 }
@@ -59,8 +63,8 @@ impl Relay {
         content: Content,
         upload: Option<Upload>,
         early: Vec<u8>,
-        buffer: usize,
-        timeout: Duration,
+        link: &Link,
+        about: About,
         wants_trailers: bool,
     ) -> Relay {
         Relay {
@@ -69,8 +73,9 @@ impl Relay {
             upload,
             ready: early,
             taken: 0,
-            buffer,
-            silence: Silence::new(timeout),
+            buffer: link.buffer,
+            silence: Silence::new(link.timeout),
+            about,
             wants_trailers,
             failure: None,
         }
@@ -91,6 +96,31 @@ impl Relay {
 
     /// Receives into `buffer`, and takes the framing off: the bytes of content, 0 at the end.
     fn poll_receive(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let received = self.poll_content(cx, buffer);
+        if let Poll::Ready(Err(error)) = &received {
+            self.broke_off(error);
+        }
+        received
+    }
+
+    /// Says that the application has failed, unless all that it had announced is here.
+    #[cold]
+    fn broke_off(&self, error: &io::Error) {
+        if self.content.remaining() == Some(0) {
+            return;
+        }
+        let timeout = self.silence.timeout;
+        match error.get_ref().and_then(|error| error.downcast_ref()) {
+            Some(AnswerError::Truncated) => self.about.broke_off(GatewayFailure::Closed, error),
+            Some(_) => self.about.broke_off(GatewayFailure::Malformed, error),
+            None if error.kind() == io::ErrorKind::TimedOut => {
+                self.about.broke_off(GatewayFailure::Silent, &format_args!("nothing for {timeout:?}"));
+            }
+            None => self.about.broke_off(GatewayFailure::Closed, error),
+        }
+    }
+
+    fn poll_content(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             if self.content.is_complete() {
                 return Poll::Ready(self.finish());
@@ -235,6 +265,20 @@ impl BodyStream for Relay {
     }
 
     fn poll_splice(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+        let spliced = self.poll_spliced(cx, pipe);
+        if let Poll::Ready(Err(error)) = &spliced {
+            self.broke_off(error);
+        }
+        spliced
+    }
+
+    fn trailers(&mut self) -> Option<Vec<u8>> {
+        self.content.take_trailers().filter(|_| self.wants_trailers)
+    }
+}
+
+impl Relay {
+    fn poll_spliced(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
         let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
         let most = usize::try_from(self.content.plain()).unwrap_or(usize::MAX);
         match line.connection.poll_splice(cx, pipe, most) {
@@ -258,10 +302,6 @@ impl BodyStream for Relay {
             }
         }
     }
-
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        self.content.take_trailers().filter(|_| self.wants_trailers)
-    }
 }
 
 /// How long an application has been silent. Armed once for a silence, and moved when it has ended only where
@@ -276,6 +316,11 @@ pub(super) struct Silence {
 impl Silence {
     pub(super) fn new(timeout: Duration) -> Silence {
         Silence { timeout, deadline: None, since: 0 }
+    }
+
+    /// How long it may be.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Something has come.
