@@ -23,6 +23,10 @@ pub enum PathError {
     /// More `..` than there are segments before it.
     #[error("the path leads above the root")]
     AboveRoot,
+    /// `..;` or `.;` at the beginning of a segment: a file may be called so, and some applications take it for `..` with a
+    /// parameter (RFC 3986 section 3.3), past whoever has judged the path before.
+    #[error("the path holds a dot segment with a parameter")]
+    DotParameter,
     /// `%2F`: a slash that is data. No file name can hold one, and to take it for a separator would let
     /// it slip past whoever looked at the path before.
     #[error("the path holds an encoded slash")]
@@ -149,7 +153,7 @@ fn is_normal_throughout(path: &[u8]) -> bool {
 
 /// Whether these bytes begin with a `.` or `..` segment.
 fn is_dot_segment(bytes: &[u8]) -> bool {
-    matches!(bytes, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
+    matches!(bytes, [b'.'] | [b'.', b'/' | b';', ..] | [b'.', b'.'] | [b'.', b'.', b'/' | b';', ..])
 }
 
 fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'a [u8], PathError> {
@@ -161,6 +165,9 @@ fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'
         let start = out.len();
         out.push(b'/');
         decode(segment, out, slash)?;
+        if matches!(&out[start + 1..], [b'.', b';', ..] | [b'.', b'.', b';', ..]) {
+            return Err(PathError::DotParameter);
+        }
         is_folder = matches!(&out[start + 1..], b"" | b"." | b"..");
         if !is_folder {
             continue;
