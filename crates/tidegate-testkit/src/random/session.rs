@@ -173,7 +173,8 @@ impl Author<'_> {
             (Crowd::SlowReaders, _) => 1,
             (Crowd::Greedy(_), _) => self.plan.limits.streams.min(128),
             (Crowd::Multiplexed, true) => self.plan.limits.streams.min(100),
-            (Crowd::Burst(_), _) => 3,
+            (Crowd::Burst(_), true) => self.plan.limits.streams.min(3),
+            (Crowd::Burst(_), false) => 3,
             (_, true) => self.plan.limits.streams.min(32),
             (_, false) => 8,
         };

@@ -109,6 +109,7 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
         encode(request, &mut bytes);
         client.note(format!("> {} {} ({:?})", request.method, request.target, batch.conduct));
     }
+    client.shared.tally.requests.fetch_add(batch.requests.len() as u64, Relaxed);
     if let Conduct::Unfinished { is_reset } = batch.conduct {
         // Not in the last request only: what was complete before it is under way.
         let end = bytes.len() * 2 / 3;
@@ -118,7 +119,6 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
         }
         return Ok(Ended::Done(None));
     }
-    client.shared.tally.requests.fetch_add(batch.requests.len() as u64, Relaxed);
     // What cannot be sent was refused; the answer, or its absence, says it.
     let sent = connection.socket.write(&bytes);
     if let Err(error) = &sent {
@@ -217,6 +217,7 @@ fn read_answer(
         }
     };
     client.note(format!("< {status} {}", summary(&fields)));
+    client.shared.tally.head(status);
     check.head(status, &fields)?;
     let field = |name: &str| {
         fields.iter().find(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())

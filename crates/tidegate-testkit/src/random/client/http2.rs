@@ -349,6 +349,7 @@ impl Connection<'_> {
             Some(Ok(status)) if !stream.has_head => {
                 stream.has_head = true;
                 client.note(format!("< {id}: {status}"));
+                client.shared.tally.head(status);
                 stream.check.head(status, &fields)?;
             }
             None if stream.has_head && is_end => {}

@@ -3,9 +3,9 @@
 mod http1;
 mod http2;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::answer::{Broken, Excuse};
@@ -39,13 +39,22 @@ pub(super) struct Shared {
 /// What the clients of a run have seen, all together.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Requests whose head was sent in full.
+    /// Requests that were sent, those among them that may not have been sent to their end.
     pub(super) requests: AtomicU64,
     /// Answers that were complete.
     pub(super) answers: AtomicU64,
+    /// Answers of which the head came, by status, whatever came behind it.
+    pub(super) heads: Mutex<BTreeMap<u16, u64>>,
     pub(super) connections: AtomicU64,
     /// Bytes of content.
     pub(super) bytes: AtomicU64,
+}
+
+impl Tally {
+    /// The final head of an answer has come.
+    fn head(&self, status: u16) {
+        *self.heads.lock().unwrap_or_else(PoisonError::into_inner).entry(status).or_default() += 1;
+    }
 }
 
 /// Plays the session to its end.
@@ -130,8 +139,6 @@ impl Client<'_> {
     fn excuse(&self, batch: &Batch) -> Excuse {
         match batch.conduct {
             Conduct::Abort { .. } | Conduct::Unfinished { .. } | Conduct::NeverRead { .. } => Excuse::Client,
-            // The documents do not promise an answer to one who shuts its side down while others are served.
-            Conduct::HalfClose => Excuse::Client,
             _ if self.shared.is_tight => Excuse::Scarcity,
             _ => Excuse::None,
         }
