@@ -166,6 +166,7 @@ impl Relay {
                 line.pool.put(line.connection);
             }
             drop(line.pick);
+            self.upload = None; // nobody takes the rest of it
         }
         Ok(0)
     }

@@ -288,9 +288,14 @@ impl Connection {
             moved += count;
             work.pace.moves(count);
             match result {
-                Moved::Some => h2.insert(work),
+                // The source may have passed content of the request on: the client may wait for just that.
+                Moved::Some => {
+                    work.invite(h2, cx);
+                    h2.insert(work);
+                }
                 Moved::Waiting => {
                     h2.wire.set_ready(stream, false);
+                    work.invite(h2, cx);
                     h2.insert(work);
                 }
                 Moved::End => {
