@@ -236,7 +236,7 @@ fn distrust(
     if busiest > MOST_CPU && !plan.is_idle {
         reasons.push(format!(
             "a worker of the generator used {:.0} % of its processor, and over {:.0} % it measures itself; use more \
-             --threads, more machines or a lower --rate",
+             --threads, more machines or less load",
             busiest * 100.0,
             MOST_CPU * 100.0
         ));
@@ -257,7 +257,7 @@ fn distrust(
             if has_times && times.all(|target| target.missed(totals, outcome.seconds()).is_none()) {
                 excused = Some(format!("{sentence}; the targets are met all the same"));
             } else {
-                reasons.push(format!("{sentence}; free its processors or lower --rate"));
+                reasons.push(format!("{sentence}; free its processors or ask for less"));
             }
         }
     }
@@ -333,7 +333,8 @@ fn notes(plan: &Plan, outcome: &Outcome, totals: &Totals) -> Vec<String> {
     }
     notes.extend(hidden_stall(plan, outcome, totals));
     notes.extend(warmup(plan, outcome, totals));
-    if let Some(time) = plan.time.filter(|_| outcome.ending == Ending::Done) {
+    let is_timed = outcome.ending == Ending::Done && totals.counts.answered > 0;
+    if let Some(time) = plan.time.filter(|_| is_timed) {
         let over = Duration::from_nanos(outcome.elapsed).saturating_sub(time);
         if over > Duration::from_millis(100) {
             notes.push(format!(

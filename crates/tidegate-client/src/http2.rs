@@ -5,15 +5,13 @@
 //! a setting. Content that is not taken waits within the windows of flow control, so nothing grows without bound.
 
 use crate::connection::{Connection, PeerTls};
-use crate::peer::Peer;
-use crate::pool::PoolLimits;
+use crate::pool::{Pool, PoolLimits};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use thiserror::Error;
 use tidegate_http::{FieldLines, Fields};
@@ -72,11 +70,14 @@ pub struct Answer {
 
 /// Connections of one worker to one address.
 pub struct Http2Pool {
-    peer: Arc<Peer>,
-    tls: Option<PeerTls>,
-    limits: Cell<PoolLimits>,
+    /// Makes the connections; none is idle there.
+    connector: Rc<Pool>,
     sessions: RefCell<Vec<Rc<Session>>>,
     is_connecting: Cell<bool>,
+    /// Connects that were begun, those that were handed on counted once more.
+    connects: Cell<u64>,
+    /// The last of them that came to nothing, and why: what waited for it is told the same.
+    failed: RefCell<(u64, io::ErrorKind, String)>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -84,26 +85,27 @@ impl Http2Pool {
     /// An empty pool. With `tls` the peer must choose `h2` by ALPN; without, it is known to speak HTTP/2.
     pub fn new(address: &Address, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Http2Pool> {
         Rc::new(Http2Pool {
-            peer: Peer::of(address),
-            tls,
-            limits: Cell::new(limits),
+            connector: Pool::with_tls(address, limits, tls),
             sessions: RefCell::default(),
             is_connecting: Cell::new(false),
+            connects: Cell::new(0),
+            failed: RefCell::new((0, io::ErrorKind::Other, String::new())),
             waiting: RefCell::default(),
         })
     }
 
     /// How TLS is spoken with it.
     pub fn tls(&self) -> Option<&PeerTls> {
-        self.tls.as_ref()
+        self.connector.tls()
     }
 
     /// Takes up other bounds.
     pub fn set_limits(&self, limits: PoolLimits) {
-        self.limits.set(limits);
+        self.connector.set_limits(limits);
     }
 
-    /// Sends the head of a request, on a connection that is there or on a new one.
+    /// Sends the head of a request, on a connection that is there or on a new one. One that was being made for a request
+    /// that is gone is handed to the next (FAULTS 59), as in [`Pool::connect`].
     ///
     /// # Errors
     /// What the system says of a new connection, or `TimedOut`.
@@ -114,22 +116,35 @@ impl Http2Pool {
             }
             if self.is_connecting.get() {
                 // One connection carries many: who comes meanwhile waits for it.
+                let awaited = self.connects.get();
                 std::future::poll_fn(|cx| {
-                    if !self.is_connecting.get() {
+                    if !self.is_connecting.get() || self.connects.get() != awaited {
                         return Poll::Ready(());
                     }
                     self.waiting.borrow_mut().push(cx.waker().clone());
                     Poll::Pending
                 })
                 .await;
+                let failed = self.failed.borrow();
+                if failed.0 == awaited {
+                    return Err(io::Error::new(failed.1, failed.2.clone()));
+                }
                 continue;
             }
             let connecting = Connecting::begin(self);
-            let limits = self.limits.get();
-            let connection = Connection::open(&self.peer, limits.connect_timeout, self.tls.as_ref()).await?;
-            if self.tls.is_some() && !connection.has_chosen(b"h2") {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2 over TLS"));
-            }
+            // A server may have sent its SETTINGS before anybody looked.
+            let made = self.connector.connect_unless(Connection::is_closed_now).await;
+            let speaks = |connection: &Connection| self.tls().is_none() || connection.has_chosen(b"h2");
+            let made = match made {
+                Ok(connection) if !speaks(&connection) => {
+                    let why = "it does not speak HTTP/2 over TLS";
+                    Err(io::Error::new(io::ErrorKind::InvalidData, why))
+                }
+                made => made,
+            };
+            let connection = made.inspect_err(|error| {
+                *self.failed.borrow_mut() = (self.connects.get(), error.kind(), error.to_string());
+            })?;
             let session = Session::begin(connection);
             self.sessions.borrow_mut().push(session.clone());
             let driver = Driver { session, pool: Rc::downgrade(self), idle: None };
@@ -162,6 +177,7 @@ struct Connecting<'p>(&'p Http2Pool);
 impl<'p> Connecting<'p> {
     fn begin(pool: &'p Http2Pool) -> Connecting<'p> {
         pool.is_connecting.set(true);
+        pool.connects.set(pool.connects.get() + 1);
         Connecting(pool)
     }
 }
@@ -187,6 +203,8 @@ struct State {
     /// To be sent, and how much of it is.
     out: Vec<u8>,
     sent: usize,
+    /// Bytes sent in all.
+    sent_in_all: u64,
     /// Of a frame that is not complete.
     input: Vec<u8>,
     streams: BTreeMap<u32, StreamState>,
@@ -197,6 +215,8 @@ struct State {
 
 #[derive(Default)]
 struct StreamState {
+    /// Bytes that are sent before its first one.
+    begins: u64,
     heads: VecDeque<Answer>,
     interims: u32,
     data: Vec<u8>,
@@ -232,6 +252,7 @@ impl Session {
                 section: Section::new(),
                 out,
                 sent: 0,
+                sent_in_all: 0,
                 input: Vec::new(),
                 streams: BTreeMap::new(),
                 is_closing: false,
@@ -247,9 +268,10 @@ impl Session {
         if state.is_closing || state.over.is_some() || state.wire.open_streams() >= STREAMS as usize {
             return None;
         }
+        let begins = state.sent_in_all + (state.out.len() - state.sent) as u64;
         match state.wire.send_request(parts, is_end, &mut state.out) {
             Ok(key) => {
-                state.streams.insert(key.id(), StreamState::default());
+                state.streams.insert(key.id(), StreamState { begins, ..StreamState::default() });
                 self.wake();
                 Some(Http2Stream { session: self.clone(), key })
             }
@@ -378,8 +400,13 @@ impl State {
     /// The connection is of no use any more.
     fn end(&mut self, error: &Http2Error) {
         self.over.get_or_insert_with(|| error.clone());
-        let all: Vec<u32> = self.streams.keys().copied().collect();
-        all.into_iter().for_each(|id| self.fail(id, error.clone()));
+        // Of which nothing was sent, nobody has begun with.
+        let is_unsent = |stream: &StreamState| stream.begins >= self.sent_in_all;
+        let all: Vec<(u32, bool)> =
+            self.streams.iter().map(|(id, stream)| (*id, is_unsent(stream))).collect();
+        for (id, is_unsent) in all {
+            self.fail(id, if is_unsent { Http2Error::Unprocessed } else { error.clone() });
+        }
     }
 
     /// Wakes who waits to send.
@@ -415,7 +442,10 @@ impl Driver {
         let state = &mut *state;
         while state.sent < state.out.len() {
             match self.session.connection.poll_send(cx, &state.out[state.sent..]) {
-                Poll::Ready(Ok(count)) => state.sent += count,
+                Poll::Ready(Ok(count)) => {
+                    state.sent += count;
+                    state.sent_in_all += count as u64;
+                }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => return Ok(()),
             }
@@ -448,7 +478,7 @@ impl Driver {
     fn is_done(&mut self, cx: &mut Context<'_>) -> bool {
         let state = self.session.state.borrow();
         let Some(pool) = self.pool.upgrade().filter(|_| !state.is_closing) else { return true };
-        let lifetime = pool.limits.get().idle_timeout;
+        let lifetime = pool.connector.limits().idle_timeout;
         let idle = self.idle.get_or_insert_with(|| timer::after(lifetime));
         Pin::new(idle).poll(cx).is_ready()
     }
@@ -594,3 +624,6 @@ impl Drop for Http2Stream {
         self.session.wake();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use tidegate_io::connect::Address;
 
+/// Open connections to all peers.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// With more open connections than this further ones get bounded buffers of the kernel: as with clients, only a crowd
+/// needs it.
+const CROWD: usize = 128;
+
+/// Whether there are so many open connections that what the kernel keeps for each has to be bounded.
+pub(crate) fn is_crowded() -> bool {
+    OPEN.load(Relaxed) > CROWD
+}
+
 static PEERS: Mutex<Option<HashMap<Address, Weak<Peer>>>> = Mutex::new(None);
 
 /// One address, shared by the workers of the process.
@@ -138,6 +150,7 @@ pub(crate) struct Opened(Arc<Peer>);
 impl Opened {
     /// The worker that calls this keeps no idle one itself.
     pub(crate) fn new(peer: &Arc<Peer>) -> Opened {
+        OPEN.fetch_add(1, Relaxed);
         peer.open.fetch_add(1, Relaxed);
         peer.want_one();
         Opened(peer.clone())
@@ -147,6 +160,7 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
+        OPEN.fetch_sub(1, Relaxed);
     }
 }
 

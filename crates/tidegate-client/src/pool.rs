@@ -124,6 +124,10 @@ impl Pool {
         self.tls.as_ref()
     }
 
+    pub(crate) fn limits(&self) -> PoolLimits {
+        self.limits.get()
+    }
+
     /// Takes up other bounds.
     pub fn set_limits(&self, limits: PoolLimits) {
         self.limits.set(limits);
@@ -150,13 +154,21 @@ impl Pool {
     /// # Errors
     /// What the system says, or `TimedOut`.
     pub async fn connect(self: &Rc<Self>) -> io::Result<Connection> {
+        self.connect_unless(Connection::is_stale_now).await
+    }
+
+    /// The same where a peer may speak first. `is_useless`: what was being made for somebody else serves nobody now.
+    pub(crate) async fn connect_unless(
+        self: &Rc<Self>,
+        is_useless: fn(&Connection) -> bool,
+    ) -> io::Result<Connection> {
         loop {
             let left = self.left.borrow_mut().pop();
             let Some(Left { attempt, .. }) = left else { break };
             let made = Attempt { pool: self, future: Some(attempt) }.await;
             match made {
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
-                Ok(connection) if !connection.is_stale_now() => return Ok(connection),
+                Ok(connection) if !is_useless(&connection) => return Ok(connection),
                 // What has become of it in the meantime is not this request's concern.
                 Ok(_) | Err(_) => {}
             }

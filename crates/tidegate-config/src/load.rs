@@ -4,6 +4,7 @@
 //! node against the table (`check`), lower the server's settings, then each site by itself (`lower`), so that
 //! a site with a mistake is left out while the others are served.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
 use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
-use crate::include::{Reader, unreadable};
+use crate::include::{Reader, TopNode, unreadable};
 use crate::lower;
 use crate::settings::{HostPattern, Origin, Settings};
 use crate::source::Source;
@@ -28,9 +29,61 @@ pub struct Loaded {
     /// Names that more than one site claims, `None` for being without a name. Whose they are cannot be told
     /// from these files, so on reload they stay with the site that has them.
     pub contested: Vec<Option<HostPattern>>,
+    /// The files in which the settings stand.
+    pub sources: Vec<Source>,
 }
 
 impl Loaded {
+    /// Points at what is written at `origin`, from its first word to the end of the line or its block.
+    pub fn point_at(&self, diagnostic: Diagnostic, origin: &Origin) -> Diagnostic {
+        let source = self.sources.iter().find(|source| source.name == origin.file);
+        match source.and_then(|source| Some((source, source.written_at(origin)?))) {
+            Some((source, range)) => diagnostic.at(source, range),
+            None => {
+                let message = format!("{origin}: {}", diagnostic.message);
+                Diagnostic { message, ..diagnostic }
+            }
+        }
+    }
+
+    /// Adds what was found out after loading. An error with a place among the sites costs that site, as a mistake
+    /// in it does; any other costs everything.
+    pub fn add(&mut self, findings: Vec<(Option<usize>, Diagnostic)>) {
+        let Some(mut settings) = self.settings.take() else { return };
+        let is_fatal = findings.iter().any(|(site, finding)| finding.is_error() && site.is_none());
+        let mut rejected: HashMap<usize, usize> = HashMap::new();
+        for (site, finding) in &findings {
+            let Some((at, site)) = site.and_then(|at| Some((at, settings.sites.get(at)?))) else { continue };
+            if finding.is_error() && !rejected.contains_key(&at) {
+                rejected.insert(at, self.rejected.len());
+                self.rejected.push(RejectedSite {
+                    names: site.names.iter().map(lower::host_text).collect(),
+                    has_unread_names: false,
+                    origin: site.origin.clone(),
+                    is_whole_file: false,
+                });
+            }
+        }
+        let is_fatal = is_fatal || (!rejected.is_empty() && rejected.len() == settings.sites.len());
+        for (site, mut finding) in findings {
+            if finding.is_error() {
+                finding.costs = site.and_then(|at| rejected.get(&at)).copied().filter(|_| !is_fatal);
+                finding.in_force = Some(in_force(finding.costs.and_then(|at| self.rejected.get(at))));
+            }
+            self.diagnostics.push(finding);
+        }
+        if is_fatal {
+            for diagnostic in self.diagnostics.iter_mut().filter(|diagnostic| diagnostic.costs.is_some()) {
+                (diagnostic.costs, diagnostic.in_force) = (None, Some(in_force(None)));
+            }
+        } else {
+            let mut at = 0..;
+            settings.sites.retain(|_| !at.next().is_some_and(|at| rejected.contains_key(&at)));
+            self.settings = Some(settings);
+        }
+        sort(&mut self.diagnostics);
+    }
+
     /// Whether anything is wrong; warnings do not count.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
@@ -139,7 +192,15 @@ pub(crate) fn load(
         diagnostics,
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
+        sources: sources_of(&nodes),
     }
+}
+
+/// The files that the settings stand in, each once.
+fn sources_of(nodes: &[TopNode]) -> Vec<Source> {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let files = nodes.iter().map(|top| &top.file.source);
+    files.filter(|source| seen.insert(&source.name)).cloned().collect()
 }
 
 /// A site that is left out, and the ranges of the diagnostics that say why.
@@ -162,11 +223,17 @@ fn say_what_is_in_force(diagnostics: &mut [Diagnostic], left_out: &[LeftOut], is
             continue;
         }
         diagnostic.costs = site.filter(|_| !is_fatal);
-        diagnostic.in_force = Some(match diagnostic.costs.and_then(|at| left_out.get(at)) {
-            Some(left) => format!("{} left out; the other sites are served", left.site.title()),
-            None => NOTHING.to_owned(),
-        });
+        let cost = diagnostic.costs.and_then(|at| left_out.get(at));
+        diagnostic.in_force = Some(in_force(cost.map(|left| &left.site)));
     }
+}
+
+/// What is in force where a mistake costs a site, or everything.
+fn in_force(site: Option<&RejectedSite>) -> String {
+    site.map_or_else(
+        || NOTHING.to_owned(),
+        |site| format!("{} left out; the other sites are served", site.title()),
+    )
 }
 
 /// Leaves out what may only be said because a mistake of form stands there.

@@ -85,6 +85,26 @@ impl Source {
         Origin { file: self.name.clone(), line, column }
     }
 
+    /// The range of what is written at `origin`: to the end of the line, or to where a block, or the next
+    /// directive, begins; `None` where the text does not reach so far.
+    pub fn written_at(&self, origin: &Origin) -> Option<Range<usize>> {
+        let line = usize::try_from(origin.line.checked_sub(1)?).ok()?;
+        let column = usize::try_from(origin.column.checked_sub(1)?).ok()?;
+        let begins = match line {
+            0 => 0,
+            _ => self.text.match_indices('\n').nth(line - 1)?.0 + 1,
+        };
+        let (text, _) = self.line_at(begins);
+        let start = text.char_indices().nth(column)?.0;
+        let mut is_quoted = false;
+        let behind = text[start..].find(|character| {
+            is_quoted ^= character == '"';
+            !is_quoted && matches!(character, '{' | '}' | ';')
+        });
+        let written = text[start..][..behind.unwrap_or(text.len() - start)].trim_end();
+        Some(begins + start..begins + start + written.len())
+    }
+
     /// The text of a range; empty when the range does not fit the text.
     pub fn slice(&self, range: &Range<usize>) -> &str {
         self.text.get(range.clone()).unwrap_or("")

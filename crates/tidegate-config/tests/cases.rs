@@ -25,6 +25,7 @@ fn cases() {
         let text = fs::read_to_string(case.join("input.kdl")).unwrap();
         let loaded = load_str("input.kdl", &text, case, &environment);
         let shown = show(&loaded).replace(&case.display().to_string(), "CASE");
+        let shown = shown.replace(&folder.display().to_string(), "CASES");
         let expected = case.join("expected.txt");
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&expected, &shown).unwrap();

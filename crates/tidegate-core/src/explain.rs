@@ -10,10 +10,13 @@ use crate::exchange::{Exchange, ExchangeContext, Handler, Reply};
 use crate::phase::{Arrival, Engine, Site, matches};
 use crate::remote::Remote;
 use crate::response::{Author, Response};
+use crate::worker::head_limits;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use tidegate_config::Settings;
 use tidegate_http::Status;
 use tidegate_io::socket::Peer;
+use tidegate_wire::h1::{FieldSpace, parse_request};
 
 /// What has been said of a request, in order.
 #[derive(Clone, Default)]
@@ -101,6 +104,14 @@ impl Handler for Rehearsed {
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
         self.handler.explain(exchange, say)
     }
+}
+
+/// Why the head of a request is refused before anybody looks for its site: the reader of the server is asked.
+pub fn refusal(settings: &Settings, head: &[u8]) -> Option<(Status, String)> {
+    let limits = head_limits(settings);
+    let mut space = FieldSpace::new();
+    let refused = parse_request(head, &limits, &mut space).err()?;
+    Some((Status(refused.status()), refused.to_string()))
 }
 
 /// A request to be explained.

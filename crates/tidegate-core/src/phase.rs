@@ -170,14 +170,17 @@ impl Site {
         match self.routes[index].handler.handle(exchange, pass) {
             // Complete as it is: the hot path ends here.
             reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
-            reply => {
-                let links = &self.config.routes[index].early_hints;
-                if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
-                    hint(links, exchange);
-                }
-                self.finish(index, exchange, reply)
-            }
+            reply => self.finish_content(index, exchange, reply),
         }
+    }
+
+    #[inline(never)]
+    fn finish_content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>, reply: Reply) -> Reply {
+        let links = &self.config.routes[index].early_hints;
+        if !links.is_empty() && !matches!(reply, Reply::Ready(_)) {
+            hint(links, exchange);
+        }
+        if self.has_filter_phase(index) { self.finish(index, exchange, reply) } else { reply }
     }
 
     /// The Content phase with the fields of the route and nothing else of the Filter phase.
@@ -190,6 +193,13 @@ impl Site {
             }
             response
         })
+    }
+
+    /// Whether a route has anything for the Filter phase.
+    #[inline]
+    fn has_filter_phase(&self, index: usize) -> bool {
+        let Route { filters, decoration, .. } = &self.routes[index];
+        !filters.is_empty() || !decoration.is_empty() || !self.config.routes[index].error_pages.is_empty()
     }
 
     /// The Filter phase: error page, fields of the route, filters. A finished response is left alone.
@@ -465,11 +475,16 @@ impl Engine {
         (self.sites.get(index), why)
     }
 
+    #[inline]
     fn site_index(&self, listener: usize, authority: &str) -> (usize, &'static str) {
         let default = self.defaults.get(listener).copied().unwrap_or(0);
         if self.exact.is_empty() && self.suffixes.is_empty() {
             return (default, "the only one that can answer");
         }
+        self.named_index(default, authority)
+    }
+
+    fn named_index(&self, default: usize, authority: &str) -> (usize, &'static str) {
         let host = host_of(authority);
         let mut lower = [0; HOST_MAX];
         let Some(lower) = lower.get_mut(..host.len()) else {

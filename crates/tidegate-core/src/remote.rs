@@ -20,8 +20,8 @@ pub struct Remote {
     pub is_trusted: bool,
 }
 
-/// Whom a proxy names that does not say who its client is.
-const UNKNOWN: Peer = Peer::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+/// Whom a proxy speaks for that does not say who its client is.
+pub(crate) const UNNAMED: Peer = Peer::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
 impl Remote {
     /// Whoever is at the other end.
@@ -46,10 +46,10 @@ impl Remote {
         while is_trusted(client) {
             match chain.pop() {
                 // Whom a proxy does not name is not the proxy itself.
-                Some(element) => client = address(element).map_or(UNKNOWN, Peer::Tcp),
+                Some(element) => client = address(element).map_or(UNNAMED, Peer::Tcp),
                 None => break,
             }
-            if client == UNKNOWN {
+            if client == UNNAMED {
                 break;
             }
         }
@@ -69,7 +69,23 @@ fn address(element: &[u8]) -> Option<SocketAddr> {
 
 /// Whether somebody else's request is passed on, by what proxies write into it.
 pub(crate) fn speaks_for_another(fields: &Fields<'_>) -> bool {
-    ["x-forwarded-for", "forwarded", "x-real-ip", "via"].iter().any(|name| fields.contains(name))
+    const WRITTEN_BY_PROXIES: [&str; 14] = [
+        "x-forwarded-for",
+        "forwarded",
+        "x-real-ip",
+        "via",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-forwarded-port",
+        "x-forwarded-server",
+        "x-original-forwarded-for",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "fastly-client-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+    ];
+    WRITTEN_BY_PROXIES.iter().any(|name| fields.contains(name))
 }
 
 /// Whether a client belongs to a network.

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
-use tidegate_config::settings::{Action, CertificateFiles, HostPattern, Listener, Origin, Settings, Site};
+use tidegate_config::settings::{
+    Action, CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
+};
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
     Certificate, CertificateError, Challenges, ClientAuthorities, ClientPolicy, Connector, ConnectorError,
@@ -71,40 +73,54 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Reads every file that the settings name for TLS.
-    pub fn read(settings: &Settings) -> Result<TlsFiles, TlsError> {
+    /// Reads every file that the settings name for TLS. One that cannot be used is what it is in `present`: it
+    /// belongs to a site that stays as it was.
+    pub fn read(settings: &Settings, present: &TlsFiles) -> Result<TlsFiles, TlsError> {
         let mut read = TlsFiles::default();
         for files in pair_files(settings) {
-            let at_fault = |error| TlsError::Certificate { origin: files.origin.clone(), error };
-            let pair = Pair::read(&files.certificate, &files.key).map_err(at_fault)?;
-            Certificate::new(&pair).map_err(at_fault)?;
-            if !read.pairs.iter().any(|(known, _)| *known == key_of(files)) {
-                read.pairs.push((key_of(files), pair));
+            let key = key_of(files);
+            if read.pairs.iter().any(|(known, _)| *known == key) {
+                continue;
             }
+            let kept = || present.pairs.iter().find(|(known, _)| *known == key).map(|(_, pair)| pair.clone());
+            let found = usable(files).or_else(|error| kept().ok_or(error));
+            let at_fault = |error| TlsError::Certificate { origin: files.origin.clone(), error };
+            let pair = found.map_err(at_fault)?;
+            read.pairs.push((key, pair));
         }
-        read.read_authorities(settings)?;
+        read.authorities.clone_from(&present.authorities);
+        read.roots.clone_from(&present.roots);
+        read.read_authorities(settings, true)?;
         Ok(read)
     }
 
-    /// Reads the certificates of authorities anew. After an error they are as they were.
-    pub fn read_authorities(&mut self, settings: &Settings) -> Result<(), TlsError> {
+    /// Reads the certificates of authorities anew. One that cannot be used stays as it was where `keeps`, and else
+    /// is an error, after which all are as they were.
+    pub fn read_authorities(&mut self, settings: &Settings, keeps: bool) -> Result<(), TlsError> {
         let mut read: Vec<(PathBuf, String)> = Vec::new();
         for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
-            let at_fault = |error| TlsError::Certificate { origin: clients.origin.clone(), error };
             let path = &clients.authorities;
-            let pem = tidegate_tls::certificate::read_file(path).map_err(at_fault)?;
-            ClientAuthorities::new(&path.display().to_string(), &pem).map_err(at_fault)?;
-            if !read.iter().any(|(known, _)| known == path) {
-                read.push((path.clone(), String::from_utf8_lossy(&pem).into_owned()));
+            if read.iter().any(|(known, _)| known == path) {
+                continue;
             }
+            let pem = match (read_clients(clients), kept(keeps, &self.authorities, path)) {
+                (Ok(pem), _) | (Err(_), Some(pem)) => pem,
+                (Err(error), None) => return Err(error),
+            };
+            read.push((path.clone(), pem));
         }
         let mut roots: Vec<(PathBuf, String)> = Vec::new();
         for backend in backends(settings) {
-            if let Some((key, pem)) = read_roots(backend)?
-                && !roots.iter().any(|(known, _)| *known == key)
-            {
-                roots.push((key, pem));
-            }
+            let key = match &backend.trust {
+                BackendTrust::Roots(path) => path.clone(),
+                BackendTrust::System | BackendTrust::Anybody => PathBuf::new(),
+            };
+            let found = match (read_roots(backend), kept(keeps, &self.roots, &key)) {
+                (Ok(found), _) => found,
+                (Err(_), Some(pem)) => Some((key, pem)),
+                (Err(error), None) => return Err(error),
+            };
+            roots.extend(found.filter(|(key, _)| !roots.iter().any(|(known, _)| known == key)));
         }
         self.authorities = read;
         self.roots = roots;
@@ -345,6 +361,27 @@ pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
         Action::Proxy(proxy) => proxy.gateway.tls.as_ref(),
         _ => None,
     })
+}
+
+/// A pair that can be served.
+fn usable(files: &CertificateFiles) -> Result<Pair, CertificateError> {
+    let pair = Pair::read(&files.certificate, &files.key)?;
+    Certificate::new(&pair)?;
+    Ok(pair)
+}
+
+/// What was read of a path before.
+fn kept(keeps: bool, before: &[(PathBuf, String)], path: &Path) -> Option<String> {
+    before.iter().find(|(known, _)| keeps && known == path).map(|(_, pem)| pem.clone())
+}
+
+/// Reads who signs the certificates of clients.
+pub fn read_clients(clients: &ClientCertificates) -> Result<String, TlsError> {
+    let at_fault = |error| TlsError::Certificate { origin: clients.origin.clone(), error };
+    let path = &clients.authorities;
+    let pem = tidegate_tls::certificate::read_file(path).map_err(at_fault)?;
+    ClientAuthorities::new(&path.display().to_string(), &pem).map_err(at_fault)?;
+    Ok(String::from_utf8_lossy(&pem).into_owned())
 }
 
 /// Reads whom a backend is trusted by, and looks at its name; `None` where everybody is.

@@ -289,7 +289,7 @@ impl Ctx {
     }
 }
 
-fn head_limits(settings: &Settings) -> HeadLimits {
+pub(crate) fn head_limits(settings: &Settings) -> HeadLimits {
     let limits = &settings.limits;
     HeadLimits {
         head_size: limits.head_size as usize,

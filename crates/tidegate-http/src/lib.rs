@@ -25,6 +25,7 @@ pub mod quality;
 pub mod range;
 pub mod status;
 pub mod target;
+pub mod words;
 
 pub use authority::{Authority, AuthorityError};
 pub use cache_control::CacheControl;

@@ -6,6 +6,7 @@
 //! encodings through. Keeping inside the root is the file system's own doing as well (`RESOLVE_BENEATH`).
 
 use crate::status::Status;
+use crate::words;
 
 /// What the peer got wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,10 @@ pub enum PathError {
     /// More `..` than there are segments before it.
     #[error("the path leads above the root")]
     AboveRoot,
+    /// `..;` or `.;` at the beginning of a segment: a file may be called so, and some applications take it for `..` with a
+    /// parameter (RFC 3986 section 3.3), past whoever has judged the path before.
+    #[error("the path holds a dot segment with a parameter")]
+    DotParameter,
     /// `%2F`: a slash that is data. No file name can hold one, and to take it for a separator would let
     /// it slip past whoever looked at the path before.
     #[error("the path holds an encoded slash")]
@@ -115,9 +120,24 @@ enum Slash {
 /// Whether the path can be used as it is.
 #[inline]
 fn is_normal(path: &[u8]) -> bool {
-    if path.first() != Some(&b'/') {
-        return false;
-    }
+    path.first() == Some(&b'/') && (!has_notable(path) || is_normal_throughout(path))
+}
+
+/// Whether the path may hold a byte that is never used as it is, or a segment that is empty or begins with a dot.
+#[inline]
+fn has_notable(path: &[u8]) -> bool {
+    let mut last = 0;
+    words::any(path, |word| {
+        let slashes = words::equal(word, b'/');
+        let slashes_and_dots = words::equal(word | words::all(1), b'/'); // the dot is the byte before the slash
+        let behind_slash = slashes << 8 | last;
+        last = slashes >> 56;
+        words::below(word, b'%' + 1) | (behind_slash & slashes_and_dots) != 0
+    })
+}
+
+#[inline(never)]
+fn is_normal_throughout(path: &[u8]) -> bool {
     let mut is_segment_start = false;
     for (position, &byte) in path.iter().enumerate() {
         match byte {
@@ -133,7 +153,7 @@ fn is_normal(path: &[u8]) -> bool {
 
 /// Whether these bytes begin with a `.` or `..` segment.
 fn is_dot_segment(bytes: &[u8]) -> bool {
-    matches!(bytes, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
+    matches!(bytes, [b'.'] | [b'.', b'/' | b';', ..] | [b'.', b'.'] | [b'.', b'.', b'/' | b';', ..])
 }
 
 fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'a [u8], PathError> {
@@ -145,6 +165,9 @@ fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'
         let start = out.len();
         out.push(b'/');
         decode(segment, out, slash)?;
+        if matches!(&out[start + 1..], [b'.', b';', ..] | [b'.', b'.', b';', ..]) {
+            return Err(PathError::DotParameter);
+        }
         is_folder = matches!(&out[start + 1..], b"" | b"." | b"..");
         if !is_folder {
             continue;
@@ -217,4 +240,25 @@ pub fn encode_path(path: &[u8]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_as_it_is_is_normal() {
+        const LETTERS: [u8; 6] = *b"/.%x\0\x01";
+        for before in 0..10 {
+            for number in 0..6usize.pow(5) {
+                let mut path = vec![b'x'; before];
+                path.extend((0..5).map(|digit| LETTERS[number / 6usize.pow(digit) % 6]));
+                path.insert(0, b'/');
+                assert!(has_notable(&path) || is_normal_throughout(&path), "{path:?}");
+            }
+        }
+        for ordinary in ["/", "/a", "/small.bin", "/assets/app.3f2.js", "/a/b/c/d/e.f/g/"] {
+            assert!(!has_notable(ordinary.as_bytes()), "{ordinary}");
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 use crate::authority::{Authority, AuthorityError};
 use crate::method::Method;
+use crate::words;
 
 /// A request target, borrowed from the request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,10 @@ impl<'a> Target<'a> {
     /// through in path and query: clients send it, and no reading of it is ambiguous.
     #[inline]
     pub fn parse(method: Method, text: &'a str) -> Result<Target<'a>, TargetError> {
+        // The ordinary request in one look: what it has is a path, and nothing that has to be found in it.
+        if text.starts_with('/') && method != Method::Connect && !words::any(text.as_bytes(), is_notable) {
+            return Ok(Target::Origin { path: text, query: None });
+        }
         if text.is_empty() {
             return Err(TargetError::Empty);
         }
@@ -116,7 +121,13 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Whether there may be a query, or something that no target holds.
 #[inline]
+fn is_notable(word: u64) -> bool {
+    words::below(word, b'#' + 1) | words::equal(word, b'?') | words::behind_visible(word) != 0
+}
+
+#[inline(never)]
 fn check_characters(text: &[u8]) -> Result<(), TargetError> {
     for &byte in text {
         if !byte.is_ascii_graphic() {

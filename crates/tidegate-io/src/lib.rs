@@ -23,6 +23,7 @@ pub mod runtime;
 pub mod slab;
 pub mod socket;
 pub mod spawn;
+pub mod text;
 pub mod timer;
 pub mod watched;
 pub mod wheel;

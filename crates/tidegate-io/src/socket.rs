@@ -107,6 +107,15 @@ pub fn bound_unsent(listener: BorrowedFd<'_>, bytes: u32) {
     let _ = socket2::SockRef::from(&listener).set_tcp_notsent_lowat(bytes);
 }
 
+/// Bounds the bytes received and not read that the kernel keeps for a connection (`SO_RCVBUF`, which ends its own growth of
+/// the buffer). Without effect on a unix socket, where the sender's buffer counts.
+///
+/// # Errors
+/// What the system says.
+pub fn bound_unread(connection: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_socket_recv_buffer_size(connection, bytes)?)
+}
+
 /// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.
 ///
 /// `prepare` may change who may connect: it is called when the file is there and nobody can connect yet.
@@ -138,13 +147,28 @@ pub fn listen_unix(
 ///
 /// Fails when `fd` is not an open descriptor. The caller names each number once.
 pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: borrowed only for the check that it is open; a closed number is an error, not undefined.
-    #[allow(unsafe_code)]
-    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    close_on_exec(fd)?;
     // SAFETY: it is open, and by the contract with the process that left it nobody else owns it.
     #[allow(unsafe_code)]
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Keeps whatever this process has inherited from those that it starts: what a shell has left open, perhaps a file of
+/// keys, is for nobody else. Standard input, output and error stay. Called before anything is started.
+pub fn keep_inherited_to_oneself() {
+    // Without /proc there is nothing to go by.
+    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    for fd in numbers.filter(|fd| *fd > 2).collect::<Vec<_>>() {
+        let _ = close_on_exec(fd); // it may have been that of the folder
+    }
+}
+
+fn close_on_exec(fd: RawFd) -> io::Result<()> {
+    // SAFETY: borrowed only for the call; a closed number is an error of it, not undefined.
+    #[allow(unsafe_code)]
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?)
 }
 
 /// The address of a listening or connected socket.

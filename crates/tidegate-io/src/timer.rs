@@ -35,8 +35,8 @@ impl Timers {
 #[must_use = "a deadline does nothing unless it is awaited"]
 pub struct Deadline {
     at: u64,
-    /// Its place among the timers while it waits there.
-    number: Option<u64>,
+    /// Its place among the timers while it waits there, and whom it wakes.
+    armed: Option<(u64, Waker)>,
 }
 
 /// A deadline so far from now.
@@ -46,13 +46,23 @@ pub fn after(time: Duration) -> Deadline {
 
 /// A deadline at a monotonic time, nanoseconds.
 pub fn at(at: u64) -> Deadline {
-    Deadline { at, number: None }
+    Deadline { at, armed: None }
 }
 
 impl Deadline {
     /// When it passes, monotonic nanoseconds.
     pub fn time(&self) -> u64 {
         self.at
+    }
+
+    fn arm(&mut self, waker: &Waker) {
+        runtime::with(|runtime| {
+            let mut timers = runtime.timers.borrow_mut();
+            let number = self.armed.as_ref().map_or(timers.armed + 1, |(number, _)| *number);
+            timers.armed = timers.armed.max(number);
+            timers.waiting.insert((self.at, number), waker.clone());
+            self.armed = Some((number, waker.clone()));
+        });
     }
 }
 
@@ -63,21 +73,17 @@ impl Future for Deadline {
         if monotonic_ns() >= self.at {
             return Poll::Ready(());
         }
-        runtime::with(|runtime| {
-            let mut timers = runtime.timers.borrow_mut();
-            let number = *self.number.get_or_insert_with(|| {
-                timers.armed += 1;
-                timers.armed
-            });
-            timers.waiting.insert((self.at, number), cx.waker().clone());
-        });
+        // Only a time that has passed takes it from among the timers, so it is still there.
+        if self.armed.as_ref().is_none_or(|(_, waker)| !waker.will_wake(cx.waker())) {
+            self.arm(cx.waker());
+        }
         Poll::Pending
     }
 }
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
+        if let Some((number, _)) = self.armed {
             runtime::try_with(|runtime| runtime.timers.borrow_mut().waiting.remove(&(self.at, number)));
         }
     }

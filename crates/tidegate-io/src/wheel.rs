@@ -43,7 +43,9 @@ impl Wheel {
     /// Sets the deadline of `index`, in place of an earlier one. It fires up to one tick late, never early.
     #[inline]
     pub fn arm(&mut self, index: u32, after: Duration) {
-        let ticks = (after.as_millis() as u64).div_ceil(TICK.as_millis() as u64).min(u64::from(u32::MAX / 4));
+        // Not by `as_millis`, which reckons with twice as many bits.
+        let millis = after.as_secs().saturating_mul(1000).saturating_add(after.subsec_millis().into());
+        let ticks = millis.div_ceil(TICK.as_millis() as u64).min(u64::from(u32::MAX / 4));
         let deadline = self.now + 1 + ticks as u32;
         if index as usize >= self.nodes.len() {
             self.nodes.resize(index as usize + 1, UNLINKED);

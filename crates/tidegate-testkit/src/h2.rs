@@ -3,7 +3,7 @@
 //! It keeps to the rules by itself (it acknowledges settings, answers pings, gives back windows), unless a
 //! transcript tells it not to, and takes nothing from the server that a careful client would refuse.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::client::{Client, Filled};
@@ -22,6 +22,12 @@ pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
+
+/// What a connection and each of its streams may send before anything else is said (RFC 9113 section 6.9.2).
+const INITIAL_WINDOW: i64 = 65_535;
+
+/// Answers to pings after which a window that is still closed stays so.
+const QUIET_PINGS: usize = 4;
 
 /// How a client of HTTP/2 behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +60,33 @@ pub(crate) struct Http2 {
     /// A field block that is not complete: its stream, whether it ends that, and what has come of it.
     block: Option<(u32, bool, Vec<u8>)>,
     goodbyes: VecDeque<u32>,
+    windows: Windows,
+}
+
+/// What the server allows to be sent.
+#[derive(Debug)]
+struct Windows {
+    /// Of each stream at its beginning.
+    initial: i64,
+    connection: i64,
+    /// By how much each stream's window differs from `initial`: what was given back less what was sent.
+    changes: BTreeMap<u32, i64>,
+    /// Streams that the server has reset.
+    stopped: BTreeSet<u32>,
+    /// Pings that the server has answered.
+    pings: u64,
+}
+
+impl Windows {
+    fn room(&self, stream: u32) -> i64 {
+        let change = self.changes.get(&stream).copied().unwrap_or(0);
+        self.connection.min(self.initial + change)
+    }
+
+    fn take(&mut self, stream: u32, count: usize) {
+        self.connection -= count as i64;
+        *self.changes.entry(stream).or_default() -= count as i64;
+    }
 }
 
 impl Http2 {
@@ -68,6 +101,13 @@ impl Http2 {
             streams: BTreeMap::new(),
             block: None,
             goodbyes: VecDeque::new(),
+            windows: Windows {
+                initial: INITIAL_WINDOW,
+                connection: INITIAL_WINDOW,
+                changes: BTreeMap::new(),
+                stopped: BTreeSet::new(),
+                pings: 0,
+            },
         };
         if !options.is_silent {
             let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -118,6 +158,7 @@ impl Http2 {
         let mut bytes = Vec::new();
         let mut pieces = data.chunks(16_384).peekable();
         let id = self.next_stream.saturating_sub(2);
+        self.windows.take(id, data.len());
         if pieces.peek().is_none() {
             push_frame(&mut bytes, DATA, if is_end { END_STREAM } else { 0 }, id, b"");
         }
@@ -126,6 +167,54 @@ impl Http2 {
             push_frame(&mut bytes, DATA, if is_last { END_STREAM } else { 0 }, id, piece);
         }
         bytes
+    }
+
+    /// Sends content of the request that was asked last as fast as the server's windows allow it. A server that resets
+    /// the stream wants no more.
+    pub(crate) fn upload(
+        &mut self,
+        client: &mut Client,
+        data: &[u8],
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let id = self.next_stream.saturating_sub(2);
+        let mut at = 0;
+        while at < data.len() && !self.windows.stopped.contains(&id) {
+            let room = usize::try_from(self.windows.room(id)).unwrap_or(0);
+            let piece = &data[at..data.len().min(at + room)];
+            if piece.is_empty() {
+                self.more(client, deadline)
+                    .map_err(|problem| format!("{problem}, the window being used up after {at} bytes"))?;
+                continue;
+            }
+            at += piece.len();
+            let bytes = self.content(piece, false);
+            client.send(&bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Sends content until the window is used up and the server has answered several pings without opening it.
+    pub(crate) fn fill(&mut self, client: &mut Client, deadline: Instant) -> Result<(), String> {
+        let id = self.next_stream.saturating_sub(2);
+        let mut quiet = 0;
+        while quiet < QUIET_PINGS {
+            let room = usize::try_from(self.windows.room(id)).unwrap_or(0);
+            if room > 0 {
+                let bytes = self.content(&vec![b'x'; room], false);
+                client.send(&bytes)?;
+                quiet = 0;
+            }
+            let mut ping = Vec::new();
+            push_frame(&mut ping, PING, 0, 0, b"a window");
+            client.send(&ping)?;
+            let answered = self.windows.pings + 1;
+            while self.windows.pings < answered {
+                self.more(client, deadline)?;
+            }
+            quiet += 1;
+        }
+        Ok(())
     }
 
     /// The next response, interim ones included, to the oldest request that has none yet.
@@ -260,6 +349,7 @@ impl Http2 {
             }
             RST_STREAM => {
                 let code = number(payload)?;
+                self.windows.stopped.insert(id);
                 // Behind the end of a response it tells the client to send no more.
                 if let Some(stream) = self.streams.get_mut(&id)
                     && !stream.has_ended
@@ -269,12 +359,20 @@ impl Http2 {
                     self.stream(id)?.reset = Some(code);
                 }
             }
-            SETTINGS if flags & ACK == 0 && !self.options.is_silent => {
-                push_frame(&mut answer, SETTINGS, ACK, 0, b"")
+            SETTINGS if flags & ACK == 0 => {
+                for setting in payload.chunks_exact(6).filter(|setting| setting.starts_with(&[0, 4])) {
+                    self.windows.initial = number(&setting[2..])?.into();
+                }
+                if !self.options.is_silent {
+                    push_frame(&mut answer, SETTINGS, ACK, 0, b"");
+                }
             }
+            WINDOW_UPDATE if id == 0 => self.windows.connection += i64::from(number(payload)?),
+            WINDOW_UPDATE => *self.windows.changes.entry(id).or_default() += i64::from(number(payload)?),
             PING if flags & ACK == 0 && !self.options.is_silent => {
                 push_frame(&mut answer, PING, ACK, 0, payload)
             }
+            PING => self.windows.pings += u64::from(flags & ACK != 0),
             GOAWAY => {
                 let code = number(payload.get(4..).unwrap_or_default())?;
                 self.goodbyes.push_back(code);

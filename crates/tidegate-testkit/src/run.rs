@@ -182,6 +182,7 @@ impl<'a> Player<'a> {
             }
             Action::Response(expected) => self.response(expected)?,
             Action::Raw(bytes) => self.raw(bytes)?,
+            Action::Take(count) => self.take(*count)?,
             Action::Ending(ending) => self.ending(*ending)?,
             Action::Save { name, field } => {
                 let last = self.participant()?.last.as_ref().ok_or("no response yet".to_owned())?;
@@ -386,6 +387,8 @@ impl<'a> Player<'a> {
                 let bytes = http2.content(&substitute(bytes, &variables)?, *is_end);
                 client.send(&bytes)
             }
+            Http2Step::Upload(length) => http2.upload(client, &counting(*length), deadline),
+            Http2Step::Fill => http2.fill(client, deadline),
             Http2Step::Frame { kind, flags, stream, payload, times } => {
                 let mut bytes = Vec::new();
                 h2::push_frame(&mut bytes, *kind, *flags, *stream, payload);
@@ -462,6 +465,23 @@ impl<'a> Player<'a> {
             }
         };
         if holds { Ok(()) } else { Err(format!("the body of {} bytes is another", body.len())) }
+    }
+
+    fn take(&mut self, count: u64) -> Result<(), String> {
+        let (mut left, until) = (usize::try_from(count).unwrap_or(usize::MAX), Instant::now() + WAIT);
+        let client = self.connection()?;
+        loop {
+            let taken = left.min(client.received.len());
+            client.received.drain(..taken);
+            left -= taken;
+            if left == 0 {
+                return Ok(());
+            }
+            let filled = client.fill(until)?;
+            if filled != Filled::More {
+                return Err(format!("{filled:?} {left} bytes before the end"));
+            }
+        }
     }
 
     fn raw(&mut self, bytes: &[u8]) -> Result<(), String> {

@@ -74,6 +74,8 @@ pub(crate) enum Action {
     Response(Expected),
     /// These bytes come next.
     Raw(Vec<u8>),
+    /// So many bytes come next, whatever they are.
+    Take(u64),
     Ending(Ending),
     /// Keeps a field's value of the last response as `${name}`.
     Save {
@@ -95,6 +97,10 @@ pub(crate) enum Http2Step {
     Ask { lines: Vec<String>, is_open: bool },
     /// Content of the last request.
     Content { bytes: Vec<u8>, is_end: bool },
+    /// So many bytes of the counting pattern, as the server's windows allow it.
+    Upload(u64),
+    /// Content until the window is used up for good.
+    Fill,
     /// A frame as it is, so many times.
     Frame { kind: u8, flags: u8, stream: u32, payload: Vec<u8>, times: u64 },
     /// The oldest request is reset with this code.

@@ -136,6 +136,10 @@ impl<'a> Parser<'a> {
             [Token::Word(word), Token::Quoted(bytes)] if self.is_h2 && (word == "data" || word == "end") => {
                 Action::Http2(Http2Step::Content { bytes: bytes.clone(), is_end: word == "end" })
             }
+            [Token::Word(fill)] if self.is_h2 && fill == "fill" => Action::Http2(Http2Step::Fill),
+            [Token::Word(bytes), Token::Word(length)] if self.is_h2 && bytes == "bytes" => {
+                Action::Http2(Http2Step::Upload(size(length)?))
+            }
             [Token::Word(word), arguments @ ..] if self.is_h2 && word == "frame" => parse_frame(arguments)?,
             [Token::Word(raw), Token::Quoted(bytes)] if raw == "raw" => {
                 Action::Send { bytes: bytes.clone(), times: 1 }
@@ -227,6 +231,10 @@ impl<'a> Parser<'a> {
             },
             [Token::Word(raw), Token::Quoted(bytes)] if raw == "raw" => {
                 self.push(source, Action::Raw(bytes.clone()));
+                return Ok(());
+            }
+            [Token::Word(bytes), Token::Word(length)] if bytes == "bytes" => {
+                self.push(source, Action::Take(size(length)?));
                 return Ok(());
             }
             [Token::Word(what), Token::Word(code)] if what == "stream-reset" => {

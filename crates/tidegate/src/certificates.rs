@@ -143,17 +143,14 @@ pub fn day(seconds: i64) -> String {
     String::from_utf8_lossy(date.get(..10).unwrap_or_default()).into_owned()
 }
 
-/// What should be known of every certificate that the settings name, with where it stands. The error is of a
-/// pair that cannot be served at all.
+/// What should be known of a pair. The error is of one that cannot be served at all.
 pub fn look_over(
     settings: &Settings,
+    files: &CertificateFiles,
     now: i64,
-) -> Vec<(&CertificateFiles, Result<Vec<Finding>, CertificateError>)> {
-    let look = |files: &CertificateFiles| {
-        let pair = Pair::read(&files.certificate, &files.key)?;
-        Ok(findings(&Certificate::new(&pair)?, &hosts_of(settings, files), now))
-    };
-    certificate_files(settings).map(|files| (files, look(files))).collect()
+) -> Result<Vec<Finding>, CertificateError> {
+    let pair = Pair::read(&files.certificate, &files.key)?;
+    Ok(findings(&Certificate::new(&pair)?, &hosts_of(settings, files), now))
 }
 
 /// Says what there is to know of the certificates in use.
@@ -173,11 +170,11 @@ pub fn warn(settings: &Settings, tls: &TlsStore, now: i64) {
 
 /// The host names that a pair is there for.
 fn hosts_of(settings: &Settings, files: &CertificateFiles) -> Vec<String> {
+    let is_of_listeners = !settings.sites.iter().any(|site| site.tls.certificates.contains(files));
     let is_own = |site: &&Arc<Site>| {
         let own = &site.tls.certificates;
         if own.is_empty() {
-            // Then that of any listener.
-            !settings.sites.iter().any(|site| site.tls.certificates.contains(files))
+            is_of_listeners
         } else {
             // One of several may be for some of the names only.
             own.len() == 1 && own.contains(files)

@@ -9,6 +9,7 @@ mod cli;
 mod descriptors;
 mod link;
 mod master;
+mod preflight;
 mod registry;
 mod revision;
 mod server;

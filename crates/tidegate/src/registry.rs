@@ -31,8 +31,8 @@ pub struct Registry {
     stats: Arc<Stats>,
     view: StatusView,
     tls: Arc<TlsStore>,
-    /// A root that cannot be opened costs its route alone; only for the first engine.
-    is_recovery: bool,
+    /// What cannot be opened costs its route alone, which answers 503: no site may keep others from new settings.
+    serves: bool,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
     board: Arc<Board>,
@@ -47,7 +47,7 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 impl Registry {
     /// For one worker, or for `explain`.
     pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> Registry {
-        Registry { stats, view, tls, is_recovery: false, files: None, board, applications: None, notes: None }
+        Registry { stats, view, tls, serves: false, files: None, board, applications: None, notes: None }
     }
 
     /// For `explain`: what answers says so.
@@ -59,10 +59,10 @@ impl Registry {
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(view: StatusView, is_recovery: bool, board: Arc<Board>, tls: Arc<TlsStore>) -> MakeRegistry {
+    pub fn maker(view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> MakeRegistry {
         Arc::new(move |stats| {
             Box::new(Registry {
-                is_recovery,
+                serves: true,
                 ..Registry::new(stats, view.clone(), board.clone(), tls.clone())
             })
         })
@@ -96,15 +96,14 @@ impl Registry {
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
             sites.push(phase::Site::new(site.clone(), routes, sink));
         }
-        self.is_recovery = false;
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.tls)?)
     }
 
-    /// A handler; while recovering, one that cannot be made answers 503 in its place.
+    /// A handler; where requests are served, one that cannot be made answers 503 in its place.
     fn or_recover(&self, made: io::Result<impl Handler + 'static>) -> io::Result<Rc<dyn Handler>> {
         match made {
             Ok(handler) => Ok(Rc::new(handler)),
-            Err(error) if self.is_recovery => {
+            Err(error) if self.serves => {
                 log::error(format_args!("{error}; the route answers 503 until the next reload"));
                 Ok(Rc::new(Respond::new(
                     503,

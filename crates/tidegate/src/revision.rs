@@ -1,6 +1,6 @@
 //! One revision of the settings: loaded as the arguments of `serve` say, at the start and on every reload.
 
-use crate::descriptors;
+use crate::{descriptors, preflight};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
@@ -86,6 +86,7 @@ impl ServeOptions {
                 descriptors::fit(settings);
             }
         }
+        preflight::look(&mut loaded);
         loaded
     }
 }

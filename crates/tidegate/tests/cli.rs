@@ -117,7 +117,7 @@ fn bad_input_is_answered_with_what_to_do() {
     let cases: &[(&[&str], &[&str])] = &[
         (
             &["serve", "--listen", &address],
-            &["cannot listen on", "another program", "ss -ltnp", &port, "--listen"],
+            &["cannot listen on", "another program", "ss -tanp", &port, "--listen"],
         ),
         (&["serve", "--config", &config], &["taken.kdl:1", "another program", "`listen`"]),
         (&["serve", "no/such/folder"], &["no/such/folder does not exist", "tidegate serve DIR"]),

@@ -85,6 +85,7 @@ fn attack(server: &Server<'_>) -> String {
          ls {dir}/acme >/dev/null 2>&1 && echo 'LISTED the storage'\n\
          cat {dir}/site.key >/dev/null 2>&1 && echo 'READ the key of the settings'\n\
          cat /etc/shadow >/dev/null 2>&1 && echo 'READ shadow'\n\
+         (head -c 1 <&9) 2>/dev/null | grep -q . && echo 'READ what the shell had open'\n\
          {BINARY} status --control {dir}/control >/dev/null 2>&1 && echo 'USED the control socket'\n\
          {BINARY} stop --now --control {dir}/control >/dev/null 2>&1 && echo 'STOPPED the server'\n\
          kill -9 {master} 2>/dev/null && echo 'KILLED the master'\n\
@@ -126,12 +127,29 @@ fn certificate(folder: &Folder) {
     fs::set_permissions(folder.path("site.key"), fs::Permissions::from_mode(0o600)).unwrap();
 }
 
+/// The same, from a shell that has left a key open.
+fn with_a_key_left_open(command: &Command, key: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "key=$0; exec \"$@\" 9<\"$key\""]).arg(key);
+    shell.arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        shell.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
 fn begin<'a>(folder: &'a Folder, lines: &str, name: &str) -> Server<'a> {
     certificate(folder);
     fs::create_dir_all(folder.path("cgi-bin")).unwrap();
     let server = Server::through(folder, &settings(folder, lines), |mut command| {
         command.args(["--user", name]);
-        as_in_the_unit(&command)
+        with_a_key_left_open(&as_in_the_unit(&command), &folder.path("site.key"))
     });
     let key = folder.path("acme/local/root.key");
     wait_for(|| key.exists().then_some(()), "the local authority to be made");
@@ -307,7 +325,7 @@ fn a_spill_folder_that_the_servers_user_may_not_write_to_is_found() {
         let checked = running::run(&folder, &["check", "--config", &config]);
         assert_eq!(checked.code, Some(1), "{}", checked.stderr);
         assert!(
-            checked.stderr.contains("content of requests cannot be kept in the folder"),
+            checked.stderr.contains("cannot keep content of requests in the folder"),
             "{}",
             checked.stderr
         );

@@ -22,6 +22,10 @@ pub(super) fn site(
     let mut inherited = server.inherited.clone();
     inherited.apply(checker, &item.children);
     let is_https_only = tls::hsts(&mut inherited);
+    let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
+    // Also where the site is reached without TLS: nobody without a certificate gets in.
+    inherited.access.requires_client_certificate |=
+        tls.clients.as_ref().is_some_and(|clients| clients.is_required);
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
@@ -54,7 +58,6 @@ pub(super) fn site(
         server.logs.add(checker, disk, log);
     }
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
-    let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     let trusted_proxies = inherited.trusted_proxies.clone();
     Site { names, routes, trusted_proxies, access_log, tls, is_https_only, origin: item.origin() }
 }

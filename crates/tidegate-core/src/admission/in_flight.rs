@@ -13,7 +13,7 @@
 
 use super::Ledger;
 use super::addresses::subscriber;
-use super::shares::{Claim, Entry, Key, Shares};
+use super::shares::{self, Entry, Key, Shares};
 use crate::exchange::{LateWishes, Reply};
 use crate::memory::{self, Holdings};
 use crate::response::Response;
@@ -36,17 +36,36 @@ const CLIENT: u32 = 1;
 /// What all workers of a process have in flight, and what they wait for from clients.
 #[derive(Default)]
 pub struct InFlight {
-    running: Mutex<Shares>,
-    preparing: Mutex<Shares>,
+    running: Mutex<Lines>,
+    preparing: Mutex<Lines>,
 }
 
-fn lock(shares: &Mutex<Shares>) -> MutexGuard<'_, Shares> {
+/// By application and site, or by client and site; who waits is woken, once it has been polled.
+type Lines = Shares<2, Option<Waker>>;
+type Claim = shares::Claim<2>;
+
+fn lock(shares: &Mutex<Lines>) -> MutexGuard<'_, Lines> {
     shares.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn leave(shares: &Mutex<Shares>, claim: &Claim, most: u32) {
-    let woken = lock(shares).leave(claim, most);
+/// Leaves a place. What is free goes to those whose turn has come.
+fn leave(shares: &Mutex<Lines>, claim: &Claim, most: u32) {
+    let mut woken = Vec::new();
+    let mut shares = lock(shares);
+    shares.leave(claim);
+    while let Some((claim, _, waker)) = shares.next(most) {
+        shares.take(&claim);
+        woken.extend(waker);
+    }
+    drop(shares);
     woken.into_iter().for_each(Waker::wake);
+}
+
+/// Whether the turn has come, and with it a place; otherwise `waker` is woken when it comes.
+fn has_come(shares: &Mutex<Lines>, claim: &Claim, turn: u64, waker: &Waker) -> bool {
+    let mut shares = lock(shares);
+    let waiting = shares.find(claim, turn);
+    waiting.map(|known| *known = Some(waker.clone())).is_none()
 }
 
 /// On whose account a request waits.
@@ -105,15 +124,19 @@ enum Place {
     /// It needs none.
     Exempt,
     Taken,
-    Queued {
-        turn: u64,
-        /// Monotonic, nanoseconds.
-        since: u64,
-        deadline: Deadline,
-    },
+    /// In a box, since most do not have to.
+    Queued(Box<Queued>),
     Refused(QueueRefusal),
     /// There is no memory for what waits.
     Shed,
+}
+
+/// A turn that is waited for.
+struct Queued {
+    turn: u64,
+    /// Monotonic, nanoseconds.
+    since: u64,
+    deadline: Deadline,
 }
 
 impl Later {
@@ -141,7 +164,7 @@ impl Later {
 
     /// Whether it waits for a place.
     pub fn is_queued(&self) -> bool {
-        matches!(self.stage, Stage::Running { place: Place::Queued { .. }, .. })
+        matches!(self.stage, Stage::Running { place: Place::Queued(_), .. })
     }
 
     /// Moves it on. Its task is woken when there is more to do. `has_left`: the client has finished sending
@@ -175,7 +198,8 @@ impl Later {
         let Stage::Running { future, place } = &mut self.stage else {
             return Poll::Ready(self.ledger.busy()); // not to be asked again
         };
-        if let Place::Queued { turn, since, deadline } = place {
+        if let Place::Queued(queued) = place {
+            let Queued { turn, since, deadline } = &mut **queued;
             let (turn, since, claim) = (*turn, *since, self.account.in_flight());
             let places = &self.ledger.shared.in_flight.running;
             let given_up = if has_left {
@@ -184,8 +208,8 @@ impl Later {
                 Pin::new(deadline).poll(cx).is_ready().then_some(QueueRefusal::Age)
             };
             match given_up {
-                Some(why) if lock(places).withdraw(&claim, turn) => *place = Place::Refused(why),
-                None if !lock(places).has_come(&claim, turn, cx.waker()) => return Poll::Pending,
+                Some(why) if lock(places).withdraw(&claim, turn).is_some() => *place = Place::Refused(why),
+                None if !has_come(places, &claim, turn, cx.waker()) => return Poll::Pending,
                 _ => {
                     self.ledger.stats.queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
                     self.ledger.enter_flight();
@@ -217,7 +241,7 @@ impl Later {
         if !*is_counted && !self.is_exempt {
             let most = self.ledger.limits().incoming_bodies;
             let mut shares = lock(&self.ledger.shared.in_flight.preparing);
-            *is_counted = shares.enter(&self.account.preparing(), most, 0) == Entry::Place;
+            *is_counted = shares.enter(&self.account.preparing(), most, 0, || None) == Entry::Place;
             return *is_counted;
         }
         true
@@ -240,11 +264,11 @@ impl Later {
                 let claim = self.account.in_flight();
                 leave(&ledger.shared.in_flight.running, &claim, ledger.limits().in_flight);
             }
-            Stage::Running { place: Place::Queued { turn, .. }, .. } => {
+            Stage::Running { place: Place::Queued(queued), .. } => {
                 ledger.stats.queued.sub(1);
                 ledger.stats.queue_refusals.add(QueueRefusal::Client, 1);
                 let (claim, places) = (self.account.in_flight(), &ledger.shared.in_flight.running);
-                let has_withdrawn = lock(places).withdraw(&claim, turn);
+                let has_withdrawn = lock(places).withdraw(&claim, queued.turn).is_some();
                 if !has_withdrawn {
                     leave(places, &claim, ledger.limits().in_flight);
                 }
@@ -266,7 +290,7 @@ impl Place {
         }
         let limits = ledger.limits();
         let mut shares = lock(&ledger.shared.in_flight.running);
-        match shares.enter(&account.in_flight(), limits.in_flight, limits.queue_length) {
+        match shares.enter(&account.in_flight(), limits.in_flight, limits.queue_length, || None) {
             Entry::Place => {
                 drop(shares);
                 ledger.enter_flight();
@@ -276,7 +300,8 @@ impl Place {
                 drop(shares);
                 ledger.stats.queued.add(1);
                 ledger.stats.requests_queued.add(1);
-                Place::Queued { turn, since: monotonic_ns(), deadline: timer::after(limits.queue_age) }
+                let deadline = timer::after(limits.queue_age);
+                Place::Queued(Box::new(Queued { turn, since: monotonic_ns(), deadline }))
             }
             Entry::Full => Place::Refused(QueueRefusal::Full),
         }

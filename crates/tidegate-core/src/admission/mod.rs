@@ -21,7 +21,7 @@ mod in_flight;
 mod memory;
 mod overload;
 mod resets;
-mod shares;
+pub mod shares;
 mod waits;
 
 pub use in_flight::{Account, Later};

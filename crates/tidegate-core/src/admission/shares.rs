@@ -9,9 +9,12 @@
 //! Who finds no place waits in the line of its own claim, so that those who cannot be served yet never stand in front
 //! of those who can. Free places go to the one who has waited longest among the first of all lines that may take one.
 
+//!
+//! Used twice: by what all of a server has in flight (`in_flight`), and by the places before one application (the
+//! gateways' `places`), where the parties are known and the number is firm ([`Sharing`]).
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::task::Waker;
 
 /// One of those who share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +26,18 @@ pub struct Key {
 }
 
 /// On whose account a place is taken. The first is the one that is sure of a place.
-pub type Claim = [Key; 2];
+pub type Claim<const N: usize> = [Key; N];
+
+/// Who shares, and whether the number of places is firm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Parties come from anywhere. Whoever holds nothing is sure of a place, also of one more than there are.
+    #[default]
+    Open,
+    /// So many parties are known, each the only key of its claims, and there is never a place more: while one of them
+    /// holds nothing, the last place is kept for it. A party that is alone may take everything.
+    Among(u32),
+}
 
 /// What asking for a place gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,43 +72,88 @@ impl Hasher for AsItIs {
 
 type ByParty<V> = HashMap<u64, V, BuildHasherDefault<AsItIs>>;
 
-struct Waiting {
-    number: u64,
-    waker: Option<Waker>,
-}
+/// So many parties stay known when they hold nothing, where nobody counts them: most come again at once.
+const KEPT: usize = 32;
 
-struct Line {
-    claim: Claim,
+struct Line<const N: usize, W> {
+    claim: Claim<N>,
     /// By rising number, which is the order of arrival. Never empty.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<(u64, W)>,
 }
 
-/// The places, and the lines before them.
-#[derive(Default)]
-pub struct Shares {
+/// The places, and the lines before them: of who waits it keeps a `W`, such as a waker.
+pub struct Shares<const N: usize, W> {
+    sharing: Sharing,
     taken: u32,
-    /// Whoever holds nothing is not in here.
+    /// Whoever holds nothing is not in here, beyond [`KEPT`].
     held: ByParty<u32>,
-    lines: HashMap<(u64, u64), Line>,
+    lines: HashMap<[u64; N], Line<N, W>>,
     waiting: u32,
     numbers: u64,
 }
 
-fn line_of(claim: &Claim) -> (u64, u64) {
-    (claim[0].party, claim[1].party)
+impl<const N: usize, W> Default for Shares<N, W> {
+    fn default() -> Self {
+        Shares {
+            sharing: Sharing::default(),
+            taken: 0,
+            held: ByParty::default(),
+            lines: HashMap::default(),
+            waiting: 0,
+            numbers: 0,
+        }
+    }
 }
 
-impl Shares {
-    /// Asks for one of `most` places, or for a turn where no more than `length` wait.
-    pub fn enter(&mut self, claim: &Claim, most: u32, length: u32) -> Entry {
-        let line = self.lines.get(&line_of(claim)).map_or(0, |line| line.waiting.len());
-        if line == 0 && self.may_take(claim, most) {
+fn line_of<const N: usize>(claim: &Claim<N>) -> [u64; N] {
+    claim.map(|key| key.party)
+}
+
+impl<const N: usize, W> Shares<N, W> {
+    /// Says who shares. More may be free by it: see [`Shares::next`].
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
+        self.held.retain(|_, held| *held > 0); // who holds nothing is counted by not being there
+    }
+
+    /// Places taken.
+    pub fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Turns that have not come.
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// The first in each line, in no order.
+    pub fn first_of_lines(&self) -> impl Iterator<Item = &W> {
+        self.lines.values().filter_map(|line| line.waiting.front()).map(|(_, who)| who)
+    }
+
+    /// Takes one of `most` places, if there is one for this claim and nobody with the same waits.
+    pub fn try_enter(&mut self, claim: &Claim<N>, most: u32) -> bool {
+        let nobody_waits = self.waiting == 0 || !self.lines.contains_key(&line_of(claim));
+        let may = nobody_waits && self.may_take(claim, most);
+        if may {
             self.take(claim);
+        }
+        may
+    }
+
+    /// Asks for one of `most` places, or for a turn where no more than `length` wait.
+    pub fn enter(&mut self, claim: &Claim<N>, most: u32, length: u32, who: impl FnOnce() -> W) -> Entry {
+        if self.try_enter(claim, most) {
             return Entry::Place;
         }
         // The lines share their room as the places are shared.
+        let line = self.lines.get(&line_of(claim)).map_or(0, |line| line.waiting.len());
         let free = length.saturating_sub(self.waiting);
-        if length == 0 || (line > 0 && line as u64 >= u64::from(free) * u64::from(claim[0].weight)) {
+        let is_full = match self.sharing {
+            Sharing::Among(0 | 1) => free == 0,
+            _ => line > 0 && line as u64 >= u64::from(free) * weight(claim),
+        };
+        if length == 0 || is_full {
             return Entry::Full;
         }
         self.numbers += 1;
@@ -102,84 +161,102 @@ impl Shares {
         let number = self.numbers;
         let line = self.lines.entry(line_of(claim));
         let line = line.or_insert_with(|| Line { claim: *claim, waiting: VecDeque::new() });
-        line.waiting.push_back(Waiting { number, waker: None });
+        line.waiting.push_back((number, who()));
         Entry::Turn(number)
     }
 
-    /// Whether the turn has come, and with it a place; otherwise `waker` is woken when it comes.
-    pub fn has_come(&mut self, claim: &Claim, number: u64, waker: &Waker) -> bool {
-        let Some((line, at)) = self.position(claim, number) else { return true };
-        if let Some(waiting) = line.waiting.get_mut(at) {
-            match &mut waiting.waker {
-                Some(known) => known.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
-        }
-        false
+    /// Who waits for this turn; `None` when it has come, and with it a place.
+    pub fn find(&mut self, claim: &Claim<N>, number: u64) -> Option<&mut W> {
+        let line = self.lines.get_mut(&line_of(claim))?;
+        let at = line.waiting.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        line.waiting.get_mut(at).map(|(_, who)| who)
     }
 
-    /// Gives up a turn. `false`: it has come meanwhile, and there is a place to be left.
-    pub fn withdraw(&mut self, claim: &Claim, number: u64) -> bool {
-        let Some((line, at)) = self.position(claim, number) else { return false };
-        line.waiting.remove(at);
-        if line.waiting.is_empty() {
-            self.lines.remove(&line_of(claim));
-        }
-        self.waiting -= 1;
-        true
+    /// Gives up a turn. `None`: it has come meanwhile, and there is a place to be left.
+    pub fn withdraw(&mut self, claim: &Claim<N>, number: u64) -> Option<W> {
+        let line = self.lines.get_mut(&line_of(claim))?;
+        let at = line.waiting.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        let gone = line.waiting.remove(at);
+        self.has_shrunk(&line_of(claim));
+        gone.map(|(_, who)| who)
     }
 
-    /// Leaves a place. What is free goes to those whose turn has come, who are returned to be woken.
-    #[must_use = "they sleep until they are woken"]
-    pub fn leave(&mut self, claim: &Claim, most: u32) -> Vec<Waker> {
+    /// Leaves a place. It is to be given on: see [`Shares::next`].
+    pub fn leave(&mut self, claim: &Claim<N>) {
         self.taken = self.taken.saturating_sub(1);
+        let is_kept = matches!(self.sharing, Sharing::Open) && self.held.len() <= KEPT;
         for key in claim {
             if let Some(held) = self.held.get_mut(&key.party) {
-                *held -= 1;
-                if *held == 0 {
+                *held = held.saturating_sub(1);
+                if *held == 0 && !is_kept {
                     self.held.remove(&key.party);
                 }
             }
         }
-        let mut woken = Vec::new();
-        while let Some(next) = self.next(most) {
-            let Some(line) = self.lines.get_mut(&line_of(&next)) else { break };
-            let first = line.waiting.pop_front();
-            if line.waiting.is_empty() {
-                self.lines.remove(&line_of(&next));
-            }
-            self.waiting -= 1;
-            self.take(&next);
-            woken.extend(first.and_then(|first| first.waker));
+    }
+
+    /// Takes the next out of its line: of the first in each, the one that came first among those who may take a place
+    /// now. It has the turn, and no place before [`Shares::take`].
+    pub fn next(&mut self, most: u32) -> Option<(Claim<N>, u64, W)> {
+        if self.waiting == 0 {
+            return None;
         }
-        woken
-    }
-
-    /// Of the first in each line, the one that came first among those who may take a place.
-    fn next(&self, most: u32) -> Option<Claim> {
         let may = self.lines.values().filter(|line| self.may_take(&line.claim, most));
-        let first = may.min_by_key(|line| line.waiting.front().map_or(u64::MAX, |first| first.number));
-        first.map(|line| line.claim)
+        let first = may.min_by_key(|line| line.waiting.front().map_or(u64::MAX, |(number, _)| *number));
+        let claim = first?.claim;
+        let (number, who) = self.lines.get_mut(&line_of(&claim))?.waiting.pop_front()?;
+        self.has_shrunk(&line_of(&claim));
+        Some((claim, number, who))
     }
 
-    fn may_take(&self, claim: &Claim, most: u32) -> bool {
-        let held = |key: &Key| u64::from(self.held.get(&key.party).copied().unwrap_or(0));
-        let free = u64::from(most.saturating_sub(self.taken));
-        held(&claim[0]) == 0 || claim.iter().all(|key| held(key) < free * u64::from(key.weight))
+    /// Takes the one out of its line who came last of all, whose turn does not come.
+    pub fn pop_last(&mut self) -> Option<(u64, W)> {
+        let last =
+            self.lines.values().max_by_key(|line| line.waiting.back().map_or(0, |(number, _)| *number));
+        let claim = last?.claim;
+        let last = self.lines.get_mut(&line_of(&claim))?.waiting.pop_back();
+        self.has_shrunk(&line_of(&claim));
+        last
     }
 
-    fn take(&mut self, claim: &Claim) {
+    /// Takes a place for one whose turn has come.
+    pub fn take(&mut self, claim: &Claim<N>) {
         self.taken += 1;
         for key in claim {
-            *self.held.entry(key.party).or_insert(0) += 1;
+            match self.held.get_mut(&key.party) {
+                Some(held) => *held += 1,
+                None => drop(self.held.insert(key.party, 1)),
+            }
         }
     }
 
-    fn position(&mut self, claim: &Claim, number: u64) -> Option<(&mut Line, usize)> {
-        let line = self.lines.get_mut(&line_of(claim))?;
-        let at = line.waiting.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
-        Some((line, at))
+    /// One less waits in this line.
+    fn has_shrunk(&mut self, line: &[u64; N]) {
+        self.waiting -= 1;
+        if self.lines.get(line).is_some_and(|line| line.waiting.is_empty()) {
+            self.lines.remove(line);
+        }
     }
+
+    fn may_take(&self, claim: &Claim<N>, most: u32) -> bool {
+        let held = |key: &Key| u64::from(self.held.get(&key.party).copied().unwrap_or(0));
+        let within = |free: u32| claim.iter().all(|key| held(key) < u64::from(free) * u64::from(key.weight));
+        let holds_nothing = claim.first().is_none_or(|key| held(key) == 0);
+        let free = most.saturating_sub(self.taken);
+        match self.sharing {
+            Sharing::Open => holds_nothing || within(free),
+            Sharing::Among(_) if free == 0 => false,
+            Sharing::Among(0 | 1) => true,
+            Sharing::Among(parties) => {
+                let is_one_without = (self.held.len() as u64) < u64::from(parties);
+                holds_nothing || within(free - u32::from(is_one_without))
+            }
+        }
+    }
+}
+
+fn weight<const N: usize>(claim: &Claim<N>) -> u64 {
+    claim.first().map_or(1, |key| u64::from(key.weight))
 }
 
 #[cfg(test)]
@@ -188,15 +265,38 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::task::Wake;
+    use std::task::{Wake, Waker};
 
-    fn claim(upstream: u64, site: u64) -> Claim {
+    type Two = Shares<2, Option<Waker>>;
+
+    /// What `in_flight` does with them.
+    impl Two {
+        fn ask(&mut self, claim: &Claim<2>, most: u32, length: u32) -> Entry {
+            self.enter(claim, most, length, || None)
+        }
+
+        fn has_come(&mut self, claim: &Claim<2>, number: u64, waker: &Waker) -> bool {
+            self.find(claim, number).map(|known| *known = Some(waker.clone())).is_none()
+        }
+
+        fn give_on(&mut self, claim: &Claim<2>, most: u32) -> Vec<Waker> {
+            self.leave(claim);
+            let mut woken = Vec::new();
+            while let Some((claim, _, waker)) = self.next(most) {
+                self.take(&claim);
+                woken.extend(waker);
+            }
+            woken
+        }
+    }
+
+    fn claim(upstream: u64, site: u64) -> Claim<2> {
         [Key { party: upstream, weight: 8 }, Key { party: 1_000_000 + site, weight: 16 }]
     }
 
-    fn fill(shares: &mut Shares, claim: &Claim, most: u32) -> u32 {
+    fn fill(shares: &mut Two, claim: &Claim<2>, most: u32) -> u32 {
         let mut taken = 0;
-        while shares.enter(claim, most, 0) == Entry::Place {
+        while shares.ask(claim, most, 0) == Entry::Place {
             taken += 1;
         }
         taken
@@ -204,20 +304,20 @@ mod tests {
 
     #[test]
     fn turns_come_in_the_order_of_arrival() {
-        let (mut shares, one) = (Shares::default(), claim(1, 1));
-        assert_eq!(shares.enter(&one, 1, 2), Entry::Place);
-        let (first, second) = (shares.enter(&one, 1, 2), shares.enter(&one, 1, 2));
+        let (mut shares, one) = (Two::default(), claim(1, 1));
+        assert_eq!(shares.ask(&one, 1, 2), Entry::Place);
+        let (first, second) = (shares.ask(&one, 1, 2), shares.ask(&one, 1, 2));
         let (Entry::Turn(first), Entry::Turn(second)) = (first, second) else { panic!("two turns") };
-        assert_eq!(shares.enter(&one, 1, 2), Entry::Full);
+        assert_eq!(shares.ask(&one, 1, 2), Entry::Full);
         assert!(
             !shares.has_come(&one, first, Waker::noop()) && !shares.has_come(&one, second, Waker::noop())
         );
-        assert_eq!(shares.leave(&one, 1).len(), 1);
+        assert_eq!(shares.give_on(&one, 1).len(), 1);
         assert!(shares.has_come(&one, first, Waker::noop()) && !shares.has_come(&one, second, Waker::noop()));
-        assert!(!shares.withdraw(&one, first), "its place is taken until it is left");
-        assert!(shares.withdraw(&one, second));
-        assert!(shares.leave(&one, 1).is_empty());
-        assert_eq!(shares.enter(&one, 1, 2), Entry::Place);
+        assert!(shares.withdraw(&one, first).is_none(), "its place is taken until it is left");
+        assert!(shares.withdraw(&one, second).is_some());
+        assert!(shares.give_on(&one, 1).is_empty());
+        assert_eq!(shares.ask(&one, 1, 2), Entry::Place);
     }
 
     #[test]
@@ -228,19 +328,19 @@ mod tests {
                 self.0.fetch_add(1, Relaxed);
             }
         }
-        let (mut shares, one, count) = (Shares::default(), claim(1, 1), Arc::new(Count(AtomicUsize::new(0))));
-        shares.enter(&one, 1, 1);
-        let Entry::Turn(turn) = shares.enter(&one, 1, 1) else { panic!("a turn") };
+        let (mut shares, one, count) = (Two::default(), claim(1, 1), Arc::new(Count(AtomicUsize::new(0))));
+        shares.ask(&one, 1, 1);
+        let Entry::Turn(turn) = shares.ask(&one, 1, 1) else { panic!("a turn") };
         let waker = Waker::from(count.clone());
         assert!(!shares.has_come(&one, turn, &waker) && !shares.has_come(&one, turn, &waker));
-        shares.leave(&one, 1).into_iter().for_each(Waker::wake);
-        shares.leave(&one, 1).into_iter().for_each(Waker::wake);
+        shares.give_on(&one, 1).into_iter().for_each(Waker::wake);
+        shares.give_on(&one, 1).into_iter().for_each(Waker::wake);
         assert_eq!(count.0.load(Relaxed), 1);
     }
 
     #[test]
     fn one_party_leaves_something_for_each_other() {
-        let mut shares = Shares::default();
+        let mut shares = Two::default();
         let taken = fill(&mut shares, &claim(1, 1), 4096);
         assert!((3640..=3642).contains(&taken), "eight ninths: {taken}");
         // Another upstream of the same site, and another site, have what is left.
@@ -250,34 +350,71 @@ mod tests {
         // Whoever comes last still has one.
         let mut last = 0;
         for upstream in 100..5000 {
-            last += u32::from(shares.enter(&claim(upstream, upstream), 4096, 0) == Entry::Place);
+            last += u32::from(shares.ask(&claim(upstream, upstream), 4096, 0) == Entry::Place);
         }
         assert_eq!(last, 4900);
     }
 
     #[test]
+    fn few_are_known_who_hold_nothing() {
+        let mut shares = Two::default();
+        for party in 0..1000 {
+            let claim = claim(party, party);
+            assert_eq!(shares.ask(&claim, 4096, 0), Entry::Place);
+        }
+        for party in 0..1000 {
+            let _ = shares.give_on(&claim(party, party), 4096);
+        }
+        assert!(shares.taken == 0 && shares.held.len() <= KEPT, "{}", shares.held.len());
+    }
+
+    #[test]
     fn who_cannot_be_served_does_not_stand_before_who_can() {
-        let (mut shares, hung, well) = (Shares::default(), claim(1, 1), claim(2, 2));
+        let (mut shares, hung, well) = (Two::default(), claim(1, 1), claim(2, 2));
         fill(&mut shares, &hung, 8);
-        assert!(matches!(shares.enter(&hung, 8, 9), Entry::Turn(_)));
-        assert_eq!(shares.enter(&well, 8, 9), Entry::Place);
-        let Entry::Turn(turn) = shares.enter(&well, 8, 9) else { panic!("no second place is free") };
-        assert!(shares.leave(&well, 8).is_empty());
+        assert!(matches!(shares.ask(&hung, 8, 9), Entry::Turn(_)));
+        assert_eq!(shares.ask(&well, 8, 9), Entry::Place);
+        let Entry::Turn(turn) = shares.ask(&well, 8, 9) else { panic!("no second place is free") };
+        assert!(shares.give_on(&well, 8).is_empty());
         assert!(shares.has_come(&well, turn, Waker::noop()), "the one that is sure of a place");
     }
 
     #[test]
     fn lines_share_their_room() {
-        let (mut shares, hung, well) = (Shares::default(), claim(1, 1), claim(2, 2));
+        let (mut shares, hung, well) = (Two::default(), claim(1, 1), claim(2, 2));
         fill(&mut shares, &hung, 8);
         let mut waiting = 0;
-        while matches!(shares.enter(&hung, 8, 90), Entry::Turn(_)) {
+        while matches!(shares.ask(&hung, 8, 90), Entry::Turn(_)) {
             waiting += 1;
         }
         assert_eq!(waiting, 80);
-        assert_eq!(shares.enter(&well, 8, 90), Entry::Place);
-        assert!(matches!(shares.enter(&well, 8, 90), Entry::Turn(_)));
-        assert_eq!(shares.enter(&hung, 8, 0), Entry::Full);
+        assert_eq!(shares.ask(&well, 8, 90), Entry::Place);
+        assert!(matches!(shares.ask(&well, 8, 90), Entry::Turn(_)));
+        assert_eq!(shares.ask(&hung, 8, 0), Entry::Full);
+    }
+
+    #[test]
+    fn places_that_are_firm_keep_one_for_each_who_holds_none() {
+        let site = |party| [Key { party, weight: 8 }];
+        for (parties, most, alone, beside) in
+            [(1, 4, 4, 0), (2, 4, 3, 1), (2, 2, 1, 1), (2, 1, 0, 1), (2, 64, 56, 8)]
+        {
+            let mut shares = Shares::<1, ()>::default();
+            shares.set_sharing(Sharing::Among(parties));
+            let mut fill = |party| (0..99).filter(|_| shares.try_enter(&site(party), most)).count();
+            let first = if most == 1 { 0 } else { fill(1) };
+            assert_eq!((first, fill(2)), (alone, beside), "{parties} parties, {most} places");
+        }
+        // All hold something: nothing is kept back.
+        let mut shares = Shares::<1, ()>::default();
+        shares.set_sharing(Sharing::Among(2));
+        assert!(shares.try_enter(&site(2), 4));
+        assert_eq!((0..9).filter(|_| shares.try_enter(&site(1), 4)).count(), 3);
+        assert_eq!(shares.enter(&site(1), 4, 1, || ()), Entry::Turn(1));
+        assert_eq!(shares.enter(&site(1), 4, 1, || ()), Entry::Full);
+        shares.leave(&site(2));
+        assert!(shares.next(4).is_none(), "kept for the other, who has none now");
+        assert!(shares.try_enter(&site(2), 4));
     }
 
     proptest! {
@@ -289,23 +426,23 @@ mod tests {
             length in 0u32..9,
             steps in proptest::collection::vec((0u8..4, 0usize..8, 0u64..3, 0u64..2), 1..200),
         ) {
-            let mut shares = Shares::default();
-            let (mut taken, mut turns) = (Vec::<Claim>::new(), Vec::<(Claim, u64)>::new());
+            let mut shares = Two::default();
+            let (mut taken, mut turns) = (Vec::<Claim<2>>::new(), Vec::<(Claim<2>, u64)>::new());
             for (what, which, upstream, site) in steps {
                 let claim = claim(upstream, site);
                 match what {
-                    0 | 1 => match shares.enter(&claim, most, length) {
+                    0 | 1 => match shares.ask(&claim, most, length) {
                         Entry::Place => taken.push(claim),
                         Entry::Turn(turn) => turns.push((claim, turn)),
                         Entry::Full => prop_assert!(length == 0 || turns.iter().any(|(of, _)| *of == claim)),
                     },
                     2 if !taken.is_empty() => {
                         let left = taken.remove(which % taken.len());
-                        let _ = shares.leave(&left, most);
+                        let _ = shares.give_on(&left, most);
                     }
                     3 if !turns.is_empty() => {
                         let (of, turn) = turns.remove(which % turns.len());
-                        prop_assert!(shares.withdraw(&of, turn));
+                        prop_assert!(shares.withdraw(&of, turn).is_some());
                     }
                     _ => {}
                 }
@@ -329,12 +466,13 @@ mod tests {
                 prop_assert!(taken.len() <= most as usize + 2, "three upstreams, of which one is within");
             }
             for (of, turn) in turns {
-                prop_assert!(shares.withdraw(&of, turn));
+                prop_assert!(shares.withdraw(&of, turn).is_some());
             }
             for of in taken {
-                let _ = shares.leave(&of, most);
+                let _ = shares.give_on(&of, most);
             }
-            prop_assert!(shares.held.is_empty() && shares.lines.is_empty() && shares.taken == 0);
+            prop_assert!(shares.held.values().all(|held| *held == 0));
+            prop_assert!(shares.lines.is_empty() && shares.taken == 0 && shares.waiting == 0);
         }
     }
 }

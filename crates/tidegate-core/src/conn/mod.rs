@@ -259,6 +259,7 @@ impl Connection {
     }
 
     /// Between requests, with nothing of one here.
+    #[inline]
     pub fn is_between_requests(&self) -> bool {
         self.is_free() && self.input.is_empty() && !self.lingering
     }
@@ -334,6 +335,10 @@ impl Connection {
     fn take_turn(&mut self, key: Key, cx: &mut Ctx) -> Next {
         match self.run(key, cx).and_then(|next| self.flush_batch().map(|()| next)) {
             Ok(Next::Close) => Next::Close,
+            Ok(next) if self.is_idle_again() => {
+                self.arm_for(Timer::Idle, cx.engine.settings.limits.keep_alive_timeout, key, cx);
+                next
+            }
             Ok(next) => {
                 self.arm(key, cx); // also before another turn: an old deadline must not end a transfer
                 self.account(cx);
@@ -573,6 +578,17 @@ impl Connection {
             }
         }
         Ok(Next::Again)
+    }
+
+    /// Between requests, as when it ran last: only its deadline is to be moved. It owned nothing then, and does not now.
+    #[inline]
+    fn is_idle_again(&self) -> bool {
+        self.timer == Timer::Idle
+            && self.owned == 0
+            && !self.is_blocked
+            && self.h2.is_none()
+            && self.transport.is_bare()
+            && self.is_between_requests()
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
 use super::batch::Batch;
-use super::send::{Output, count};
+use super::send::Output;
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::{Account, Entry};
@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
+use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
 use tidegate_tls::SessionError;
@@ -299,7 +300,7 @@ impl Connection {
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let authority = head.host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("");
+        let authority = head.host.and_then(ascii).unwrap_or("");
         let site = engine.site_for(usize::from(self.listener), authority);
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
@@ -324,7 +325,7 @@ impl Connection {
 
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
+        let mut account = 0;
         let mut wishes = Wishes::of_client(request.minor_version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
@@ -381,10 +382,12 @@ impl Connection {
                             .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    entry.client = exchange.remote.client;
+                    if sink.is_some() {
+                        entry.client = exchange.remote.client;
+                    }
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
-                        account.site = site.account();
+                        account = site.account();
                     }
                     match (reply, exchange.body.take()) {
                         // What has chunks may turn out to be no request at all, or so long that the answer has to
@@ -406,10 +409,10 @@ impl Connection {
         let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
-        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
+                let account = Account { site: account, upstream: wishes.upstream(), peer: remote.client };
                 let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
@@ -664,16 +667,7 @@ impl Connection {
         sink: Option<Sink>,
         entry: &log::Entry<'_>,
     ) -> io::Result<()> {
-        let mut output = match self.start(cx, response, &request, is_last) {
-            Ok(output) => output,
-            Err(error) => {
-                count(cx, sink.map(|sink| (sink, *entry)), &request, &Output::unsent());
-                return Err(error);
-            }
-        };
-        if output.is_complete() {
-            count(cx, sink.map(|sink| (sink, *entry)), &request, &output);
-        } else {
+        if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel();
             self.work =

@@ -86,6 +86,24 @@ pub(super) enum Source {
     Made(Box<Response>),
 }
 
+/// A message that has been begun.
+struct Begun {
+    /// Bytes of the head, and bytes in all that have left the message.
+    head: usize,
+    sent: usize,
+    is_complete: bool,
+}
+
+impl Begun {
+    fn into_output(self, status: Status, message: &Rc<Message>) -> Output {
+        let output = Output::begun(status, self.head, self.sent);
+        if self.is_complete {
+            return output;
+        }
+        Output { source: Source::Message { message: message.clone(), at: self.sent }, ..output }
+    }
+}
+
 impl Output {
     /// A response of which nothing is known yet.
     #[inline]
@@ -239,9 +257,12 @@ impl Connection {
         request: &Request,
         is_last: bool,
     ) -> io::Result<Output> {
-        let fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        if !cx.log.shows_responses() {
+            return self.start_plain(cx, response, request, is_last);
+        }
+        let fields = Box::new(response.head.lines().clone());
         let mut output = self.start_plain(cx, response, request, is_last)?;
-        output.fields = fields;
+        output.fields = Some(fields);
         Ok(output)
     }
 
@@ -253,27 +274,71 @@ impl Connection {
         request: &Request,
         is_last: bool,
     ) -> io::Result<Output> {
-        if let (Head::Prebuilt(head), Body::Prebuilt(body)) = (&response.head, &response.body)
-            && self.keep_alive
-            && !request.head_only
-            && request.minor_version == 1
-            && Rc::ptr_eq(head, body)
-        {
-            return self.start_prebuilt(cx, head, response.status, is_last);
+        if let Some(message) = self.as_it_is(&response, request) {
+            let begun = self.send_prebuilt(cx, message, is_last)?;
+            return Ok(begun.into_output(response.status, message));
         }
         let response = cx.admission.unless_busy(response);
         self.start_encoded(cx, response, request)
     }
 
-    /// The hot path: one buffer, one `send(2)`.
+    /// The message that is all of a response, where nothing has to be added to it.
     #[inline]
-    fn start_prebuilt(
+    fn as_it_is<'r>(&self, response: &'r Response, request: &Request) -> Option<&'r Rc<Message>> {
+        match (&response.head, &response.body) {
+            (Head::Prebuilt(head), Body::Prebuilt(body))
+                if self.keep_alive
+                    && !request.head_only
+                    && request.minor_version == 1
+                    && Rc::ptr_eq(head, body) =>
+            {
+                Some(head)
+            }
+            _ => None,
+        }
+    }
+
+    /// Begins a response and counts it where it is complete; what is left of it otherwise.
+    #[inline]
+    pub(super) fn start_and_count(
         &mut self,
         cx: &mut Ctx,
-        message: &Rc<Message>,
-        status: Status,
+        response: Response,
+        request: &Request,
         is_last: bool,
-    ) -> io::Result<Output> {
+        sink: Option<Sink>,
+        entry: &Entry<'_>,
+    ) -> io::Result<Option<Output>> {
+        let entry = || sink.map(|sink| (sink, *entry));
+        let started = match self.as_it_is(&response, request) {
+            // The hot path: there is nothing to keep of it.
+            Some(message) if !cx.log.shows_responses() => match self.send_prebuilt(cx, message, is_last) {
+                Ok(Begun { head, sent, is_complete: true }) => {
+                    let (sent, head) = (sent as u64, head as u64);
+                    let done = Done { status: response.status, sent, head, is_cut: false, fields: None };
+                    tally(cx, entry(), request, &done);
+                    return Ok(None);
+                }
+                begun => begun.map(|begun| begun.into_output(response.status, message)),
+            },
+            _ => self.start(cx, response, request, is_last),
+        };
+        match started {
+            Ok(output) if output.is_complete() => {
+                count(cx, entry(), request, &output);
+                Ok(None)
+            }
+            Ok(output) => Ok(Some(output)),
+            Err(error) => {
+                count(cx, entry(), request, &Output::unsent());
+                Err(error)
+            }
+        }
+    }
+
+    /// The hot path: one buffer, one `send(2)`.
+    #[inline]
+    fn send_prebuilt(&mut self, cx: &mut Ctx, message: &Message, is_last: bool) -> io::Result<Begun> {
         let encoded = message.stamped(cx.now, &cx.date);
         let (bytes, head) = (encoded.as_bytes(), encoded.head().len());
         let is_alone = is_last && self.batch.is_empty();
@@ -282,21 +347,20 @@ impl Connection {
             if self.batch.len() >= BATCH_MAX {
                 self.flush_batch()?;
             }
-            return Ok(Output::begun(status, head, bytes.len()));
+            return Ok(Begun { head, sent: bytes.len(), is_complete: true });
         }
         self.flush_batch()?;
         let sent = if self.held.is_empty() { self.transport.send(bytes, false)? } else { 0 };
         if sent == bytes.len() {
-            return Ok(Output::begun(status, head, sent));
+            return Ok(Begun { head, sent, is_complete: true });
         }
         self.is_blocked = true;
         if sent < head {
             // Heads are stamped anew every second: what remains of this one must not change under way.
             self.held.extend_from_slice(&bytes[sent..]);
-            return Ok(Output::begun(status, head, bytes.len()));
+            return Ok(Begun { head, sent: bytes.len(), is_complete: true });
         }
-        let source = Source::Message { message: message.clone(), at: sent };
-        Ok(Output { source, ..Output::begun(status, head, sent) })
+        Ok(Begun { head, sent, is_complete: false })
     }
 
     fn start_encoded(&mut self, cx: &mut Ctx, response: Response, request: &Request) -> io::Result<Output> {
@@ -395,62 +459,70 @@ impl Connection {
     pub(super) fn respond(&mut self, cx: &mut Ctx, response: Response) -> io::Result<()> {
         self.settle_content(cx);
         let Some(request) = self.work.as_ref().map(|work| work.request) else { return Ok(()) };
-        // Where that fails there is still a response to be counted, when the connection closes.
-        let (mut output, failed) = match self.start(cx, response, &request, true) {
-            Ok(output) => (output, None),
-            Err(error) => (Output::unbegun(), Some(error)),
-        };
-        if let Some(work) = &mut self.work {
-            if let Some(tunnel) = output.take_tunnel() {
-                work.incoming = Some(tunnel);
+        let started = self.start(cx, response, &request, true);
+        let Some(work) = &mut self.work else { return started.map(drop) };
+        match started {
+            Ok(mut output) => {
+                if let Some(tunnel) = output.take_tunnel() {
+                    work.incoming = Some(tunnel);
+                }
+                work.output = Some(output);
+                self.flush_batch()
             }
-            work.output = Some(output);
+            Err(error) => {
+                // There is still a response to be counted, when the connection closes.
+                work.output = Some(Output::unbegun());
+                Err(error)
+            }
         }
-        failed.map_or_else(|| self.flush_batch(), Err)
     }
 
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
-        let mut output = self.work.as_mut().and_then(|work| work.output.take());
-        if let Some(Output { source: Source::Later(later), .. }) = &mut output {
-            let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
-            if let Some(interim) = self.work.as_ref().and_then(|work| work.interim.as_ref())
-                && (self.held.is_empty() || polled.is_ready())
-            {
-                push_interim(cx, interim, &mut self.batch);
-            }
-            let ends_with_client = later.ends_with_client();
-            if let Some(work) = &mut self.work {
-                work.request.ends_with_client |= ends_with_client;
-            }
-            match polled {
-                Poll::Pending => {
-                    self.put_back(output);
-                    self.invite(cx)?;
-                    self.flush_batch()?;
-                    let is_flushed = self.send_held(false)?;
-                    return Ok(if is_flushed { Progress::Waiting } else { Progress::Blocked });
+        if let Some(Work { request, output: Some(Output { source, .. }), interim, .. }) =
+            self.work.as_deref_mut()
+        {
+            let made = match source {
+                Source::Later(later) => {
+                    let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
+                    if let Some(interim) = interim
+                        && (self.held.is_empty() || polled.is_ready())
+                    {
+                        push_interim(cx, interim, &mut self.batch);
+                    }
+                    request.ends_with_client |= later.ends_with_client();
+                    match polled {
+                        Poll::Pending => {
+                            self.invite(cx)?;
+                            self.flush_batch()?;
+                            let is_flushed = self.send_held(false)?;
+                            return Ok(if is_flushed { Progress::Waiting } else { Progress::Blocked });
+                        }
+                        // They go first: an application must not stand idle while its last answer is written.
+                        Poll::Ready(response) if runtime::with(|runtime| runtime.has_woken()) => {
+                            *source = Source::Made(Box::new(response));
+                            return Ok(Progress::Again);
+                        }
+                        Poll::Ready(response) => Some(response),
+                    }
                 }
-                // They go first: an application must not stand idle while its last answer is written.
-                Poll::Ready(response) if runtime::with(|runtime| runtime.has_woken()) => {
-                    let made = Output { source: Source::Made(Box::new(response)), ..Output::unbegun() };
-                    self.put_back(Some(made));
-                    return Ok(Progress::Again);
+                Source::Made(response) => {
+                    Some(std::mem::replace(&mut **response, Response::empty(Status::OK)))
                 }
-                Poll::Ready(response) => {
-                    self.respond(cx, response)?;
-                    output = self.work.as_mut().and_then(|work| work.output.take());
-                }
+                _ => None,
+            };
+            if let Some(response) = made {
+                self.respond(cx, response)?;
             }
-        } else if let Some(Output { source: Source::Made(response), .. }) = &mut output {
-            let response = std::mem::replace(&mut **response, Response::empty(Status::OK));
-            self.respond(cx, response)?;
-            output = self.work.as_mut().and_then(|work| work.output.take());
         }
+        if self.work.as_ref().and_then(|work| work.output.as_ref()).is_none_or(Output::is_complete) {
+            let is_done = self.send_held(false)?;
+            self.is_blocked = !is_done;
+            return Ok(if is_done { Progress::Done } else { Progress::Blocked });
+        }
+        let mut output = self.work.as_mut().and_then(|work| work.output.take());
         let progress = match &mut output {
-            None => {
-                self.send_held(false).map(|is_done| if is_done { Progress::Done } else { Progress::Blocked })
-            }
+            None => Ok(Progress::Done),
             Some(stream @ Output { source: Source::Stream(_), .. }) => self.pull(key, stream),
             Some(rest) => self.advance(rest, Some(key)),
         };

@@ -5,6 +5,7 @@
 //! may still wait here as ciphertext ([`Transport::has_pending`]), and the kernel cannot send a file.
 
 use crate::phase::Engine;
+use crate::remote::UNNAMED;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -78,6 +79,12 @@ impl Transport {
         matches!(self.layer, Layer::Tls(_))
     }
 
+    /// Whether there is nothing between the protocol and the socket.
+    #[inline]
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(self.layer, Layer::Bare)
+    }
+
     /// Whether what comes before the first request is not over.
     #[inline]
     pub(super) fn is_opening(&self) -> bool {
@@ -141,9 +148,13 @@ impl Transport {
             return Ok(Received::Bytes { count: 0, drained });
         };
         let mut local = self.stream.local_ip();
-        if let Header::Proxied { source, destination } = header {
-            *client = Peer::Tcp(source);
-            local = Some(destination.ip());
+        match header {
+            Header::Proxied { source, destination } => {
+                *client = Peer::Tcp(source);
+                local = Some(destination.ip());
+            }
+            Header::Unnamed => *client = UNNAMED,
+            Header::Local => {}
         }
         let rest = prelude.received.split_off(length);
         if prelude.then_tls {

@@ -4,6 +4,7 @@
 //! place that has to see to it that no value can end its line (RFC 9110 section 5.5, RFC 9112 section 11.1).
 
 use super::syntax::{is_token, trim};
+use crate::words;
 
 /// Encoded lines, `Name: value\r\n` each, without the empty line behind them. The default is empty and
 /// holds no memory.
@@ -44,8 +45,7 @@ impl FieldLines {
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.extend_from_slice(b": ");
         let value = trim(value);
-        // Without a way out of the loop it is done many bytes at once.
-        if value.iter().fold(false, |any, &byte| any | is_forbidden(byte)) {
+        if words::any(value, words::control) && value.iter().any(|&byte| is_forbidden(byte)) {
             let start = self.bytes.len();
             self.bytes.extend(value.iter().map(|&byte| if is_forbidden(byte) { b' ' } else { byte }));
             // A control character at either end has become white space of the value.

@@ -8,7 +8,7 @@ use tidegate_http::{Method, Status, Target};
 
 #[test]
 fn normalisation() {
-    use PathError::{AboveRoot, EncodedSlash, MalformedPercent, NotAbsolute, Nul};
+    use PathError::{AboveRoot, DotParameter, EncodedSlash, MalformedPercent, NotAbsolute, Nul};
     type Row<'a> = (&'a str, &'a str, Result<&'a [u8], PathError>);
     let cases: &[Row<'_>] = &[
         ("root", "/", Ok(b"/")),
@@ -24,6 +24,10 @@ fn normalisation() {
         ("dot-dot at the end", "/a/b/..", Ok(b"/a/")),
         ("to the root", "/a/..", Ok(b"/")),
         ("to the root and on", "/a/../b", Ok(b"/b")),
+        ("up with a parameter", "/a/..;/b", Err(DotParameter)),
+        ("up with a parameter, encoded", "/a/%2e.%3bx=1/b", Err(DotParameter)),
+        ("here with a parameter, at the end", "/a/.;", Err(DotParameter)),
+        ("parameters", "/a;v=1/...;/..b;c", Ok(b"/a;v=1/...;/..b;c")),
         ("dot-dot over a merged slash", "/a//../b", Ok(b"/b")),
         ("encoded dots", "/a/%2e%2E/b", Ok(b"/b")),
         ("half encoded dots", "/a/.%2e/b", Ok(b"/b")),

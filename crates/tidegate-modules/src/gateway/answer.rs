@@ -6,7 +6,7 @@ use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
 use tidegate_core::interim::{Interim, InterimQueue};
-use tidegate_http::{Field, FieldLines, Status, field};
+use tidegate_http::{Field, FieldLines, Status, field, parse_decimal};
 use tidegate_wire::cgi::{self, CgiError};
 use tidegate_wire::fastcgi::{Event, FastCgiError, ProtocolStatus, ResponseDecoder};
 use tidegate_wire::h1::{
@@ -332,7 +332,7 @@ fn from_cgi(stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {
 
 fn from_http(head: &ResponseHead<'_, '_>) -> AnswerHead {
     let len = head.fields.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
-    let len = len.and_then(|field| std::str::from_utf8(field.value).ok()?.parse().ok());
+    let len = len.and_then(|field| parse_decimal(field.value));
     let mut answer = AnswerHead::new(Status(head.status), len);
     answer.is_switch = head.kind == ResponseKind::Switching;
     answer.take_all(head.fields.iter());
@@ -385,24 +385,23 @@ impl AnswerHead {
 
     /// A field, where it belongs: with the client, or here.
     fn take(&mut self, name: &str, value: &[u8]) {
-        const ENDS_HERE: [&str; 10] = [
-            "connection",
-            "content-length",
-            "date",
-            "keep-alive",
-            "proxy-connection",
-            "server",
-            "te",
-            "trailer",
-            "transfer-encoding",
-            "upgrade",
-        ];
         let is = |other: &str| name.eq_ignore_ascii_case(other);
+        let ends_here = match name.len() {
+            2 => is("te"),
+            4 => is("date"),
+            6 => is("server"),
+            7 => is("trailer") || is("upgrade"),
+            10 => is("connection") || is("keep-alive"),
+            14 => is("content-length"),
+            16 => is("proxy-connection"),
+            17 => is("transfer-encoding"),
+            _ => false,
+        };
         if is("x-sendfile") {
             self.sendfile = Some(value.to_vec());
         } else if is("x-accel-redirect") {
             self.accel_redirect = Some(value.to_vec());
-        } else if !ENDS_HERE.iter().any(|ends| is(ends)) && !is_for_servers(name) {
+        } else if !ends_here && !is_for_servers(name) {
             self.lines.push(name, value);
             self.leads |= is("location") || is("content-location");
         }

@@ -315,14 +315,14 @@ impl Pool {
         self.read().members.iter().map(|member| member.address.clone()).collect()
     }
 
-    /// Waits for a place and says where to go with it: to the member with the smallest share of its places
+    /// Waits for one of the places of a site and says where to go with it: to the member with the smallest share of its places
     /// in use, and to none of `left` where there are others.
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or the pool is down.
-    pub async fn take(self: &Arc<Self>, left: &[Address]) -> Result<Lease, Refused> {
+    pub async fn take(self: &Arc<Self>, site: u64, left: &[Address]) -> Result<Lease, Refused> {
         loop {
-            let place = self.places.take().await?;
+            let place = self.places.take(site).await?;
             let state = self.read();
             // None is left when the last one went away after the place was given: wait for the next.
             let rank = |member: &&Arc<Member>| (left.contains(&member.address), member.load());
@@ -451,7 +451,7 @@ mod tests {
     }
 
     fn take(pool: &Arc<Pool>) -> Result<Lease, Refused> {
-        match pin!(pool.take(&[])).poll(&mut Context::from_waker(Waker::noop())) {
+        match pin!(pool.take(1, &[])).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => panic!("a queue without room never makes one wait"),
         }
@@ -486,7 +486,8 @@ mod tests {
         let left = [first.address().clone()];
         drop(first);
         for _ in 0..3 {
-            let Poll::Ready(Ok(lease)) = pin!(pool.take(&left)).poll(&mut Context::from_waker(Waker::noop()))
+            let Poll::Ready(Ok(lease)) =
+                pin!(pool.take(1, &left)).poll(&mut Context::from_waker(Waker::noop()))
             else {
                 panic!("a place")
             };
@@ -495,7 +496,7 @@ mod tests {
         // Where there is no other, its successor at the same address has it.
         board.apply(PoolUpdate { sequence: 2, ..update(2, &[1]) });
         let only = [take(&pool).expect("a place").address().clone()];
-        assert!(pin!(pool.take(&only)).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(pin!(pool.take(1, &only)).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     }
 
     #[test]

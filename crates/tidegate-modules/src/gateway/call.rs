@@ -44,7 +44,9 @@ pub(super) struct Call {
     pub(super) errand: Errand,
     pub(super) upload: Upload,
     pub(super) dialect: Dialect,
-    /// Whether it may be sent again when the connection ends without an answer.
+    /// Whether it may be sent again when the connection ends without an answer: only what is safe (RFC 9110 section
+    /// 9.2.1). What is merely idempotent is not: of two that were begun nobody knows which one the answer is of, and the
+    /// first may have ended the application (FAULTS 62).
     pub(super) may_repeat: bool,
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
@@ -108,7 +110,7 @@ impl Call {
         // Why an earlier member has failed: what the client hears when there is no other.
         let mut before: Option<Box<Response>> = None;
         loop {
-            let pick = match self.link.upstream.try_pick() {
+            let pick = match self.link.upstream.try_pick(&self.errand) {
                 Some(pick) => Ok(pick),
                 None => Box::pin(self.place()).await,
             };
@@ -169,7 +171,7 @@ impl Call {
                 Err(fault) => fault,
             };
             let may_repeat = match fault {
-                Fault::Unanswered(_) => self.may_repeat,
+                Fault::Unanswered(_) => self.may_repeat || !self.upload.has_begun(),
                 // It was not begun with.
                 Fault::Answer(AnswerError::Overloaded) => true,
                 _ => false,

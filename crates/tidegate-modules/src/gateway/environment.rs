@@ -77,7 +77,7 @@ fn serial_of(serial: &str) -> String {
 
 /// The host of an authority, brackets included, without the port.
 fn host_of(authority: &str) -> &str {
-    match authority.rfind([':', ']']) {
+    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if authority[at..].starts_with(':') => &authority[..at],
         _ => authority,
     }

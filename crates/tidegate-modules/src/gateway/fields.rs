@@ -5,7 +5,7 @@
 //! an application answers with.
 
 /// Set by proxies: believed when a trusted one sends them.
-const OF_PROXIES: [&str; 19] = [
+const OF_PROXIES: [&str; 22] = [
     "forwarded",
     "forwarded-for",
     "x-real-ip",
@@ -22,6 +22,9 @@ const OF_PROXIES: [&str; 19] = [
     "x-proxyuser-ip",
     "x-remote-addr",
     "x-remote-ip",
+    "proxy-client-ip",
+    "wl-proxy-client-ip",
+    "fly-client-ip",
     // What was asked for, in the words of other servers: an application that believes them routes by them, past what was
     // decided here by the path.
     "x-host",
@@ -31,7 +34,7 @@ const OF_PROXIES: [&str; 19] = [
 ];
 
 /// Identities that a proxy in front has established: believed when a trusted one sends them.
-const OF_IDENTITY: [&str; 8] = [
+const OF_IDENTITY: [&str; 16] = [
     "remote-user",
     "x-remote-user",
     "x-authenticated-user",
@@ -40,10 +43,28 @@ const OF_IDENTITY: [&str; 8] = [
     "client-cert-chain",
     "x-client-cert",
     "x-client-verify",
+    "x-client-dn",
+    "x-auth-user",
+    "x-user",
+    "x-goog-authenticated-user-email",
+    "x-goog-authenticated-user-id",
+    "tailscale-user-login",
+    "tailscale-user-name",
+    "x-ssl-cert",
 ];
 
 /// Beginnings of such names, of either kind.
-const PREFIXES: [&str; 5] = ["x-forwarded", "x-original-", "x-auth-request-", "x-ssl-client-", "ssl-client-"];
+const PREFIXES: [&str; 9] = [
+    "x-forward",
+    "x-original-",
+    "x-auth-request-",
+    "x-ssl-client-",
+    "ssl-client-",
+    "remote-",
+    "x-authentik-",
+    "cf-access-",
+    "x-tls-client-",
+];
 
 /// Whether a field of this name may be passed on; `is_trusted` tells whether the client is a proxy of one's own.
 #[inline]
@@ -51,7 +72,23 @@ pub fn may_pass(name: &str, is_trusted: bool) -> bool {
     // None of them begins otherwise, and few fields begin so.
     if !matches!(
         name.as_bytes().first(),
-        Some(b'x' | b'X' | b'f' | b'F' | b'r' | b'R' | b'c' | b'C' | b's' | b'S' | b't' | b'T')
+        Some(
+            b'x' | b'X'
+                | b'f'
+                | b'F'
+                | b'r'
+                | b'R'
+                | b'c'
+                | b'C'
+                | b's'
+                | b'S'
+                | b't'
+                | b'T'
+                | b'p'
+                | b'P'
+                | b'w'
+                | b'W'
+        )
     ) {
         return true;
     }
@@ -71,9 +108,10 @@ pub fn may_pass(name: &str, is_trusted: bool) -> bool {
 /// does not reach an application, nor from an application a client, since it names paths.
 pub fn is_for_servers(name: &str) -> bool {
     const PREFIXES: [&str; 3] = ["x-accel-", "x-sendfile", "x-lighttpd-"];
-    PREFIXES
-        .iter()
-        .any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
+    name.starts_with(['x', 'X'])
+        && PREFIXES
+            .iter()
+            .any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
 }
 
 /// Whether applications can tell a name from all others: in variables and in some frameworks everything but letters and
@@ -117,6 +155,17 @@ mod tests {
             ("x-rewrite-url", false, true),
             ("X-Forwarded-Ssl", false, true),
             ("X-Forwarded", false, true),
+            ("Remote-Groups", false, true),
+            ("X-Auth-User", false, true),
+            ("X-authentik-username", false, true),
+            ("Cf-Access-Authenticated-User-Email", false, true),
+            ("Tailscale-User-Login", false, true),
+            ("WL-Proxy-Client-IP", false, true),
+            ("Proxy-Client-IP", false, true),
+            ("X-Forward-For", false, true),
+            ("X-TLS-Client-Cert", false, true),
+            ("X-User-Agent", true, true),
+            ("X-Auth-Token", true, true),
             ("Transfer-Like", true, true),
             ("X-Sendfile-Type", false, false),
             ("X-LIGHTTPD-send-file", false, false),

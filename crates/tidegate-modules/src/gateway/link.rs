@@ -2,6 +2,7 @@
 //! the bounds of an exchange.
 
 use super::board::Board;
+use super::places::Membership;
 use super::sendfile::Sendfile;
 use super::spill::Spill;
 use super::upstream::Upstream;
@@ -27,8 +28,8 @@ pub struct Shared {
     spill: RefCell<Arc<Spill>>,
     /// Of an address there are several where TLS with it is spoken in several ways.
     pools: RefCell<HashMap<Address, Vec<Weak<Pool>>>>,
-    /// Those that were there when the present revision was prepared: its routes ask for them with their first requests,
-    /// and the routes before may have gone by then. Their idle connections end at `keep-timeout` all the same.
+    /// Those that were there when the present revision came into force: its routes ask for them with their first requests,
+    /// and the routes before have gone by then. Their idle connections end at `keep-timeout` all the same.
     inherited: RefCell<Vec<Rc<Pool>>>,
 }
 
@@ -44,7 +45,7 @@ impl Shared {
         })
     }
 
-    /// Takes up the settings of a new revision.
+    /// Takes up the settings of a new revision, while the routes of the one before are still there.
     pub fn adopt(&self, spill: &settings::gateway::Spill) {
         *self.spill.borrow_mut() = Spill::of(spill);
         let known = |pool: &Weak<Pool>| pool.upgrade().filter(|pool| pool.has_idle());
@@ -93,6 +94,9 @@ pub struct Link {
     pub shared: Rc<Shared>,
     /// On whose account requests wait: the same on all workers, never 0.
     pub account: u64,
+    /// On whose account they wait for its places: a hash of the site's names, as in `core`.
+    pub(super) site_account: u64,
+    _membership: Option<Membership>,
     /// The application in messages: `unix:/run/php.sock`.
     pub name: String,
     /// The site in messages, and where a client names no host.
@@ -131,14 +135,19 @@ impl Link {
             HostPattern::Exact(name) => Some(name.clone()),
             HostPattern::Suffix(_) => None,
         };
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let site_account = hasher.hash_one(site.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let upstream = Upstream::of(settings, &shared.board);
         Ok(Rc::new(Link {
-            upstream: Upstream::of(settings, &shared.board),
+            site_account,
+            _membership: upstream.join(site_account),
+            upstream,
             timeout: settings.timeout,
             buffer: usize::try_from(settings.buffer).unwrap_or(usize::MAX),
             request_buffer: usize::try_from(settings.request_buffer).unwrap_or(usize::MAX),
             sendfile: Sendfile::new(&settings.sendfile)?,
             shared: shared.clone(),
-            account: BuildHasherDefault::<DefaultHasher>::default().hash_one(&settings.to).max(1),
+            account: hasher.hash_one(&settings.to).max(1),
             name,
             site: site.names.iter().find_map(is_exact).unwrap_or_default(),
             limits,

@@ -37,7 +37,7 @@ pub(super) struct Multiplexed {
     pub(super) lines: FieldLines,
     pub(super) body: Option<RequestBody>,
     pub(super) content_length: Option<u64>,
-    /// Whether it may be sent again when it has been lost.
+    /// Whether it may be sent again when it has been lost: only what is safe (RFC 9110 section 9.2.1, FAULTS 62).
     pub(super) may_repeat: bool,
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,

@@ -1,5 +1,5 @@
 //! The queue before a pool, an upstream or a member: as many requests at once as there are places, the
-//! others wait in the order of their arrival, up to a length and an age.
+//! others wait in the order of their arrival, up to a length and an age. Sites that share them have a share each.
 //!
 //! One for the process, shared by its workers: their order is one order. The rules are in `queue`, which has
 //! neither lock nor clock; here are the lock, the clock, the wakers and the deadlines. Nobody is woken and
@@ -94,19 +94,25 @@ impl Places {
         })
     }
 
-    /// Waits for a place, in the order of the first polls. Dropping the future gives up its turn. The
+    /// Waits for a place, among those of its site in the order of the first polls. Dropping the future gives up its turn. The
     /// future wants a worker's thread where `queue_age` is set.
-    pub fn take(self: &Arc<Self>) -> Take {
-        Take { places: self.clone(), ticket: None, deadline: None }
+    pub fn take(self: &Arc<Self>, site: u64) -> Take {
+        Take { places: self.clone(), site, ticket: None, deadline: None }
     }
 
-    /// A place, if one is free and nobody waits for it.
-    pub fn try_take(self: &Arc<Self>) -> Option<Place> {
+    /// A place, if one is free for this site and nobody of it waits.
+    pub fn try_take(self: &Arc<Self>, site: u64) -> Option<Place> {
         let mut queue = self.lock();
-        let is_granted = queue.try_enter();
+        let is_granted = queue.try_enter(site);
         self.mirror(&queue);
         drop(queue);
-        is_granted.then(|| Place { places: self.clone() })
+        is_granted.then(|| Place { places: self.clone(), site })
+    }
+
+    /// A route of this site (a hash) leads here for as long as this is held: the places are shared out among such sites.
+    pub fn join(self: &Arc<Self>, site: u64) -> Membership {
+        self.lock().join(site);
+        Membership { places: self.clone(), site }
     }
 
     /// Changes the limits. More places serve those who wait at once; fewer take effect as requests end; a
@@ -217,11 +223,24 @@ impl Demand {
 /// A place: free again when this is dropped.
 pub struct Place {
     places: Arc<Places>,
+    site: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.change(|queue, woken| queue.release(monotonic_ns, woken));
+        self.places.change(|queue, woken| queue.release(self.site, monotonic_ns, woken));
+    }
+}
+
+/// A site is one of those that share places. See [`Places::join`].
+pub struct Membership {
+    places: Arc<Places>,
+    site: u64,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.places.change(|queue, woken| queue.part(self.site, monotonic_ns(), woken));
     }
 }
 
@@ -229,6 +248,7 @@ impl Drop for Place {
 #[must_use = "nobody waits unless this is awaited"]
 pub struct Take {
     places: Arc<Places>,
+    site: u64,
     /// Its number in the queue, while it waits.
     ticket: Option<u64>,
     deadline: Option<Pin<Box<Deadline>>>,
@@ -237,7 +257,7 @@ pub struct Take {
 impl Take {
     fn place(&mut self) -> Poll<Result<Place, Refused>> {
         self.settle();
-        Poll::Ready(Ok(Place { places: self.places.clone() }))
+        Poll::Ready(Ok(Place { places: self.places.clone(), site: self.site }))
     }
 
     fn settle(&mut self) {
@@ -253,7 +273,7 @@ impl Future for Take {
         let this = &mut *self;
         let Some(ticket) = this.ticket else {
             let mut queue = this.places.lock();
-            let entry = queue.enter(monotonic_ns, cx.waker());
+            let entry = queue.enter(this.site, monotonic_ns, cx.waker());
             this.places.mirror(&queue);
             drop(queue);
             return match entry {
@@ -275,7 +295,7 @@ impl Future for Take {
                 }
             };
         };
-        let settled = this.places.lock().settled(ticket, cx.waker());
+        let settled = this.places.lock().settled(this.site, ticket, cx.waker());
         match settled {
             Some(Ok(())) => return this.place(),
             Some(Err(refused)) => {
@@ -288,7 +308,7 @@ impl Future for Take {
         if !is_expired {
             return Poll::Pending;
         }
-        let outcome = this.places.lock().expire(ticket);
+        let outcome = this.places.lock().expire(this.site, ticket);
         match outcome {
             Ok(()) => this.place(), // given in between
             Err(refused) => {
@@ -302,7 +322,7 @@ impl Future for Take {
 impl Drop for Take {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.places.change(|queue, woken| queue.leave(ticket, monotonic_ns, woken));
+            self.places.change(|queue, woken| queue.leave(self.site, ticket, monotonic_ns, woken));
         }
     }
 }

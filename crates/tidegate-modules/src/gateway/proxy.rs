@@ -242,7 +242,7 @@ impl Proxy {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
         };
-        let may_repeat = self.link.upstream.may_repeat(exchange.method);
+        let may_repeat = exchange.method.is_safe();
         let call = Multiplexed {
             link: self.link.clone(),
             method: exchange.method_token.to_owned(),
@@ -302,7 +302,7 @@ impl Handler for Proxy {
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
-        let may_repeat = self.link.upstream.may_repeat(exchange.method);
+        let may_repeat = exchange.method.is_safe();
         let call = Call {
             errand: Errand::of(&self.link, exchange, may_repeat),
             link: self.link.clone(),
@@ -437,7 +437,10 @@ fn path_as_sent(target: &str) -> &str {
             None => target,
         },
     };
-    rooted.split('?').next().unwrap_or_default()
+    match rooted.bytes().position(|byte| byte == b'?') {
+        Some(mark) => &rooted[..mark],
+        None => rooted,
+    }
 }
 
 /// Whether a path holds `.` or `..` as a segment, encoded or not.

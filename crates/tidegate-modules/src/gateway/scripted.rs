@@ -192,7 +192,7 @@ impl Inner {
     ) -> Reply {
         let about = About::new(&self.link, exchange.target);
         // A script that has been started is not started again, whatever came of it.
-        let may_repeat = self.protocol != Protocol::Cgi && self.link.upstream.may_repeat(exchange.method);
+        let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
         let what = What {
             errand: Errand::of(&self.link, exchange, may_repeat),
             may_repeat,

@@ -166,6 +166,7 @@ impl Relay {
                 line.pool.put(line.connection);
             }
             drop(line.pick);
+            self.upload = None; // nobody takes the rest of it
         }
         Ok(0)
     }
@@ -308,7 +309,7 @@ impl Relay {
 /// it begins anew.
 pub(super) struct Silence {
     timeout: Duration,
-    deadline: Option<Pin<Box<Deadline>>>,
+    deadline: Option<Deadline>,
     /// When the present silence began; 0 when none has.
     since: u64,
 }
@@ -336,8 +337,8 @@ impl Silence {
         }
         loop {
             let due = self.since.saturating_add(timeout);
-            let deadline = self.deadline.get_or_insert_with(|| Box::pin(timer::at(due)));
-            match deadline.as_mut().poll(cx) {
+            let deadline = self.deadline.get_or_insert_with(|| timer::at(due));
+            match Pin::new(deadline).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) if monotonic_ns() >= due => return Poll::Ready(()),
                 // That was the end of an earlier silence.

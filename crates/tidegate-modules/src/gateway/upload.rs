@@ -58,6 +58,8 @@ pub(super) struct Upload {
     /// What was sent first is still in `out`: it can be sent once more.
     is_whole: bool,
     is_complete: bool,
+    /// A part of it is on its way.
+    has_begun: bool,
     /// All that the client has sent so far is with the application.
     waits_for_client: bool,
     weight: Weight,
@@ -74,6 +76,7 @@ impl Upload {
             piece: Vec::new(),
             is_whole: true,
             is_complete: false,
+            has_begun: false,
             waits_for_client: false,
             weight: Weight::default(),
         }
@@ -140,7 +143,12 @@ impl Upload {
     /// Begins anew.
     pub(super) fn rewind(&mut self) {
         self.at = 0;
-        self.is_complete = false;
+        (self.is_complete, self.has_begun) = (false, false);
+    }
+
+    /// Whether anything of it was sent since it began: otherwise nobody can have begun with it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Whether all was sent.
@@ -163,7 +171,10 @@ impl Upload {
         loop {
             while self.at < self.out.len() {
                 match connection.poll_send(cx, self.out.get(self.at..).unwrap_or_default()) {
-                    Poll::Ready(Ok(sent)) => self.at += sent,
+                    Poll::Ready(Ok(sent)) => {
+                        self.at += sent;
+                        self.has_begun |= sent > 0;
+                    }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(UploadError::Application(error))),
                     Poll::Pending => return Poll::Pending,
                 }

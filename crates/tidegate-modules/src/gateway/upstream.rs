@@ -4,13 +4,12 @@
 use super::balance::{self, Group, Sticky, Tried, Wish};
 use super::board::{Board, Lease, Pool};
 use super::link::Link;
-use super::places::{Place, PlaceLimits, Places, Refused};
+use super::places::{Membership, Place, PlaceLimits, Places, Refused};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::gateway::{Connections, Destination, Gateway};
 use tidegate_core::Exchange;
-use tidegate_http::Method;
 use tidegate_io::connect::Address;
 
 /// Requests that wait for the beginning of their answers at one address, or at one member of a group, where the settings
@@ -39,6 +38,8 @@ pub enum Upstream {
 
 /// What a request brings to the choice of a member, and where it has been tried.
 pub(super) struct Errand {
+    /// A hash of the site on whose account it waits.
+    site: u64,
     wish: Wish,
     sticky: Sticky,
     tried: Tried,
@@ -48,13 +49,20 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    /// Of a request; `may_repeat` when sending it twice means the same as once.
+    /// Of a request; `may_repeat` when it may be sent again although it may have been begun with.
     pub(super) fn of(link: &Link, exchange: &Exchange<'_>, may_repeat: bool) -> Errand {
         let wish = match &link.upstream {
-            Upstream::Group(group) => Wish::of(group, exchange, may_repeat),
+            Upstream::Group(group) => Wish::of(group, link.site_account, exchange, may_repeat),
             Upstream::Address { .. } | Upstream::Pool(_) => Wish::default(),
         };
-        Errand { wish, sticky: Sticky::of(exchange), tried: Tried::default(), left: Vec::new(), retries: 0 }
+        Errand {
+            site: link.site_account,
+            wish,
+            sticky: Sticky::of(exchange),
+            tried: Tried::default(),
+            left: Vec::new(),
+            retries: 0,
+        }
     }
 }
 
@@ -155,13 +163,23 @@ impl Upstream {
         Upstream::Address { address, places, until_head }
     }
 
+    /// A site's routes lead here for as long as this is held.
+    pub(super) fn join(&self, site: u64) -> Option<Membership> {
+        let places = match self {
+            Upstream::Address { places, .. } => places.as_ref()?,
+            Upstream::Pool(pool) => pool.places(),
+            Upstream::Group(group) => group.places(),
+        };
+        Some(places.join(site))
+    }
+
     /// A place at once, where the choice is simple and one is free.
-    pub(super) fn try_pick(&self) -> Option<Pick> {
+    pub(super) fn try_pick(&self, errand: &Errand) -> Option<Pick> {
         match self {
             Upstream::Address { places: None, .. } => Some(Pick(Held::Nothing)),
             Upstream::Address { places: Some(places), until_head, .. } => {
                 let pick = |place| Pick(Held::Place { _place: place, until_head: *until_head });
-                places.try_take().map(pick)
+                places.try_take(errand.site).map(pick)
             }
             Upstream::Pool(_) | Upstream::Group(_) => None,
         }
@@ -175,9 +193,9 @@ impl Upstream {
         let held = match self {
             Upstream::Address { places: None, .. } => Held::Nothing,
             Upstream::Address { places: Some(places), until_head, .. } => {
-                Held::Place { _place: places.take().await?, until_head: *until_head }
+                Held::Place { _place: places.take(errand.site).await?, until_head: *until_head }
             }
-            Upstream::Pool(pool) => Held::Lease(pool.take(&errand.left).await?),
+            Upstream::Pool(pool) => Held::Lease(pool.take(errand.site, &errand.left).await?),
             Upstream::Group(group) => Held::Member(group.take(errand.wish, &errand.tried).await?),
         };
         Ok(Pick(held))
@@ -194,15 +212,6 @@ impl Upstream {
                 errand.retries <= POOL_RETRIES
             }
             Upstream::Group(group) => group.may_retry(&errand.tried, is_sent),
-        }
-    }
-
-    /// Whether a request that was sent, and of which nothing has come back, may be sent again. A process of ours that ends
-    /// has most often been ended by the request: what is not safe is not begun twice.
-    pub fn may_repeat(&self, method: Method) -> bool {
-        match self {
-            Upstream::Pool(_) => method.is_safe(),
-            Upstream::Address { .. } | Upstream::Group(_) => method.is_idempotent(),
         }
     }
 

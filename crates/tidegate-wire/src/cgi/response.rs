@@ -3,7 +3,7 @@
 
 use crate::h1::{FieldError, FieldSpace, HeadLimits, first_fault, is_token_all, is_value, trim};
 use thiserror::Error;
-use tidegate_http::Field;
+use tidegate_http::{Field, parse_decimal, words};
 
 /// One head, borrowed from the buffer it was read from.
 #[derive(Debug, Clone, Copy)]
@@ -137,10 +137,8 @@ impl<'b> Reading<'b> {
                 first.map_or(Ok(()), |_| Err(CgiError::RepeatedLocation))?;
             }
             14 if field.name.eq_ignore_ascii_case("content-length") => {
-                let length = std::str::from_utf8(field.value).ok().filter(|text| {
-                    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.len() <= 18
-                });
-                let length = length.and_then(|text| text.parse().ok()).ok_or(CgiError::InvalidLength)?;
+                let digits = Some(field.value).filter(|digits| digits.len() <= 18);
+                let length = digits.and_then(parse_decimal).ok_or(CgiError::InvalidLength)?;
                 if self.length.replace(length).is_some() {
                     return Err(CgiError::InvalidLength);
                 }
@@ -182,7 +180,7 @@ fn field(line: &[u8]) -> Result<Field<'_>, CgiError> {
         let fault = first_fault(&[line, b"\r\n\r\n"].concat(), usize::MAX);
         return Err(fault.unwrap_or(FieldError::InvalidName).into());
     };
-    if !value.iter().all(|b| is_value(*b)) {
+    if words::any(value, words::control) && !value.iter().all(|b| is_value(*b)) {
         let is_cr = value.contains(&b'\r');
         return Err(if is_cr { FieldError::BareCr } else { FieldError::InvalidValue }.into());
     }

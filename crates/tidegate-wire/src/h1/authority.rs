@@ -6,7 +6,22 @@ use std::net::Ipv6Addr;
 
 /// `uri-host [ ":" port ]` with a host that is not empty. No user information, no path. An IP literal is an
 /// IPv6 address in brackets; the form for future versions has never been used and is refused.
+#[inline]
 pub(crate) fn is_valid(authority: &[u8]) -> bool {
+    // A name as most are, which ends with the authority or at its colon.
+    match authority.iter().position(|b| !is_reg_name(*b)) {
+        None => !authority.is_empty(),
+        Some(at) => is_valid_from(authority, at),
+    }
+}
+
+/// The same where a name goes no further than to `at`.
+fn is_valid_from(authority: &[u8], at: usize) -> bool {
+    if at > 0
+        && let Some([b':', port @ ..]) = authority.get(at..)
+    {
+        return is_valid_port(port);
+    }
     let (host, port) = split(authority);
     is_valid_host(host) && port.is_none_or(is_valid_port)
 }

@@ -6,6 +6,7 @@
 
 use super::bytes::{is_control, is_token, is_token_all, is_value, trim};
 use thiserror::Error;
+use tidegate_http::words;
 
 /// A fault in a field section. The peer is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -113,8 +114,7 @@ pub fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), U
     if !is_token_all(name.as_bytes()) {
         return Err(UnsafeField::Name);
     }
-    // Without a way out of the loop it is done many bytes at once.
-    if value.iter().fold(false, |any, b| any | is_control(*b)) {
+    if words::any(value, words::control) && value.iter().any(|b| is_control(*b)) {
         return Err(UnsafeField::Value);
     }
     out.extend_from_slice(name.as_bytes());

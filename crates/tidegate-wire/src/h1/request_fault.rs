@@ -6,6 +6,7 @@
 
 use super::bytes::{is_target, is_token};
 use super::{FieldError, HeadLimits, MAX_METHOD, RequestError, authority, field};
+use tidegate_http::words;
 
 /// The first fault of a head, `None` if there is none so far.
 pub(super) fn first_fault(head: &[u8], limits: &HeadLimits) -> Option<RequestError> {
@@ -60,18 +61,27 @@ fn check_method(method: &[u8], is_complete: bool) -> Result<(), RequestError> {
 #[inline]
 fn check_target(target: &[u8], limit: usize) -> Result<(), RequestError> {
     let within = target.get(..limit).unwrap_or(target);
-    if !within.iter().all(|b| is_target(*b)) {
-        return Err(target_fault(within));
+    if words::any(within, may_be_beside_target)
+        && let Some(fault) = target_fault(within)
+    {
+        return Err(fault);
     }
     if target.len() > limit { Err(RequestError::TargetTooLong) } else { Ok(()) }
 }
 
+/// Whether any of these may be none that [`is_target`] allows. It is told of a `!` as well, which is rare.
+#[inline]
+fn may_be_beside_target(word: u64) -> bool {
+    let angle_brackets = words::equal(word & words::all(!2), b'<');
+    words::below(word, b'#' + 1) | angle_brackets | words::behind_visible(word) != 0
+}
+
 #[cold]
-fn target_fault(target: &[u8]) -> RequestError {
-    match target.iter().find(|b| !is_target(**b)) {
-        Some(b'\r' | b'\n') => RequestError::MissingVersion,
+fn target_fault(target: &[u8]) -> Option<RequestError> {
+    target.iter().find(|b| !is_target(**b)).map(|b| match b {
+        b'\r' | b'\n' => RequestError::MissingVersion,
         _ => RequestError::InvalidTarget,
-    }
+    })
 }
 
 /// RFC 9112 section 3.2: which form suits which method.
@@ -102,5 +112,25 @@ fn version_end(rest: &[u8], is_preface: bool) -> Result<Option<&[u8]>, RequestEr
         [b'1', b'.', b'0'..=b'9', ..] => Err(RequestError::InvalidVersion),
         [major, ..] if *major != b'1' && major.is_ascii_digit() => Err(unsupported),
         _ => Err(RequestError::InvalidVersion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_target_holds_is_seen_in_words() {
+        for len in [1, 7, 8, 9, 16, 19] {
+            for at in 0..len {
+                for byte in 0..=255u8 {
+                    let mut target = vec![b'/'; len];
+                    target[at] = byte;
+                    let is_seen = words::any(&target, may_be_beside_target);
+                    assert_eq!(is_seen, !is_target(byte) || byte == b'!', "{byte:#x} at {at}");
+                    assert_eq!(check_target(&target, len).is_ok(), is_target(byte), "{byte:#x} at {at}");
+                }
+            }
+        }
     }
 }

@@ -24,6 +24,10 @@ const BUCKETS: [(u16, u16); Flood::COUNT] = [
 /// of our requests (its reset, its head that is too large, an answer that is malformed) happens once for each and is
 /// not counted at all: an application that resets whatever one client asks for must not end the requests of the others.
 /// What comes for streams that we have given up is as much as was on its way.
+///
+/// Empty DATA does end the connection, and with it the requests of others: no client makes an application send 20,000
+/// frames that say nothing, and 2,000 more each second, beyond one for each kilobyte of content. Such an application is
+/// broken for everybody; a reset of one stream would leave the others to pay for reading what it goes on sending.
 const OF_A_SERVER: [(u16, u16); Flood::COUNT] = [
     (0, 0),           // Reset: one for each request
     (1000, 100),      // ProvokedReset, of streams that are no more

@@ -471,7 +471,10 @@ impl Connection {
 
     /// So much of a stream's content has been consumed: the peer may send as much again.
     pub fn release(&mut self, key: StreamKey, count: usize, out: &mut Vec<u8>) {
-        let Some(stream) = self.streams.get_mut(key) else { return };
+        let Some(stream) = self.streams.get_mut(key) else {
+            // It is closed, and what it held was released then, perhaps where nothing could be said.
+            return self.give_back(out);
+        };
         let count = count.min(stream.unreleased as usize);
         stream.unreleased -= count as u32;
         if !stream.is_remote_closed {
@@ -482,6 +485,12 @@ impl Connection {
         }
         self.receive_window.release(count);
         self.give_back(out);
+    }
+
+    /// Nothing of what a stream has carried is kept any longer.
+    pub fn release_all(&mut self, key: StreamKey, out: &mut Vec<u8>) {
+        let unreleased = self.streams.get_mut(key).map_or(0, |stream| stream.unreleased);
+        self.release(key, unreleased as usize, out);
     }
 
     /// Makes a stream's window larger: its content is wanted.

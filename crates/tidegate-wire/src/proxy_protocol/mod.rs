@@ -24,9 +24,11 @@ pub enum Header {
         /// The address that the client has connected to.
         destination: SocketAddr,
     },
-    /// The sender speaks for itself, as for a health check, or does not tell for whom: the addresses of the
-    /// socket hold.
+    /// The sender speaks for itself, as for a health check: the addresses of the socket hold.
     Local,
+    /// The connection is relayed for a client that has no address, or none that is told. The addresses of the socket
+    /// are the sender's, and nobody's who may be let in for them.
+    Unnamed,
 }
 
 /// Why a header cannot be read; always the sender's doing. The connection must be closed.

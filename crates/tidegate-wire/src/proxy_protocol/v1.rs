@@ -22,7 +22,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError
 fn header(rest: &str) -> Result<Header, HeaderError> {
     // Whatever follows is to be ignored.
     if rest == "UNKNOWN" || rest.starts_with("UNKNOWN ") {
-        return Ok(Header::Local);
+        return Ok(Header::Unnamed);
     }
     let mut words = rest.split(' ');
     let mut next = || words.next().ok_or(HeaderError::Line);

@@ -46,7 +46,7 @@ fn proxied(family: u8, rest: &[u8]) -> Result<Header, HeaderError> {
             Header::Proxied { source, destination: SocketAddr::from((ip(16)?, port(34)?)) }
         }
         // Datagrams, unix sockets, what is not specified and what is yet to come.
-        _ => Header::Local,
+        _ => Header::Unnamed,
     })
 }
 

@@ -1,22 +1,14 @@
 //! `tidegate check`: everything that is wrong with a settings file, in one run.
 
 use super::{complain, counted, default_config, has_color, print};
-use crate::certificates;
 use crate::master::users::{self, Assigned};
-use crate::server::privileges;
+use crate::preflight;
 use anyhow::{Context, Result};
 use clap::Args;
-use rustix::fs::{Access, AtFlags, CWD};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tidegate_config::settings::AcmeChallenge;
-use tidegate_config::settings::gateway::BackendTrust;
 use tidegate_config::{Diagnostic, Loaded, ProcessEnvironment, effective, load_file};
-use tidegate_core::tls::{automatic_names, backends, read_roots};
-use tidegate_io::clock::wall_seconds;
-use tidegate_tls::acme::local::is_local;
-use tidegate_tls::{Certificate, ClientAuthorities, Pair};
 
 /// Finds every mistake in a settings file.
 ///
@@ -52,10 +44,8 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
     let mut loaded = load_file(&path, &ProcessEnvironment);
-    look_at_certificates(&mut loaded);
-    look_at_wildcards(&mut loaded);
-    let assigned = look_at_users(&mut loaded);
-    look_at_spill(&mut loaded);
+    preflight::look(&mut loaded);
+    let assigned = assigned(&loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
     if arguments.print_effective && errors == 0 {
@@ -78,104 +68,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Whom pools and hooks run as. A server that may open ports and choose users is started as root, by whomever the file is
 /// checked.
-fn look_at_users(loaded: &mut Loaded) -> Vec<Assigned> {
-    let Some(settings) = &loaded.settings else { return Vec::new() };
-    let unknown = users::unknown(settings);
-    loaded.diagnostics.extend(users::exposed(settings).into_iter().map(Diagnostic::warning));
-    if !unknown.is_empty() {
-        loaded.diagnostics.extend(unknown.into_iter().map(Diagnostic::error));
-        return Vec::new();
-    }
-    match users::assign(&mut settings.clone(), true) {
-        Ok(assigned) => assigned,
-        Err(error) => {
-            loaded.diagnostics.push(Diagnostic::error(format!("{error:#}")));
-            Vec::new()
-        }
-    }
-}
-
-/// A certificate for every name below one is only given by way of the DNS.
-fn look_at_wildcards(loaded: &mut Loaded) {
-    let Some(settings) = &loaded.settings else { return };
-    if settings.acme.challenges.contains(&AcmeChallenge::Dns01) {
-        return;
-    }
-    for name in automatic_names(settings).iter().filter(|name| name.starts_with("*.") && !is_local(name)) {
-        let site =
-            settings.sites.iter().find(|site| site.names.iter().any(|known| known.to_string() == *name));
-        let origin = site.map(|site| site.origin.to_string()).unwrap_or_default();
-        let message = format!(
-            "{origin}: nobody issues a certificate for `{name}` without the challenge `dns-01`, and TLS clients of its \
-             names cannot connect"
-        );
-        let help = "write `acme { challenge \"dns-01\"; dns-update … }`, or name a certificate in the site";
-        loaded.diagnostics.push(Diagnostic::error(message).help(help));
-    }
-}
-
-/// Whether content of requests can be kept where the settings say, by whom the server processes will be.
-fn look_at_spill(loaded: &mut Loaded) {
-    let Some(settings) = &loaded.settings else { return };
-    let Some(folder) = privileges::spill(settings) else { return };
-    let wrong = match users::identity(settings.user.as_ref()) {
-        Ok((Some(identity), _)) => users::may_write(&folder, &identity),
-        Ok((None, _)) => {
-            rustix::fs::accessat(CWD, &folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
-                .map_err(|error| error.to_string())
-        }
-        Err(_) => Ok(()), // has been said
-    };
-    if let Err(why) = wrong {
-        let message = format!("content of requests cannot be kept in the folder {}: {why}", folder.display());
-        let help = "let the server's user write there, or name another folder with `spill`";
-        loaded.diagnostics.push(Diagnostic::error(message).help(help));
-    }
-}
-
-/// What the files of TLS hold; the loader knows only their names.
-fn look_at_certificates(loaded: &mut Loaded) {
-    let Some(settings) = &loaded.settings else { return };
-    for (files, looked) in certificates::look_over(settings, wall_seconds()) {
-        let origin = &files.origin;
-        match looked {
-            Err(error) => loaded.diagnostics.push(Diagnostic::error(format!("{origin}: {error}"))),
-            Ok(findings) => {
-                for finding in findings {
-                    let message = format!(
-                        "{origin}: the certificate {}: {}",
-                        files.certificate.display(),
-                        finding.said
-                    );
-                    loaded.diagnostics.push(Diagnostic::warning(message));
-                }
-            }
-        }
-    }
-    for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
-        if let Err(error) = ClientAuthorities::read(&clients.authorities) {
-            loaded.diagnostics.push(Diagnostic::error(format!("{}: {error}", clients.origin)));
-        }
-    }
-    for backend in backends(settings) {
-        if let Err(error) = read_roots(backend) {
-            loaded.diagnostics.push(Diagnostic::error(error.to_string()));
-        }
-        if let Some(files) = &backend.identity
-            && let Err(error) =
-                Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
-        {
-            loaded.diagnostics.push(Diagnostic::error(format!("{}: {error}", files.origin)));
-        }
-        if backend.trust == BackendTrust::Anybody {
-            let message = format!(
-                "{}: `verify=none` believes every server: whoever can stand between may read and change everything",
-                backend.origin
-            );
-            let help = "name who has signed its certificate: `tls roots=\"ca.pem\"`";
-            loaded.diagnostics.push(Diagnostic::warning(message).help(help));
-        }
-    }
+fn assigned(loaded: &Loaded) -> Vec<Assigned> {
+    let assigned = loaded.settings.as_ref().map(|settings| users::assign(&mut settings.clone(), true));
+    assigned.and_then(Result::ok).unwrap_or_default()
 }
 
 fn what_is_there(loaded: &Loaded) -> String {

@@ -4,6 +4,7 @@
 
 use super::{complain, default_config, has_color, print};
 use crate::master::users;
+use crate::preflight;
 use crate::registry::Registry;
 use crate::revision::SettingsFrom;
 use crate::server::privileges::become_user;
@@ -19,7 +20,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
-use tidegate_core::explain::{Asked, Notes};
+use tidegate_core::explain::{Asked, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_core::{Exchange, ExchangeContext, Remote, Reply, Response};
 use tidegate_http::field::is_token;
@@ -52,7 +53,7 @@ pub struct Arguments {
     /// Method and URL; the method is GET unless named
     #[arg(value_names = ["METHOD", "URL"], num_args = 1..=2, required = true)]
     request: Vec<String>,
-    /// Field of the request; may be given several times
+    /// Field of the request; may be given several times. `Host` takes the place of the URL's host
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     fields: Vec<(String, String)>,
     /// Address of the client, for `allow` and `deny`; `unix` for one on a unix socket
@@ -101,7 +102,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let settings = Arc::new(load(arguments)?);
     let method = Method::from_token(method_token);
     let (url, fragment) = url.split_once('#').map_or((url, None), |(url, fragment)| (url, Some(fragment)));
-    let target = Target::parse(method, url).map_err(|error| anyhow!("{url}: {error}"))?;
+    let target =
+        Target::parse(method, url).map_err(|error| match url.contains("://") || url.starts_with('/') {
+            true => anyhow!("{url}: {error}"),
+            false => anyhow!("{url}: {error}; write `http://{url}`"),
+        })?;
+    if let Target::Absolute { scheme, .. } = &target
+        && !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    {
+        bail!("{url}: the scheme `{scheme}` is none that this server speaks; write http or https");
+    }
     let Some(raw_path) = target.path() else {
         return print("the request asks about the server as a whole: 204 with `Allow`\n");
     };
@@ -113,13 +123,23 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let listener = choose_listener(&settings, &target, arguments.from, &mut out);
     let (authority, fields) = authority_and_fields(arguments, url, &target);
+    let refused = match not_spoken(&settings, listener, &target) {
+        Some(said) => Some(said.to_owned()),
+        None => refusal(&settings, &head_of(method_token, url, &fields))
+            .map(|(status, why)| format!("{} {}: {why}", status.0, status.reason())),
+    };
+    if let Some(refused) = refused {
+        let _ = writeln!(out, "answer: {refused}");
+        print(&out)?;
+        return Ok(ExitCode::FAILURE);
+    }
     let fields: Vec<Field<'_>> =
         fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
     // Handlers belong to a worker; this thread is one that never serves.
     let mut poller = Poller::new().context("cannot open a poller")?;
     let runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
-    tls.take(&TlsFiles::read(&settings)?);
+    tls.take(&TlsFiles::read(&settings, &TlsFiles::default())?);
     let notes = Notes::default();
     let engine = Registry::for_rehearsal(notes.clone(), tls)
         .build(&settings, &mut |_| Ok(None))
@@ -212,13 +232,14 @@ fn load(arguments: &Arguments) -> Result<Settings> {
         (None, Some(path)) => SettingsFrom::File(path.clone()),
         (None, None) => SettingsFrom::File(default_config()?),
     };
-    let loaded = match from {
+    let mut loaded = match from {
         SettingsFrom::File(path) => load_file(&path, &ProcessEnvironment),
         SettingsFrom::Folder { folder, listen } => match from_folder(&folder, &listen) {
             Ok(settings) => return Ok(settings),
             Err(diagnostics) => Loaded { diagnostics, ..Loaded::default() },
         },
     };
+    preflight::look(&mut loaded);
     complain(&loaded.render(has_color()));
     loaded.settings.ok_or_else(|| anyhow!("nothing could be served, so nothing can be explained"))
 }
@@ -230,19 +251,46 @@ fn authority_and_fields(
     target: &Target<'_>,
 ) -> (String, Vec<(String, String)>) {
     let mut fields = arguments.fields.clone();
+    // As with curl, a `Host` that is given takes the place of that of the URL.
     let named =
         fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value.clone());
-    let authority = match target.authority() {
-        Some(_) => {
-            let behind = url.split_once("://").map_or("", |(_, behind)| behind);
-            behind.split(['/', '?']).next().unwrap_or_default().to_owned()
-        }
-        None => named.clone().unwrap_or_default(),
-    };
+    let of_url = target.authority().map(|_| {
+        let behind = url.split_once("://").map_or("", |(_, behind)| behind);
+        behind.split(['/', '?']).next().unwrap_or_default().to_owned()
+    });
+    let authority = named.clone().or(of_url).unwrap_or_default();
     if named.is_none() {
         fields.push(("Host".into(), authority.clone()));
     }
     (authority, fields)
+}
+
+/// The head of the request, as a client would send it.
+fn head_of(method: &str, url: &str, fields: &[(String, String)]) -> Vec<u8> {
+    let lines: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let target = target_of(url);
+    // A URL may have a query and no path.
+    let slash = if target.starts_with('?') { "/" } else { "" };
+    format!("{method} {slash}{target} HTTP/1.1\r\n{lines}\r\n").into_bytes()
+}
+
+/// What keeps a client of this scheme from asking this listener at all.
+fn not_spoken(settings: &Settings, listener: usize, target: &Target<'_>) -> Option<&'static str> {
+    let listener = settings.listeners.get(listener)?;
+    let Target::Absolute { scheme, authority, .. } = target else { return None };
+    let is_https = scheme.eq_ignore_ascii_case("https");
+    let port = authority.port.unwrap_or(if is_https { 443 } else { 80 });
+    // One that was only assumed may be reached in any way.
+    let is_reached = matches!(listener.address, ListenAddress::Tcp(address) if address.port() == port);
+    match (is_reached, is_https, listener.tls.is_some()) {
+        (true, false, true) => {
+            Some("400 Bad Request: plain HTTP sent to a listener that speaks TLS; ask with https")
+        }
+        (true, true, false) => {
+            Some("none: the client speaks TLS to a listener that does not, and cannot connect; ask with http")
+        }
+        _ => None,
+    }
 }
 
 /// The listener that a client of this URL would reach: by port, then by address.

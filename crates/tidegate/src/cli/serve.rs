@@ -9,6 +9,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tidegate_config::settings::LogTarget;
+use tidegate_io::socket::keep_inherited_to_oneself;
 
 /// Serves a folder, or what a settings file says.
 ///
@@ -75,6 +76,7 @@ fn log_target(text: &str) -> Result<AccessLog, String> {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     // A client that closes while it is written to is an error of that call, not the end of the process:
     // the run-time has had SIGPIPE ignored since before `main`.
+    keep_inherited_to_oneself();
     let mut handover = Handover::take()?;
     match start(arguments, handover.as_ref()) {
         Ok(master) => {

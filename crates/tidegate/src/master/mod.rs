@@ -142,7 +142,7 @@ impl Master {
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &Logs::default())?;
         let seen = CertificateWatch::begin(&settings);
-        let files = TlsFiles::read(&settings)?;
+        let files = TlsFiles::read(&settings, &TlsFiles::default())?;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
@@ -169,7 +169,6 @@ impl Master {
         );
         let current =
             Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
-        warnings.extend(users::exposed(&current.settings));
         let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
         say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {

@@ -90,7 +90,7 @@ impl Master {
 
     pub(super) fn take_up(&mut self, settings: Settings, notes: &mut Vec<String>) -> Result<()> {
         let seen = CertificateWatch::begin(&settings);
-        let files = TlsFiles::read(&settings)?;
+        let files = TlsFiles::read(&settings, &self.current.tls)?;
         self.take_up_with(settings, files, seen, notes)
     }
 

@@ -208,7 +208,7 @@ fn sentence(listener: &ListenerSettings, error: &io::Error, present: &Sockets) -
                      one, or restart the server"
                 ),
                 None => format!(
-                    "another program is using that port; find it with \"ss -ltnp 'sport = :{}'\" or choose \
+                    "another program is using that port; find it with \"ss -tanp 'sport = :{}'\" or choose \
                      another with {other}",
                     address.port()
                 ),
@@ -303,7 +303,7 @@ mod tests {
         let present = Sockets::open(&one, 1, &Sockets::default()).unwrap();
         let taken = present.taken().next().unwrap().to_string();
         let foreign = Sockets::open(&settings(&[&taken]), 1, &Sockets::default()).err().unwrap().to_string();
-        assert!(foreign.contains("ss -ltnp 'sport = :") && foreign.contains("--listen"), "{foreign}");
+        assert!(foreign.contains("ss -tanp 'sport = :") && foreign.contains("--listen"), "{foreign}");
         let clash = format!("0.0.0.0:{}", taken.rsplit(':').next().unwrap());
         let own = Sockets::open(&settings(&[&clash]), 1, &present).err().unwrap().to_string();
         assert!(own.contains("this server itself"), "{own}");

@@ -136,7 +136,7 @@ impl Master {
             // They are part of the terms of sites: those are made anew from the same settings.
             // Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
             let (mut files, seen) = (self.current.tls.clone(), self.tls.watch.clone());
-            let outcome = files.read_authorities(&settings).map_err(anyhow::Error::from);
+            let outcome = files.read_authorities(&settings, false).map_err(anyhow::Error::from);
             match outcome
                 .and_then(|()| self.take_up_with(Settings::clone(&settings), files, seen, &mut Vec::new()))
             {

@@ -140,6 +140,20 @@ impl Usual {
 
 /// Whether another user may write files into a folder, by owner, group and mode of it and of the way there; why not.
 pub fn may_write(folder: &Path, identity: &Identity) -> std::result::Result<(), String> {
+    may(folder, identity, 0o3, "write there")
+}
+
+/// Whether another user may open what lies in a folder; why not.
+pub fn may_enter(folder: &Path, identity: &Identity) -> std::result::Result<(), String> {
+    may(folder, identity, 0o1, "look into it")
+}
+
+/// What an access list says beyond owner, group and mode is the kernel's to judge.
+fn has_access_list(path: &Path) -> bool {
+    rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0u8; 4096][..]).is_ok_and(|length| length > 0)
+}
+
+fn may(folder: &Path, identity: &Identity, last: u32, to: &str) -> std::result::Result<(), String> {
     let folder = folder.canonicalize().map_err(|error| error.to_string())?;
     for (step, path) in folder.ancestors().enumerate() {
         let there = std::fs::metadata(path).map_err(|error| error.to_string())?;
@@ -150,11 +164,13 @@ pub fn may_write(folder: &Path, identity: &Identity) -> std::result::Result<(), 
         } else {
             0
         };
-        let needed = if step == 0 { 0o3 } else { 0o1 };
-        if identity.uid != 0 && there.mode() >> shift & needed != needed {
-            let what = if step == 0 { "write there" } else { "get there: the way leads through" };
+        let needed = if step == 0 { last } else { 0o1 };
+        if identity.uid != 0 && there.mode() >> shift & needed != needed && !has_access_list(path) {
+            let what = if step == 0 { to } else { "get there: the way leads through" };
             let through = if step == 0 { String::new() } else { format!(" {}", path.display()) };
-            return Err(format!("user {} may not {what}{through}", identity.uid));
+            let user = launch::find_user(&identity.uid.to_string()).ok().and_then(|account| account.name);
+            let user = user.unwrap_or_else(|| identity.uid.to_string());
+            return Err(format!("user {user} may not {what}{through}"));
         }
     }
     Ok(())

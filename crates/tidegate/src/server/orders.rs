@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
-use tidegate_config::settings::{Action, ListenAddress, LogTarget};
+use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::TlsStore;
@@ -127,11 +127,8 @@ impl Server {
         match order {
             ToServer::Prepare { number, settings, is_recovery, logs, listeners } => {
                 // Looked at first, since it is told best here.
-                let roots = if is_recovery { Ok(()) } else { may_enter_roots(&settings) };
                 let spill = if is_recovery { Ok(()) } else { may_spill(&settings) };
-                let prepared = roots
-                    .and(spill)
-                    .and_then(|()| self.prepare(&settings, is_recovery, (&logs, &listeners), descriptors));
+                let prepared = spill.and_then(|()| self.prepare(&settings, (&logs, &listeners), descriptors));
                 let told = match prepared {
                     Ok(()) => {
                         self.next = Some(settings);
@@ -176,7 +173,6 @@ impl Server {
     fn prepare(
         &mut self,
         settings: &Arc<Settings>,
-        is_recovery: bool,
         (logs, listeners): (&[LogTarget], &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
@@ -190,7 +186,7 @@ impl Server {
             of_workers.push(given.map(|(address, fd)| Listener { fd, address: address.clone() }).collect());
         }
         if self.settings.is_none() {
-            return self.start_workers(settings, is_recovery, of_workers);
+            return self.start_workers(settings, of_workers);
         }
         let mut of_workers = of_workers.into_iter();
         self.tell_workers(|reply| {
@@ -199,18 +195,8 @@ impl Server {
     }
 
     /// The first settings: workers that listen to nobody yet show that the settings can be served.
-    fn start_workers(
-        &mut self,
-        settings: &Arc<Settings>,
-        is_recovery: bool,
-        listeners: Vec<Vec<Listener>>,
-    ) -> io::Result<()> {
-        let make = Registry::maker(
-            StatusView::new(self.link.clone()),
-            is_recovery,
-            self.board.clone(),
-            self.tls.clone(),
-        );
+    fn start_workers(&mut self, settings: &Arc<Settings>, listeners: Vec<Vec<Listener>>) -> io::Result<()> {
+        let make = Registry::maker(StatusView::new(self.link.clone()), self.board.clone(), self.tls.clone());
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -359,22 +345,4 @@ fn may_spill(settings: &Settings) -> io::Result<()> {
         );
         io::Error::new(error.kind(), said)
     })
-}
-
-/// A root that this user may not look into would answer 403 to everything: the master was allowed to, and so
-/// the settings looked right.
-fn may_enter_roots(settings: &Settings) -> io::Result<()> {
-    use rustix::fs::{Access, AtFlags, CWD, accessat};
-    for route in settings.sites.iter().flat_map(|site| &site.routes) {
-        let Action::Files(files) = &route.action else { continue };
-        if let Err(error) = accessat(CWD, &files.root, Access::EXEC_OK, AtFlags::EACCESS) {
-            let (root, user) = (files.root.display(), rustix::process::geteuid().as_raw());
-            let mut said = format!("cannot open the root {root} ({}): {error}", route.origin);
-            if error == rustix::io::Errno::ACCESS {
-                said += &format!("; let user {user}, whom the server processes run as, look into it");
-            }
-            return Err(io::Error::new(error.kind(), said));
-        }
-    }
-    Ok(())
 }

@@ -358,6 +358,9 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
     if !h2.wire.is_open(stream) {
         return;
     }
+    // What nobody has taken lies in the client's window. Where that is used up the client could neither go on nor be told
+    // to stop.
+    h2.wire.release_all(stream, &mut h2.batch);
     let left = cx.engine.settings.limits.discard_size;
     h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.

@@ -289,9 +289,14 @@ impl Connection {
             work.pace.moves(count);
             h2.moved = h2.moved.saturating_add(count as u32);
             match result {
-                Moved::Some => h2.insert(work),
+                // The source may have passed content of the request on: the client may wait for just that.
+                Moved::Some => {
+                    work.invite(h2, cx);
+                    h2.insert(work);
+                }
                 Moved::Waiting => {
                     h2.wire.set_ready(stream, false);
+                    work.invite(h2, cx);
                     h2.insert(work);
                 }
                 Moved::End => {

@@ -88,6 +88,11 @@ impl Group {
         group
     }
 
+    /// Its places and its queue.
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
     /// What is written of it.
     pub fn settings(&self) -> &Upstream {
         &self.settings
@@ -111,9 +116,9 @@ impl Group {
         if now >= self.next_return.load(Relaxed) {
             self.fit_places(now);
         }
-        let (place, now) = match self.places.try_take() {
+        let (place, now) = match self.places.try_take(wish.site) {
             Some(place) => (place, now),
-            None => (self.places.take().await?, monotonic_ns()),
+            None => (self.places.take(wish.site).await?, monotonic_ns()),
         };
         let (member, index, address) = self.choose(wish, tried, now)?;
         member.requests.fetch_add(1, Relaxed);

@@ -10,6 +10,8 @@ use tidegate_io::socket::Peer;
 /// What a request wants of a group.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::gateway) struct Wish {
+    /// A hash of the site on whose account it waits.
+    pub(super) site: u64,
     /// Of what its settings say, for the policy `hash`.
     pub(super) key: u64,
     /// The member that the client's cookie names.
@@ -27,7 +29,12 @@ pub(in crate::gateway) struct Sticky {
 
 impl Wish {
     /// Of a request.
-    pub(in crate::gateway) fn of(group: &Group, exchange: &Exchange<'_>, may_repeat: bool) -> Wish {
+    pub(in crate::gateway) fn of(
+        group: &Group,
+        site: u64,
+        exchange: &Exchange<'_>,
+        may_repeat: bool,
+    ) -> Wish {
         let key = match &group.settings.balance {
             Balance::Hash(key) => key_of(key, exchange),
             _ => 0,
@@ -36,7 +43,7 @@ impl Wish {
             let value = std::str::from_utf8(cookie(exchange, name)?).ok()?;
             u64::from_str_radix(value, 16).ok()
         });
-        Wish { key, tag, may_repeat }
+        Wish { site, key, tag, may_repeat }
     }
 }
 

@@ -47,12 +47,12 @@ fn many_threads_share_the_places_and_all_are_served() {
                 for round in 0..ROUNDS {
                     if (number + round) % 7 == 0 {
                         // A client that goes away: polled once, then dropped, with a place or without.
-                        let mut take = queue.take();
+                        let mut take = queue.take(1);
                         let _ = Pin::new(&mut take).poll(&mut Context::from_waker(Waker::noop()));
                         given_up.fetch_add(1, Relaxed);
                         continue;
                     }
-                    let place = block_on(queue.take()).expect("the queue holds all threads");
+                    let place = block_on(queue.take(1)).expect("the queue holds all threads");
                     most.fetch_max(inside.fetch_add(1, Relaxed) + 1, Relaxed);
                     thread::yield_now();
                     inside.fetch_sub(1, Relaxed);
@@ -79,13 +79,13 @@ fn many_threads_share_the_places_and_all_are_served() {
 #[test]
 fn places_go_to_threads_in_the_order_of_their_arrival() {
     let queue = places(1, 64);
-    let first = queue.try_take().expect("free");
+    let first = queue.try_take(1).expect("free");
     let (order, told) = mpsc::channel();
     thread::scope(|scope| {
         for number in 0..32u32 {
             let (queue, order) = (&queue, order.clone());
             scope.spawn(move || {
-                let _place = block_on(queue.take()).expect("there is room");
+                let _place = block_on(queue.take(1)).expect("there is room");
                 order.send(number).expect("the test listens");
             });
             // The next begins when this one stands in the queue.
@@ -104,9 +104,9 @@ fn says_when_the_first_begins_to_wait() {
     let queue = places(1, 8);
     let (sender, pressed) = mpsc::channel();
     queue.on_pressure(move || sender.send(()).expect("the test listens"));
-    let place = queue.try_take().expect("free");
+    let place = queue.try_take(1).expect("free");
     assert!(pressed.try_recv().is_err());
-    let mut waiting: Vec<Take> = (0..3).map(|_| queue.take()).collect();
+    let mut waiting: Vec<Take> = (0..3).map(|_| queue.take(1)).collect();
     for take in &mut waiting {
         assert!(Pin::new(take).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
@@ -114,16 +114,16 @@ fn says_when_the_first_begins_to_wait() {
     drop(waiting);
     drop(place);
     assert_eq!(queue.report().abandoned, 3);
-    assert!(queue.try_take().is_some());
+    assert!(queue.try_take(1).is_some());
 }
 
 #[test]
 fn who_is_refused_is_told_when_to_come_again() {
     let queue = places(0, 1);
-    let mut waiting = queue.take();
+    let mut waiting = queue.take(1);
     let mut cx = Context::from_waker(Waker::noop());
     assert!(Pin::new(&mut waiting).poll(&mut cx).is_pending());
-    let Err(full) = block_on(queue.take()) else { panic!("there is room for one") };
+    let Err(full) = block_on(queue.take(1)) else { panic!("there is room for one") };
     assert_eq!(
         (full, full.retry_after_seconds()),
         (Refused::Full { retry_after: Duration::from_secs(1) }, 1)
@@ -131,10 +131,10 @@ fn who_is_refused_is_told_when_to_come_again() {
     queue.set_down(Some(Duration::from_millis(2_500)));
     let Poll::Ready(Err(down)) = Pin::new(&mut waiting).poll(&mut cx) else { panic!("told at once") };
     assert_eq!(down.retry_after_seconds(), 3);
-    assert_eq!(block_on(queue.take()).err(), Some(down));
+    assert_eq!(block_on(queue.take(1)).err(), Some(down));
     queue.set_down(None);
     queue.set_places(1);
-    assert!(block_on(queue.take()).is_ok());
+    assert!(block_on(queue.take(1)).is_ok());
     let seen: HashSet<u64> = [queue.report().refused_full, queue.report().refused_down].into();
     assert_eq!(seen, [1, 2].into());
 }

@@ -1,7 +1,7 @@
 //! `tidegate bench compare`: two targets, or two commands, in ABBA blocks.
 
 use super::super::{complain, print};
-use super::load::{Demands, Generator, Intensity, Subject, url};
+use super::load::{Demands, Generator, Intensity, Subject, field, url};
 use super::output::{Conduct, about_now, stop_on_signals, write};
 use super::{usage, wrong};
 use anyhow::{Context, Result, bail};
@@ -55,6 +55,9 @@ pub struct Arguments {
     demands: Demands,
     #[command(flatten)]
     generator: Generator,
+    /// A field of every request; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    fields: Vec<(String, String)>,
     /// For whatever is drawn by lot
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -188,7 +191,7 @@ fn values(block: &[(Side, Run)], figure: Figure) -> Block {
 }
 
 fn plan(arguments: &Arguments, url: &str) -> Result<Plan> {
-    let subject = Subject::of_url(url, arguments.seed);
+    let subject = Subject { fields: arguments.fields.clone(), ..Subject::of_url(url, arguments.seed) };
     let (_, mix) = subject.mix(!arguments.intensity.manner.no_keepalive)?;
     let mut plan = Plan::new(mix);
     plan.seed = arguments.seed;

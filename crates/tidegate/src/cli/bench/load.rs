@@ -386,7 +386,7 @@ fn checks(text: &str) -> Result<String, String> {
 
 /// A field of requests. What frames a request is the generator's: another length than that of the body would make
 /// the server take one request for another.
-fn field(text: &str) -> Result<(String, String), String> {
+pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write 'Name: value'")?;
     let (name, value) = (name.trim(), value.trim());
     if ["content-length", "transfer-encoding"].iter().any(|framing| name.eq_ignore_ascii_case(framing)) {

@@ -19,7 +19,8 @@ use tidegate_bench::verdict::{Judgement, Target, Verdict};
 /// Finds the highest rate at which every target is met.
 ///
 /// The rate doubles until a run fails, then the gap is halved until it is narrower than --accuracy, then the
-/// answer is confirmed by further runs. Where the generator itself is the limit the verdict is INVALID.
+/// answer is confirmed by further runs. Without a --target each run has to keep p99=100ms and availability=99.9.
+/// Where the generator itself is the limit the verdict is INVALID.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:

@@ -1,0 +1,144 @@
+//! Connections that are made for requests which go away, and requests of which nothing was sent.
+
+use super::*;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+use tidegate_io::{Kind, Poller, Runtime};
+use tidegate_wire::h2::FieldSource;
+
+/// What a worker does between two polls.
+fn turn(poller: &mut Poller, runtime: &Runtime) {
+    let mut ready = Vec::new();
+    poller.wait(Some(Duration::from_millis(10)), &mut ready).unwrap();
+    ready.iter().filter(|event| event.kind() == Kind::Io).for_each(|event| runtime.on_io(event));
+    runtime.expire(monotonic_ns());
+    runtime.run_tasks();
+}
+
+fn pool(listener: &TcpListener) -> Rc<Http2Pool> {
+    listener.set_nonblocking(true).unwrap();
+    let limits = PoolLimits {
+        idle: 1,
+        idle_timeout: Duration::from_secs(60),
+        connect_timeout: Duration::from_secs(10),
+    };
+    Http2Pool::new(&Address::Tcp(listener.local_addr().unwrap()), limits, None)
+}
+
+fn post<'a>(lines: &'a FieldLines) -> RequestParts<'a> {
+    RequestParts {
+        method: "POST",
+        scheme: "http",
+        authority: "x",
+        target: "/",
+        protocol: None,
+        fields: FieldSource::Lines(lines),
+        content_length: None,
+    }
+}
+
+#[test]
+fn a_connection_that_was_being_made_for_nobody_serves_the_next() {
+    let mut poller = Poller::new().unwrap();
+    let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pool, lines) = (pool(&listener), FieldLines::new());
+    let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
+    for _ in 0..2 {
+        let mut open = Box::pin(pool.open(&parts, true));
+        assert!(open.as_mut().poll(&mut cx).is_pending());
+        let mut second = Box::pin(pool.open(&parts, true));
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        drop(open);
+        assert!(second.as_mut().poll(&mut cx).is_pending(), "it goes on with what the first has begun");
+        drop(second);
+    }
+    // The other end may speak first: that is no reason to connect anew.
+    let mut accepted = loop {
+        match listener.accept() {
+            Ok((accepted, _)) => break accepted,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    };
+    accepted.write_all(b"\0\0\0\x04\0\0\0\0\0").unwrap();
+    let mut open = Box::pin(pool.open(&parts, true));
+    let stream = loop {
+        match open.as_mut().poll(&mut cx) {
+            Poll::Ready(stream) => break stream.unwrap(),
+            Poll::Pending => turn(&mut poller, &runtime),
+        }
+    };
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock, "one was enough");
+    drop(stream);
+}
+
+#[test]
+fn who_waited_for_a_connect_that_failed_does_not_try_once_more() {
+    let mut poller = Poller::new().unwrap();
+    let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pool, lines) = (pool(&listener), FieldLines::new());
+    drop(listener);
+    let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
+    let mut opens: Vec<_> = (0..3).map(|_| Box::pin(pool.open(&parts, true))).collect();
+    let mut failed = 0;
+    while failed < 3 {
+        opens.retain_mut(|open| match open.as_mut().poll(&mut cx) {
+            Poll::Ready(Err(error)) => {
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+                failed += 1;
+                false
+            }
+            Poll::Ready(Ok(_)) => panic!("nobody listens"),
+            Poll::Pending => true,
+        });
+        turn(&mut poller, &runtime);
+    }
+    assert_eq!(pool.connects.get(), 1);
+}
+
+#[test]
+fn of_which_nothing_was_sent_may_be_sent_again() {
+    let mut poller = Poller::new().unwrap();
+    let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pool, lines) = (pool(&listener), FieldLines::new());
+    let (mut cx, parts) = (Context::from_waker(Waker::noop()), post(&lines));
+    let mut open = Box::pin(pool.open(&parts, false));
+    let first = loop {
+        match open.as_mut().poll(&mut cx) {
+            Poll::Ready(stream) => break stream.unwrap(),
+            Poll::Pending => turn(&mut poller, &runtime),
+        }
+    };
+    let accepted = loop {
+        match listener.accept() {
+            Ok((accepted, _)) => break accepted,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    };
+    while !has_something(&accepted) {
+        turn(&mut poller, &runtime);
+    }
+    // With something unread this is a reset; it is known to the kernel and not yet to the driver.
+    drop(accepted);
+    let second = pool.try_open(&parts, true).expect("nobody has looked at the connection");
+    let mut errors = [None, None];
+    while errors.iter().any(Option::is_none) {
+        turn(&mut poller, &runtime);
+        for (stream, error) in [&first, &second].into_iter().zip(&mut errors) {
+            if let Poll::Ready(outcome) = stream.poll_head(&mut cx) {
+                *error = outcome.err();
+            }
+        }
+    }
+    let [first, second] = errors.map(Option::unwrap);
+    assert!(matches!(first, Http2Error::Lost(_)), "{first}");
+    assert_eq!(second, Http2Error::Unprocessed);
+}
+
+fn has_something(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    stream.peek(&mut [0; 1]).is_ok()
+}

@@ -1,0 +1,207 @@
+//! What is wrong with settings that only this machine can tell: files of TLS, folders, users.
+//!
+//! The loader knows only the names of these. Everything that takes settings up looks here first, so that `check`,
+//! `serve` and `reload` say the same of the same file. What cannot be opened for one site is a mistake of that
+//! site: it is left out, or stays as it was, and the others move on. A certificate that is missing is never
+//! served without (FAULTS 52).
+
+use crate::certificates;
+use crate::link::Identity;
+use crate::master::users;
+use crate::server::privileges;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::collections::HashSet;
+use std::path::Path;
+use tidegate_config::settings::gateway::BackendTrust;
+use tidegate_config::settings::{AcmeChallenge, Action, CertificateFiles, Listener, Origin, Route, Site};
+use tidegate_config::{Diagnostic, Loaded, Settings};
+use tidegate_core::tls::{TlsError, automatic_names, read_clients, read_roots};
+use tidegate_io::clock::wall_seconds;
+use tidegate_tls::acme::local::is_local;
+use tidegate_tls::{Certificate, Pair};
+
+/// Findings, each with the place of the site that it costs where it is an error of one.
+struct Findings<'a> {
+    loaded: &'a Loaded,
+    settings: &'a Settings,
+    list: Vec<(Option<usize>, Diagnostic)>,
+}
+
+/// Adds what is wrong with files and users to what loading has found.
+pub fn look(loaded: &mut Loaded) {
+    let Some(settings) = &loaded.settings else { return };
+    let mut findings = Findings { loaded, settings, list: Vec::new() };
+    findings.users();
+    findings.spill();
+    findings.listeners();
+    findings.wildcards();
+    // One that cannot be found out has been said.
+    let identity = users::identity(settings.user.as_ref()).ok().and_then(|(identity, _)| identity);
+    for (at, site) in settings.sites.iter().enumerate() {
+        findings.site(at, site, identity.as_ref());
+    }
+    let list = findings.list;
+    loaded.add(list);
+}
+
+impl Findings<'_> {
+    fn add(&mut self, site: Option<usize>, origin: &Origin, diagnostic: Diagnostic) {
+        self.list.push((site, self.loaded.point_at(diagnostic, origin)));
+    }
+
+    /// Whom server processes, pools and hooks run as.
+    fn users(&mut self) {
+        let exposed = users::exposed(self.settings).into_iter().map(Diagnostic::warning);
+        self.list.extend(exposed.map(|warning| (None, warning)));
+        let mut wrong = users::unknown(self.settings);
+        if wrong.is_empty() {
+            let assigned = users::assign(&mut self.settings.clone(), users::can_be_anybody());
+            wrong.extend(assigned.err().map(|error| format!("{error:#}")));
+        }
+        self.list.extend(wrong.into_iter().map(|wrong| (None, Diagnostic::error(wrong))));
+    }
+
+    /// Whether content of requests can be kept where the settings say, by whom the server processes will be.
+    fn spill(&mut self) {
+        let Some(folder) = privileges::spill(self.settings) else { return };
+        let wrong = match users::identity(self.settings.user.as_ref()) {
+            Ok((Some(identity), _)) => users::may_write(&folder, &identity),
+            Ok((None, _)) => may(&folder, Access::WRITE_OK | Access::EXEC_OK),
+            Err(_) => Ok(()), // has been said
+        };
+        if let Err(why) = wrong {
+            let message =
+                format!("cannot keep content of requests in the folder {}: {why}", folder.display());
+            let help = "let the server's user write there, or name another folder with `spill`";
+            self.list.push((None, Diagnostic::error(message).help(help)));
+        }
+    }
+
+    fn listeners(&mut self) {
+        let of_listeners = self.settings.listeners.iter();
+        for files in of_listeners.filter_map(|listener| listener.tls.as_ref()?.certificate.as_ref()) {
+            self.certificate(None, files);
+        }
+    }
+
+    /// A certificate for every name below one is only given by way of the DNS. Where a site has no other names and
+    /// no listener serves it without one, nobody can reach it.
+    fn wildcards(&mut self) {
+        let settings = self.settings;
+        if settings.acme.challenges.contains(&AcmeChallenge::Dns01) {
+            return;
+        }
+        let automatic: HashSet<String> = automatic_names(settings).into_iter().collect();
+        let needs_one = |listener: &Listener| {
+            listener.tls.as_ref().is_some_and(|tls| tls.certificate.is_none())
+                || listener.redirects_to_https.is_some()
+        };
+        let all_need_one = settings.listeners.iter().all(needs_one);
+        for (at, site) in settings.sites.iter().enumerate() {
+            let names: Vec<String> = site.names.iter().map(ToString::to_string).collect();
+            let is_unissued =
+                |name: &&String| name.starts_with("*.") && automatic.contains(*name) && !is_local(name);
+            let unissued: Vec<&String> = names.iter().filter(is_unissued).collect();
+            let Some(name) = unissued.first() else { continue };
+            let message = format!(
+                "nobody issues a certificate for `{name}` without the challenge `dns-01`, and TLS clients of its names \
+                 cannot connect"
+            );
+            let help =
+                "write `acme { challenge \"dns-01\"; dns-update … }`, or name a certificate in the site";
+            let is_reached = !all_need_one || unissued.len() < names.len();
+            let said = if is_reached { Diagnostic::warning(message) } else { Diagnostic::error(message) };
+            self.add((!is_reached).then_some(at), &site.origin, said.help(help));
+        }
+    }
+
+    /// All that a site has opened.
+    fn site(&mut self, at: usize, site: &Site, identity: Option<&Identity>) {
+        for files in &site.tls.certificates {
+            self.certificate(Some(at), files);
+        }
+        if let Some(clients) = &site.tls.clients {
+            self.tls(at, read_clients(clients).map(drop));
+        }
+        self.roots(at, site, identity);
+        for route in &site.routes {
+            let Action::Proxy(proxy) = &route.action else { continue };
+            let Some(backend) = &proxy.gateway.tls else { continue };
+            self.tls(at, read_roots(backend).map(drop));
+            if let Some(files) = &backend.identity
+                && let Err(error) =
+                    Pair::read(&files.certificate, &files.key).and_then(|pair| Certificate::new(&pair))
+            {
+                self.add(Some(at), &files.origin, Diagnostic::error(error.to_string()));
+            }
+            if backend.trust == BackendTrust::Anybody {
+                let message = "`verify=none` believes every server: whoever can stand between may read and change everything";
+                let help = "name who has signed its certificate: `tls roots=\"ca.pem\"`";
+                self.add(None, &backend.origin, Diagnostic::warning(message).help(help));
+            }
+        }
+    }
+
+    fn tls(&mut self, site: usize, outcome: Result<(), TlsError>) {
+        let (origin, said) = match outcome {
+            Ok(()) => return,
+            Err(TlsError::Certificate { origin, error }) => (origin, error.to_string()),
+            Err(TlsError::Backend { origin, error }) => (origin, error.to_string()),
+            Err(TlsError::Terms { origin, error }) => (origin, error.to_string()),
+        };
+        self.add(Some(site), &origin, Diagnostic::error(said));
+    }
+
+    fn certificate(&mut self, site: Option<usize>, files: &CertificateFiles) {
+        match certificates::look_over(self.settings, files, wall_seconds()) {
+            Err(error) => {
+                let help =
+                    "nothing is served without it: name a file that is there and whole, or take the line out";
+                self.add(site, &files.origin, Diagnostic::error(error.to_string()).help(help));
+            }
+            Ok(findings) => {
+                for finding in findings {
+                    let message =
+                        format!("the certificate {}: {}", files.certificate.display(), finding.said);
+                    self.add(None, &files.origin, Diagnostic::warning(message));
+                }
+            }
+        }
+    }
+
+    /// A root that the server processes may not look into would answer 403 to everything. This process may be
+    /// allowed to, and so the settings look right.
+    fn roots(&mut self, at: usize, site: &Site, identity: Option<&Identity>) {
+        let mut seen: HashSet<&Path> = HashSet::new();
+        for route in &site.routes {
+            let Some(root) = root_of(route).filter(|root| seen.insert(root)) else { continue };
+            let opened = match identity {
+                Some(identity) => users::may_enter(root, identity),
+                None => may(root, Access::EXEC_OK),
+            };
+            if let Err(why) = opened {
+                let message = format!("cannot open the root {}: {why}", root.display());
+                let help = "let the user whom the server processes run as enter it: `chmod o+x`, or `chgrp` and \
+                            `chmod g+x`";
+                self.add(Some(at), &route.origin, Diagnostic::error(message).help(help));
+            }
+        }
+    }
+}
+
+/// What files or scripts of a route lie in.
+fn root_of(route: &Route) -> Option<&Path> {
+    let root = match &route.action {
+        Action::Files(files) => files.root.as_path(),
+        Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application) => {
+            application.root.as_path()
+        }
+        Action::Proxy(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => return None,
+    };
+    Some(root).filter(|root| *root != Path::new(""))
+}
+
+/// Whether this process may use a folder; why not.
+fn may(folder: &Path, access: Access) -> Result<(), String> {
+    accessat(CWD, folder, access, AtFlags::EACCESS).map_err(|error| std::io::Error::from(error).to_string())
+}
