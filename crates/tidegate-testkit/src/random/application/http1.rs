@@ -2,13 +2,17 @@
 
 use super::{After, Encode, Incoming, Reset, Stop, Upload, perform};
 use crate::random::findings::Findings;
-use crate::random::plan::{AnswerPlan, Framing};
+use crate::random::plan::{AnswerPlan, Ending, Framing};
 
 struct Http1;
 
 impl Encode for Http1 {
     fn head(&self, plan: &AnswerPlan, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("HTTP/1.1 200 OK\r\nX-Nonce: {:x}\r\n", plan.nonce.0).as_bytes());
+        // Who has sent all the content that was announced and then goes silent must not be asked again on the connection.
+        if plan.framing == Framing::Length && plan.ending == Ending::Stall(plan.length) {
+            out.extend_from_slice(b"Connection: close\r\n");
+        }
         let framing = match plan.framing {
             Framing::Length => format!("Content-Length: {}\r\n\r\n", plan.length),
             Framing::Chunked => "Transfer-Encoding: chunked\r\n\r\n".to_owned(),
