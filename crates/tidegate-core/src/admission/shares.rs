@@ -302,7 +302,7 @@ mod tests {
         );
         assert_eq!(shares.give_on(&one, 1).len(), 1);
         assert!(shares.has_come(&one, first, Waker::noop()) && !shares.has_come(&one, second, Waker::noop()));
-        assert!(!shares.withdraw(&one, first).is_some(), "its place is taken until it is left");
+        assert!(shares.withdraw(&one, first).is_none(), "its place is taken until it is left");
         assert!(shares.withdraw(&one, second).is_some());
         assert!(shares.give_on(&one, 1).is_empty());
         assert_eq!(shares.ask(&one, 1, 2), Entry::Place);
