@@ -103,6 +103,11 @@ impl BodyStream for Resumed {
         }
     }
 
+    fn held(&self) -> usize {
+        let trailers = self.trailers.as_ref().map_or(0, Vec::capacity);
+        size_of::<Resumed>() + self.front.capacity() + trailers + self.stream.held()
+    }
+
     fn splices(&self) -> bool {
         self.taken >= self.front.len() && self.error.is_none() && !self.has_ended && self.stream.splices()
     }
@@ -130,6 +135,10 @@ mod tests {
     struct Script(VecDeque<Option<&'static [u8]>>, Option<Vec<u8>>);
 
     impl BodyStream for Script {
+        fn held(&self) -> usize {
+            self.0.iter().flatten().map(|bytes| bytes.len()).sum()
+        }
+
         fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
             match self.0.pop_front() {
                 None => Poll::Ready(Ok(0)),
@@ -192,6 +201,7 @@ mod tests {
             panic!("it is long enough")
         };
         assert_eq!(len, None);
+        assert!(stream.held() >= 14, "what is within weighs as well");
         assert!(matches!(stream.poll_chunk(&mut cx, &mut buffer), Poll::Ready(Ok(10))));
         assert!(stream.poll_chunk(&mut cx, &mut buffer).is_pending());
         assert!(matches!(stream.poll_chunk(&mut cx, &mut buffer), Poll::Ready(Ok(4))));

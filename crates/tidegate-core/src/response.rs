@@ -115,10 +115,9 @@ pub trait BodyStream {
         Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
     }
 
-    /// Bytes of memory that it holds while it waits, for whoever weighs the connection.
-    fn held(&self) -> usize {
-        0
-    }
+    /// Bytes of memory that it holds while it waits, for whoever weighs the connection; those of a stream within are a
+    /// part of them.
+    fn held(&self) -> usize;
 
     /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
     fn trailers(&mut self) -> Option<Vec<u8>> {

@@ -232,6 +232,10 @@ struct Scripted {
 }
 
 impl BodyStream for Scripted {
+    fn held(&self) -> usize {
+        0
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             if let Some(pending) = &mut self.waits_for {
@@ -264,6 +268,10 @@ struct Duplex {
 }
 
 impl BodyStream for Duplex {
+    fn held(&self) -> usize {
+        0
+    }
+
     fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let Some(body) = &mut self.body else { return Poll::Ready(Ok(0)) };
         let mut data = Vec::new();

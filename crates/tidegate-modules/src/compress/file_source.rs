@@ -21,6 +21,10 @@ impl FileSource {
 }
 
 impl BodyStream for FileSource {
+    fn held(&self) -> usize {
+        size_of::<FileSource>() // the file is in the page cache
+    }
+
     fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.piece.is_empty() || buffer.is_empty() {
             return Poll::Ready(Ok(0));

@@ -192,6 +192,10 @@ pub(super) struct MessageSource {
 }
 
 impl BodyStream for MessageSource {
+    fn held(&self) -> usize {
+        size_of::<MessageSource>() // the message belongs to all
+    }
+
     fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(take(self.message.encoded().body(), &mut self.taken, buffer)))
     }
@@ -218,6 +222,10 @@ mod tests {
     /// Gives what it is told; `None` is a wait.
     struct Script(VecDeque<Option<Vec<u8>>>);
     impl BodyStream for Script {
+        fn held(&self) -> usize {
+            0
+        }
+
         fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
             match self.0.pop_front() {
                 None => Poll::Ready(Ok(0)),
@@ -241,6 +249,10 @@ mod tests {
         given: Rc<Cell<u64>>,
     }
     impl BodyStream for Zeros {
+        fn held(&self) -> usize {
+            0
+        }
+
         fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
             let count = self.left.min(buffer.len() as u64);
             buffer[..count as usize].fill(0);

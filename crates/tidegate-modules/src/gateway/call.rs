@@ -507,6 +507,10 @@ struct Short {
 }
 
 impl BodyStream for Short {
+    fn held(&self) -> usize {
+        size_of::<Short>() + self.early.capacity() + self.trailers.as_ref().map_or(0, Vec::capacity)
+    }
+
     fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let count = self.early.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.early[..count]);
@@ -522,6 +526,10 @@ impl BodyStream for Short {
 struct Nothing;
 
 impl BodyStream for Nothing {
+    fn held(&self) -> usize {
+        0
+    }
+
     fn poll_chunk(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(0))
     }

@@ -37,11 +37,12 @@ const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
 pub(super) const USUAL_HEAD: usize = 1024;
 
 /// Fields that end here, or are written anew.
-const ENDS_HERE: [&str; 12] = [
+const ENDS_HERE: [&str; 13] = [
     "connection",
     "content-length",
     "expect",
     "host",
+    "http2-settings",
     "keep-alive",
     "proxy",
     "proxy-authorization",
@@ -359,7 +360,15 @@ fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
     }
     let is_named =
         exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
-    exchange.fields.single("upgrade").filter(|_| is_named && exchange.minor_version > 0)
+    let leads_round = exchange.fields.elements("upgrade").any(leads_round_the_rules);
+    exchange.fields.single("upgrade").filter(|_| is_named && !leads_round && exchange.minor_version > 0)
+}
+
+/// Another version of HTTP, or TLS with HTTP in it: requests behind the switch would pass none of the rules here.
+/// RFC 9113 section 3.1 has given `h2c` up.
+fn leads_round_the_rules(protocol: &[u8]) -> bool {
+    let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
+    [&b"h2c"[..], b"h2", b"http", b"tls"].iter().any(|of| name.trim_ascii().eq_ignore_ascii_case(of))
 }
 
 /// 16 random bytes in base64 (RFC 6455 section 4.1). They protect from caches that take the handshake for a

@@ -41,9 +41,11 @@ const OF_A_SERVER: [(u16, u16); Flood::COUNT] = [
     (60_000, 20_000), // Ignored
 ];
 
-/// Updates of windows that may be owed at most. Those for frames on their way come in one burst when the peer, or we,
-/// were busy with something else.
-const WINDOWS_OWED_MAX: u16 = 16_000;
+/// Updates of windows that may be owed at most: those of a gigabyte on its way, which is the window of a connection of
+/// Go's client. They come in one burst when the peer, or we, were busy with something else.
+const WINDOWS_OWED_MAX: u32 = 1 << 19;
+/// Bytes that an honest peer reads before it gives them back: Go's client does it from so many on.
+const GIVEN_BACK_AT_ONCE: usize = 4 << 10;
 
 /// The buckets of one connection.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ pub(super) struct Floods {
     second: u32,
     levels: [u16; Flood::COUNT],
     /// Updates of windows that content has earned and that have not come yet.
-    windows_owed: u16,
+    windows_owed: u32,
 }
 
 impl Floods {
@@ -83,8 +85,8 @@ impl Floods {
         else {
             return Ok(());
         };
-        if kind == Flood::WindowUpdate && self.windows_owed >= count {
-            self.windows_owed -= count;
+        if kind == Flood::WindowUpdate && self.windows_owed >= u32::from(count) {
+            self.windows_owed -= u32::from(count);
             return Ok(());
         }
         *level = level.saturating_add(count);
@@ -99,10 +101,13 @@ impl Floods {
         }
     }
 
-    /// Content was sent, and its windows may be given back so many times, whenever that is.
+    /// A frame with content was sent. Each piece of it may be given back, whenever that is, to its stream and to the
+    /// connection: two updates for a piece, and two for what is left of a frame. A trickle of windows buys a trickle of
+    /// frames.
     #[inline]
-    pub(super) fn owe_windows(&mut self, count: u16) {
-        self.forgive(Flood::WindowUpdate, count);
+    pub(super) fn owe_windows(&mut self, length: usize) {
+        let count = 2 + 2 * (length / GIVEN_BACK_AT_ONCE) as u32;
+        self.forgive(Flood::WindowUpdate, count.min(u16::MAX.into()) as u16);
         self.windows_owed = self.windows_owed.saturating_add(count).min(WINDOWS_OWED_MAX);
     }
 }
@@ -110,6 +115,21 @@ impl Floods {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn content_earns_the_windows_that_small_reads_give_back() {
+        let mut floods = Floods::new(true);
+        // 40 MB are on their way before the first of it is read.
+        for _ in 0..2_560 {
+            floods.owe_windows(16 << 10);
+        }
+        for _ in 0..40 << 8 {
+            floods.add(Flood::WindowUpdate, 1).unwrap(); // of the stream
+            floods.add(Flood::WindowUpdate, 1).unwrap(); // of the connection
+        }
+        let idle = (0..u32::from(u16::MAX)).find(|_| floods.add(Flood::WindowUpdate, 1).is_err());
+        assert_eq!(idle, Some(2 * 2_560 + 2_000));
+    }
 
     #[test]
     fn a_bucket_runs_over_and_empties() {

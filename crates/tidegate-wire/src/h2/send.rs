@@ -185,9 +185,7 @@ impl Connection {
         let stream = self.streams.get_mut(key).filter(|stream| !stream.is_local_closed)?;
         stream.send_window.take(length);
         self.send_window.take(length);
-        // For each frame the two that give it back, of its stream and of the connection, and more for large ones: a
-        // trickle of windows buys a trickle of frames.
-        self.floods.owe_windows(2 + (length >> 12) as u16);
+        self.floods.owe_windows(length);
         self.floods.forgive(Flood::Ping, 1); // who receives content may measure how fast it comes
         let flags = if is_end { flag::END_STREAM } else { 0 };
         if is_end {
