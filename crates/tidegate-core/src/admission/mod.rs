@@ -29,7 +29,7 @@ pub use overload::{Change, Overload, Queue};
 
 use crate::exchange::Reply;
 use crate::log;
-use crate::remote::covers;
+use crate::remote::{UNNAMED, covers};
 use crate::response::{Author, Response};
 use addresses::Addresses;
 use busy::Busy;
@@ -256,7 +256,8 @@ impl Admission {
     }
 
     fn is_exempt(&self, peer: Peer) -> bool {
-        self.exempt.iter().any(|known| covers(*known, peer))
+        // Those whom a balancer does not name are many, and have no address of their own.
+        peer == UNNAMED || self.exempt.iter().any(|known| covers(*known, peer))
     }
 
     /// Lets in a connection beyond the limits, for the status page; a few at a time.
@@ -285,8 +286,7 @@ impl Admission {
     /// A client has cancelled a request that was under way; whether its address does so too often.
     pub fn on_reset(&self, peer: Peer, second: u32) -> bool {
         let Peer::Tcp(address) = peer else { return false };
-        !self.exempt.iter().any(|known| covers(*known, peer))
-            && self.ledger.shared.resets.add(address, second)
+        !self.is_exempt(peer) && self.ledger.shared.resets.add(address, second)
     }
 
     /// A request has begun at this time, monotonic nanoseconds.

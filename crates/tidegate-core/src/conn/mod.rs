@@ -646,8 +646,8 @@ impl Connection {
             }
             cx.admission.account(self.owned, owned);
             self.owned = owned;
-            memory::settle();
         }
+        memory::settle(); // what a turn took is weighed, or has been given back
     }
 
     /// Bytes that its client has made it hold: buffers, what is under way, and what the protocols remember.

@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use tidegate_client::http2::{Answer, Http2Error, Http2Stream};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::interim::{Interim, InterimQueue};
+use tidegate_core::memory::Weight;
 use tidegate_core::response::Head;
 use tidegate_core::{Author, Body, BodyStream, Response, answer, log};
 use tidegate_http::{FieldLines, Status};
@@ -247,12 +248,15 @@ struct Upload {
     is_done: bool,
     /// All that the client has sent so far is with the application.
     waits_for_client: bool,
+    /// Of `content`, while the answer is waited for.
+    weight: Weight,
 }
 
 impl Upload {
     fn of(body: Option<RequestBody>, limit: usize) -> Upload {
         let has_content = body.is_some();
         Upload {
+            weight: Weight::default(),
             body,
             content: Vec::new(),
             sent: 0,
@@ -301,6 +305,7 @@ impl Upload {
                 Some(body) => body.poll_read(&mut self.content),
                 None => Poll::Ready(Ok(0)),
             };
+            self.weight.set(self.content.capacity());
             match read {
                 Poll::Ready(Ok(0)) => {
                     self.body = None;

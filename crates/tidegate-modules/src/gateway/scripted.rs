@@ -16,12 +16,16 @@ use tidegate_config::settings::gateway::{self, Application};
 use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
+use tidegate_core::memory::{self, Weight};
 use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Role};
 use tidegate_wire::scgi::Variables;
+
+/// Bytes of content that are about to be read, as far as room for them is asked for.
+const PIECE: usize = 16 << 10;
 
 /// Which of the two protocols is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,9 +217,11 @@ impl Inner {
         // The length has to be told first, so all of the content has to be here first.
         let (inner, kept, script) = (self.clone(), exchange.keep(), script.clone());
         Reply::Preparing(Box::pin(async move {
-            let mut first = Vec::new();
+            let (mut first, mut weight) = (Vec::new(), Weight::default());
             let upload = loop {
-                match body.read(&mut first).await {
+                let read = body.read(&mut first).await;
+                weight.set(first.capacity());
+                match read {
                     Err(_) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
                     Ok(0) => {
                         let len = first.len() as u64;
@@ -224,7 +230,8 @@ impl Inner {
                         inner.append_content(&mut head, &first);
                         break Upload::whole(head).framed(inner.framing());
                     }
-                    Ok(_) if first.len() <= inner.link.request_buffer => {}
+                    // Where memory is short the rest is kept in a file.
+                    Ok(_) if first.len() <= inner.link.request_buffer && memory::take(PIECE) => {}
                     Ok(_) => match inner.link.shared.spill().take(first, &mut body).await {
                         Ok(spilled) => {
                             let len = Some(spilled.len());

@@ -91,8 +91,9 @@ impl Guard {
 
     /// The server processes there are.
     pub(super) fn servers(&self, servers: Vec<u32>) {
-        self.tell(&server_line(&servers));
+        let line = server_line(&servers);
         self.known.borrow_mut().servers = servers;
+        self.tell(&line);
     }
 
     /// A process was started.
@@ -116,6 +117,8 @@ impl Guard {
             return;
         }
         if let Some((stream, mut child)) = process.take() {
+            // Killed before the stream ends: to one that is only slow the end would mean that the master has gone.
+            let _ = child.kill();
             drop(stream);
             let _ = child.wait();
         }
@@ -246,7 +249,8 @@ impl Told {
             let servers: Vec<&Handle> = self.servers.values().collect();
             self.wait(&servers, self.patience, &mut family);
             self.look(&mut family);
-            for handle in self.processes.values() {
+            // The number of one that has ended meanwhile may be somebody else's.
+            for handle in self.processes.values().filter(|handle| !handle.has_ended()) {
                 let _ = kill_process(handle.pid, Signal::TERM);
             }
             let leaders: Vec<&Handle> = self.processes.values().collect();

@@ -57,7 +57,9 @@ pub(super) fn make(
     let user = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user);
     let own = root.join(format!("{pool}-{user}"));
     let folders = Folders { uploads: own.join("uploads"), sessions: own.join("sessions") };
-    for path in [&own, &folders.uploads, &folders.sessions] {
+    // The folder around the two is ours: what looks at them follows no link that a script could put in their place.
+    own_folder(&own, None, Mode::RWXU | Mode::XGRP | Mode::XOTH).map_err(|error| fail(&own, error))?;
+    for path in [&folders.uploads, &folders.sessions] {
         own_folder(path, owner, Mode::RWXU).map_err(|error| fail(path, error))?;
     }
     watch(&folders, wanted.size);
@@ -228,6 +230,22 @@ mod tests {
         assert_eq!(are_there, [false, true, true, true]);
         assert_eq!(sweep(&folders, 64 << 10, now).expect("can be read"), Swept { files: 0, bytes: 0 });
         assert_eq!(sweep(&folders, 0, now).expect("can be read").files, 4);
+        fs::remove_dir_all(root).expect("is ours");
+    }
+
+    /// A script that owned the folder around the two could put a link in the place of one, and have root clean up behind it.
+    #[test]
+    fn the_folder_around_them_is_not_the_applications() {
+        if !rustix::process::geteuid().is_root() {
+            return; // nobody else can be made an owner
+        }
+        let root = folder("owner");
+        let wanted = Temporary { place: Place::Folder(root.clone()), size: 1 };
+        let folders = make("shop", &wanted, Some((12_345, 12_345))).expect("can be made").expect("is wanted");
+        let owner = |path: &Path| fs::symlink_metadata(path).expect("is there").uid();
+        assert_eq!((owner(&folders.uploads), owner(&folders.sessions)), (12_345, 12_345));
+        let around = folders.uploads.parent().expect("has one");
+        assert_eq!((owner(around), fs::metadata(around).expect("is there").mode() & 0o777), (0, 0o711));
         fs::remove_dir_all(root).expect("is ours");
     }
 
