@@ -441,7 +441,7 @@ impl Connection {
         if has_begun {
             return Next::Close;
         }
-        if self.refuse(cx, Status::REQUEST_TIMEOUT, None).is_err() {
+        if self.refuse(cx, Status::REQUEST_TIMEOUT, None, false).is_err() {
             return Next::Close;
         }
         self.take_turn(key, cx)

@@ -170,7 +170,7 @@ impl Connection {
                 }
                 self.unread = true;
                 let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
-                self.refuse(cx, Status::BAD_REQUEST, Some(why))?;
+                self.refuse(cx, Status::BAD_REQUEST, Some(why), false)?;
                 Ok(Received::Bytes { count: 0, drained: false })
             }
             TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
@@ -250,8 +250,10 @@ impl Connection {
                 }
                 Err(error) => {
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                    // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
+                    let head_only = data[at..].starts_with(b"HEAD ");
                     (self.unread, at) = (true, data.len());
-                    self.refuse(cx, Status(error.status()), Some(&error.to_string()))?;
+                    self.refuse(cx, Status(error.status()), Some(&error.to_string()), head_only)?;
                     break;
                 }
             }
@@ -605,7 +607,7 @@ impl Connection {
         self.fail_receiving(error);
         match &mut self.work {
             Some(work) if work.output.as_ref().is_some_and(|output| !output.has_begun()) => {
-                self.refuse(cx, status, None)
+                self.refuse(cx, status, None, false)
             }
             Some(work) => {
                 work.incoming = None;
@@ -618,8 +620,15 @@ impl Connection {
         }
     }
 
-    /// Answers for the server itself, in place of whatever was being made, and closes.
-    pub(super) fn refuse(&mut self, cx: &mut Ctx, status: Status, why: Option<&str>) -> io::Result<()> {
+    /// Answers for the server itself, in place of whatever was being made, and closes. `head_only` is for a request that
+    /// could not be read.
+    pub(super) fn refuse(
+        &mut self,
+        cx: &mut Ctx,
+        status: Status,
+        why: Option<&str>,
+        head_only: bool,
+    ) -> io::Result<()> {
         self.keep_alive = false;
         let response = match why {
             Some(why) => answer::explained(status, &answer::sentence(why)),
@@ -632,7 +641,7 @@ impl Connection {
         }
         cx.stats.requests_unread.add(1);
         let request = Request {
-            head_only: false,
+            head_only,
             minor_version: 1,
             expects_continue: false,
             is_upgrade: false,
