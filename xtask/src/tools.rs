@@ -77,12 +77,7 @@ const TOOLS: &[Tool] = &[
     ),
     server("mariadbd", "mariadb-server", "mariadb", TEST, "the database of WordPress"),
     tool("puma", "puma", TEST, "runs the Ruby application"),
-    tool(
-        "/usr/lib/ruby/vendor_ruby/rack.rb",
-        "ruby-rack",
-        TEST,
-        "what a config.ru is written in; puma does not need it",
-    ),
+    tool("rackup", "ruby-rack", TEST, "what a config.ru is written in; puma does not need it"),
     tool("perl", "perl", TEST, "runs a CGI program"),
     tool(
         "/usr/lib/python3/dist-packages/uvicorn/__init__.py",
