@@ -7,7 +7,7 @@
 //! [`Handler`]: crate::Handler
 
 use crate::exchange::Exchange;
-use crate::remote::{covers, speaks_for_another};
+use crate::remote::covers;
 use std::fmt;
 use tidegate_config::settings::{Access, AccessRule, Network};
 use tidegate_tls::Handshake;
@@ -25,6 +25,8 @@ pub enum Refusal<'s> {
     NotAllowed(&'s AccessRule),
     /// This `allow` of this machine would fit, had the request not come through a proxy that nobody has named.
     UnnamedProxy(&'s AccessRule),
+    /// The same where the proxy is trusted, and does not say for whom it speaks.
+    UnnamedClient(&'s AccessRule),
     /// The client has shown no certificate.
     NoCertificate,
 }
@@ -55,14 +57,18 @@ pub(crate) fn deciding<'s>(
     rules: &'s [AccessRule],
     exchange: &Exchange<'_>,
 ) -> Result<Option<&'s AccessRule>, Refusal<'s>> {
-    match rules.iter().find(|rule| fits(rule.network, exchange)) {
+    match rules.iter().find(|rule| fits(rule, exchange)) {
         Some(rule) if rule.allows => Ok(Some(rule)),
         Some(rule) => Err(Refusal::Denied(rule)),
         None => match rules.iter().rev().find(|rule| rule.allows) {
             Some(rule)
                 if rule.network == Network::Local && covers(Network::Local, exchange.remote.client) =>
             {
-                Err(Refusal::UnnamedProxy(rule))
+                Err(if exchange.remote.is_trusted {
+                    Refusal::UnnamedClient(rule)
+                } else {
+                    Refusal::UnnamedProxy(rule)
+                })
             }
             Some(rule) => Err(Refusal::NotAllowed(rule)),
             None => Ok(None),
@@ -70,11 +76,16 @@ pub(crate) fn deciding<'s>(
     }
 }
 
-fn fits(network: Network, exchange: &Exchange<'_>) -> bool {
+fn fits(rule: &AccessRule, exchange: &Exchange<'_>) -> bool {
     let remote = &exchange.remote;
-    covers(network, remote.client)
-        // Whoever has a proxy on this machine would otherwise be of this machine.
-        && (network != Network::Local || remote.is_trusted || !speaks_for_another(&exchange.fields))
+    covers(rule.network, remote.client)
+        // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
+        && !(is_for_this_machine(rule) && remote.is_stand_in())
+}
+
+/// Whether a rule lets in who is of this machine, and nobody for whom it speaks.
+pub(crate) fn is_for_this_machine(rule: &AccessRule) -> bool {
+    rule.allows && rule.network == Network::Local
 }
 
 impl fmt::Display for Refusal<'_> {
@@ -89,6 +100,13 @@ impl fmt::Display for Refusal<'_> {
                 write!(
                     f,
                     "it came through a proxy, which `trusted-proxies` does not name; only this machine ({origin})"
+                )
+            }
+            Refusal::UnnamedClient(rule) => {
+                write!(
+                    f,
+                    "it came through a trusted proxy that names no client; only this machine ({})",
+                    rule.origin
                 )
             }
             Refusal::NoCertificate => f.write_str("the client has shown no certificate"),
@@ -117,12 +135,18 @@ mod tests {
     }
 
     fn is_let_in(levels: &[&[&str]], client: &str, fields: &[Field<'_>]) -> bool {
+        is_let_in_behind(&[], levels, client, fields)
+    }
+
+    fn is_let_in_behind(trusted: &[Network], levels: &[&[&str]], client: &str, fields: &[Field<'_>]) -> bool {
         let levels = levels.iter().map(|level| level.iter().map(|text| rule(text)).collect()).collect();
         let access = Access { levels, requires_client_certificate: false };
         let peer = match client {
             "unix" => Peer::Unix,
             address => Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into()),
         };
+        let mut remote = Remote::behind(trusted, peer, &Fields::new(fields));
+        remote.look_for_proxy(&Fields::new(fields));
         let exchange = Exchange {
             method: Method::Get,
             method_token: "GET",
@@ -131,10 +155,10 @@ mod tests {
             query: None,
             scheme: "http",
             authority: "",
-            fields: Fields::new(fields),
+            fields: Fields::default(), // only what `remote` says counts
             protocol: None,
             minor_version: 1,
-            remote: Remote::direct(peer),
+            remote,
             tls: None,
             is_early: false,
             now: 0,
@@ -183,6 +207,11 @@ mod tests {
             let fields = [Field { name, value: b"192.0.2.1" }];
             assert!(!is_let_in(local, "127.0.0.1", &fields), "{name}");
             assert!(is_let_in(&[&["+127.0.0.0/8"]], "127.0.0.1", &fields), "{name}");
+            assert!(!is_let_in(&[&["-local", "+all"]], "127.0.0.1", &fields), "{name}");
+            assert!(!is_let_in_behind(&[Network::Local], local, "127.0.0.1", &fields), "{name}");
         }
+        let named = [Field { name: "X-Forwarded-For", value: b"127.0.0.1" }];
+        assert!(is_let_in_behind(&[Network::Local], local, "127.0.0.1", &named));
+        assert!(is_let_in_behind(&[Network::Local], local, "127.0.0.1", &[]));
     }
 }

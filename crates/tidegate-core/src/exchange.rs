@@ -82,6 +82,8 @@ pub struct ExchangeContext<'a> {
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
     pub(crate) has_encoded_slash: bool,
+    /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
+    pub(crate) forwarded: Option<&'a Rc<Vec<Vec<u8>>>>,
 }
 
 /// What whoever answers a request asks of its connection.
@@ -279,6 +281,7 @@ impl Exchange<'_> {
             hops: self.context.hops,
             wishes: self.context.wishes.map(Wishes::keep),
             has_encoded_slash: self.context.has_encoded_slash,
+            forwarded: self.context.forwarded.cloned(),
         }
     }
 }
@@ -306,6 +309,7 @@ pub struct Kept {
     hops: u8,
     wishes: Option<Wishes>,
     has_encoded_slash: bool,
+    forwarded: Option<Rc<Vec<Vec<u8>>>>,
 }
 
 impl Kept {
@@ -336,6 +340,7 @@ impl Kept {
                 wishes: self.wishes.as_ref(),
                 hops: self.hops,
                 has_encoded_slash: self.has_encoded_slash,
+                forwarded: self.forwarded.as_ref(),
             },
         })
     }

@@ -8,7 +8,6 @@ use crate::access::{self, Pass};
 use crate::answer;
 use crate::exchange::{Exchange, ExchangeContext, Handler, Reply};
 use crate::phase::{Arrival, Engine, Site, matches};
-use crate::remote::Remote;
 use crate::response::{Author, Response};
 use crate::worker::head_limits;
 use std::cell::{Cell, RefCell};
@@ -180,7 +179,7 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
         notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
         let mut remote = exchange.remote;
         if let Some(trusted) = &route.trusted_proxies {
-            remote = Remote::behind(trusted, remote.peer, &exchange.fields);
+            remote = remote.seen_behind(trusted, &exchange.fields);
         }
         if remote.is_trusted {
             notes.push(format!("client {}, whom the trusted proxy {} names", remote.client, remote.peer));

@@ -77,6 +77,10 @@ pub struct Site {
     account: u64,
     /// Some route passes on what holds an encoded slash.
     takes_encoded_slashes: bool,
+    /// Some route is only for clients on this machine.
+    is_partly_for_this_machine: bool,
+    /// Some route trusts other proxies than the site does.
+    pub(crate) trusts_by_route: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
 }
@@ -103,7 +107,19 @@ impl Site {
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
         let takes_encoded_slashes = (0..routes.len()).any(|index| takes_encoded_slash(&config, index));
-        Site { config, routes, access_log, has_programs, account, takes_encoded_slashes }
+        let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
+        let mut rules = config.routes.iter().flat_map(|route| route.access.levels.iter().flatten());
+        let is_partly_for_this_machine = rules.any(access::is_for_this_machine);
+        Site {
+            config,
+            routes,
+            access_log,
+            has_programs,
+            account,
+            takes_encoded_slashes,
+            is_partly_for_this_machine,
+            trusts_by_route,
+        }
     }
 
     /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
@@ -151,7 +167,20 @@ impl Site {
     /// Who asks, as this site sees it.
     #[inline]
     pub(crate) fn remote(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
-        Remote::behind(&self.config.trusted_proxies, peer, fields)
+        let mut remote = Remote::behind(&self.config.trusted_proxies, peer, fields);
+        if self.is_partly_for_this_machine {
+            remote.look_for_proxy(fields);
+        }
+        remote
+    }
+
+    /// The same as a route of this site sees it.
+    pub(crate) fn remote_at(&self, index: usize, remote: Remote, fields: &Fields<'_>) -> Remote {
+        if !self.trusts_by_route {
+            return remote;
+        }
+        let own = self.route(index).trusted_proxies.as_ref();
+        remote.seen_behind(own.unwrap_or(&self.config.trusted_proxies), fields)
     }
 
     /// Whether any route has a program answer.
@@ -457,7 +486,7 @@ impl Engine {
         exchange.context.route = index;
         let config = &site.config.routes[index];
         if let Some(trusted) = &config.trusted_proxies {
-            exchange.remote = Remote::behind(trusted, exchange.remote.peer, &exchange.fields);
+            exchange.remote = exchange.remote.seen_behind(trusted, &exchange.fields);
         }
         match access::admit(&config.access, exchange) {
             Ok(pass) => site.content(index, exchange, pass),
@@ -561,7 +590,10 @@ fn matches_pieces(pieces: &[String], path: &[u8]) -> bool {
 pub(crate) fn refuse(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Reply {
     let response = answer::refused(exchange, Status::FORBIDDEN, refusal);
     Reply::Ready(match refusal {
-        Refusal::Denied(_) | Refusal::NotAllowed(_) | Refusal::UnnamedProxy(_) => response,
+        Refusal::Denied(_)
+        | Refusal::NotAllowed(_)
+        | Refusal::UnnamedProxy(_)
+        | Refusal::UnnamedClient(_) => response,
         Refusal::NoCertificate => answer::explained(
             Status::FORBIDDEN,
             "This address is open only to clients that show a certificate.",

@@ -18,6 +18,9 @@ pub struct Remote {
     pub client: Peer,
     /// The peer is a trusted proxy: what it says of its clients is believed.
     pub is_trusted: bool,
+    /// The request of a peer on this machine has fields that proxies write. Looked for only where a site has an
+    /// `allow "local"`; requests of the server's own have it from the one that has led to them.
+    pub(crate) is_passed_on: bool,
 }
 
 /// Whom a proxy speaks for that does not say who its client is.
@@ -27,7 +30,7 @@ impl Remote {
     /// Whoever is at the other end.
     #[inline]
     pub fn direct(peer: Peer) -> Remote {
-        Remote { peer, client: peer, is_trusted: false }
+        Remote { peer, client: peer, is_trusted: false, is_passed_on: false }
     }
 
     /// The same where some peers are trusted proxies.
@@ -53,7 +56,22 @@ impl Remote {
                 break;
             }
         }
-        Remote { peer, client, is_trusted: true }
+        Remote { peer, client, is_trusted: true, is_passed_on: false }
+    }
+
+    /// Looks whether somebody else's request is passed on from this machine.
+    pub(crate) fn look_for_proxy(&mut self, fields: &Fields<'_>) {
+        self.is_passed_on = covers(Network::Local, self.peer) && has_proxy_fields(fields);
+    }
+
+    /// The same request where other peers are trusted proxies.
+    pub(crate) fn seen_behind(self, trusted: &[Network], fields: &Fields<'_>) -> Remote {
+        Remote { is_passed_on: self.is_passed_on, ..Remote::behind(trusted, self.peer, fields) }
+    }
+
+    /// A proxy speaks here for somebody whom it does not name, or is not believed to.
+    pub(crate) fn is_stand_in(&self) -> bool {
+        self.is_passed_on && self.client == self.peer
     }
 }
 
@@ -67,8 +85,8 @@ fn address(element: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), 0))
 }
 
-/// Whether somebody else's request is passed on, by what proxies write into it.
-pub(crate) fn speaks_for_another(fields: &Fields<'_>) -> bool {
+/// Whether there is a field that proxies write.
+fn has_proxy_fields(fields: &Fields<'_>) -> bool {
     const WRITTEN_BY_PROXIES: [&str; 14] = [
         "x-forwarded-for",
         "forwarded",
@@ -85,7 +103,13 @@ pub(crate) fn speaks_for_another(fields: &Fields<'_>) -> bool {
         "x-client-ip",
         "x-cluster-client-ip",
     ];
-    WRITTEN_BY_PROXIES.iter().any(|name| fields.contains(name))
+    fields.iter().any(|field| {
+        // Few others begin like these.
+        matches!(
+            field.name.as_bytes().first().map(u8::to_ascii_lowercase),
+            Some(b'x' | b'f' | b'v' | b't' | b'c')
+        ) && WRITTEN_BY_PROXIES.iter().any(|name| field.name.eq_ignore_ascii_case(name))
+    })
 }
 
 /// Whether a client belongs to a network.
@@ -155,6 +179,34 @@ mod tests {
             };
             assert_eq!((found.as_str(), remote.is_trusted), (client, is_trusted), "{peer:?} {told:?}");
             assert_eq!(remote.peer, peer);
+        }
+    }
+
+    #[test]
+    fn who_stands_in_for_somebody() {
+        let here = [Network::Local];
+        for (trusted, peer, name, value, expected) in [
+            (&[][..], "127.0.0.1", "Accept", "*/*", false),
+            (&[], "127.0.0.1", "Cookie", "via", false),
+            (&[], "127.0.0.1", "VIA", "1.1 x", true),
+            (&[], "::ffff:127.0.0.1", "cf-connecting-ip", "192.0.2.1", true),
+            (&[], "127.0.0.1", "X-Forwarded-For", "192.0.2.1", true),
+            (&[], "10.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
+            (&here, "127.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
+            (&here, "127.0.0.1", "X-Forwarded-For", "127.0.0.1", false),
+            (&here, "127.0.0.1", "X-Forwarded-For", "", true),
+            (&here, "127.0.0.1", "X-Real-IP", "192.0.2.1", true),
+            (&here, "127.0.0.1", "Accept", "*/*", false),
+        ] {
+            let fields = [Field { name, value: value.as_bytes() }];
+            let fields = Fields::new(&fields);
+            let peer = Peer::Tcp((peer.parse::<IpAddr>().unwrap(), 9).into());
+            let mut remote = Remote::behind(trusted, peer, &fields);
+            remote.look_for_proxy(&fields);
+            assert_eq!(remote.is_stand_in(), expected, "{trusted:?} {peer:?} {name}: {value}");
+            // Whatever another route trusts, it stays known, without the fields as well.
+            assert_eq!(remote.seen_behind(&here, &fields).seen_behind(trusted, &fields), remote);
+            assert_eq!(remote.seen_behind(&[], &Fields::default()).is_stand_in(), remote.is_passed_on);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::response::Response;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http::path::normalise;
-use tidegate_http::{Fields, Method, Status};
+use tidegate_http::{Field, Fields, Method, Status};
 use tidegate_tls::Handshake;
 
 /// How often a request is handed on from route to route.
@@ -45,6 +45,8 @@ pub struct Elsewhere {
     head_only: bool,
     scheme: &'static str,
     remote: Remote,
+    /// What `X-Forwarded-For` names, where the path may belong to a route that trusts other proxies.
+    forwarded: Option<Rc<Vec<Vec<u8>>>>,
     tls: Option<Arc<Handshake>>,
     is_early: bool,
     now: i64,
@@ -63,9 +65,12 @@ impl Exchange<'_> {
         };
         let config = site.route(index);
         // What the levels around both say has been asked of this client already.
-        let is_alike = config.access == site.route(self.context.route).access;
+        let here = site.route(self.context.route);
+        let is_as_trusting = config.trusted_proxies == here.trusted_proxies;
+        let is_alike = is_as_trusting && config.access == here.access;
         let mut inner = Exchange { path, body, ..*self };
         inner.context.route = index;
+        inner.remote = self.remote_at(site, index);
         let pass = match access::admit(&config.access, &inner) {
             Ok(pass) => pass,
             Err(refusal) => {
@@ -96,13 +101,24 @@ impl Exchange<'_> {
         if self.context.hops >= MOST_HOPS {
             return Reply::Ready(answer::error(Status::LOOP_DETECTED));
         }
-        let mut inner = Exchange { body, ..*self };
+        let remote = self.remote_at(site, index);
+        let mut inner = Exchange { body, remote, ..*self };
         inner.context.route = index;
         inner.context.hops += 1;
         finished(match access::admit(&site.route(index).access, &inner) {
             Ok(pass) => site.content(index, &mut inner, pass),
             Err(refusal) => site.finish(index, &inner, refuse(&inner, &refusal)),
         })
+    }
+
+    /// Who asks, as another route of the site sees it.
+    fn remote_at(&self, site: &Site, index: usize) -> Remote {
+        let Some(forwarded) = self.context.forwarded else {
+            return site.remote_at(index, self.remote, &self.fields);
+        };
+        let told = |value| Field { name: "X-Forwarded-For", value };
+        let fields: Vec<_> = forwarded.iter().map(|value| told(value.as_slice())).collect();
+        site.remote_at(index, self.remote, &Fields::new(&fields))
     }
 
     /// What it takes to answer with another path of the same site later on.
@@ -114,11 +130,15 @@ impl Exchange<'_> {
 impl Elsewhere {
     /// For a request to the site.
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> Elsewhere {
+        let names = || exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec).collect();
+        let known = exchange.context.forwarded;
+        let forwarded = site.trusts_by_route.then(|| known.cloned().unwrap_or_else(|| Rc::new(names())));
         Elsewhere {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
             scheme: exchange.scheme,
             remote: exchange.remote,
+            forwarded,
             tls: exchange.tls.cloned(),
             is_early: exchange.is_early,
             now: exchange.now,
@@ -174,8 +194,12 @@ impl Elsewhere {
             now: self.now,
             started: self.started,
             body: None,
-            context: ExchangeContext::of_server(&self.site, index, self.hops + 1),
+            context: ExchangeContext {
+                forwarded: self.forwarded.as_ref(),
+                ..ExchangeContext::of_server(&self.site, index, self.hops + 1)
+            },
         };
+        inner.remote = inner.remote_at(&self.site, index);
         let pass = access::admit(&self.site.route(index).access, &inner);
         let pass = pass.map_err(|refusal| refuse(&inner, &refusal));
         then(&self.site, index, &mut inner, pass)
