@@ -207,7 +207,6 @@ impl Elsewhere {
 
     /// Puts the page at `path` in the place of an error. Where it cannot be had, the response stays as it was.
     pub(crate) fn error_page(&self, path: &str, response: Response) -> Reply {
-        let status = response.status;
         if self.hops >= MOST_HOPS {
             return Reply::Ready(response);
         }
@@ -216,15 +215,25 @@ impl Elsewhere {
             Ok(pass) => site.plain_content(index, exchange, pass),
             Err(refused) => refused,
         });
-        page.map(move |page| if page.status.is_success() { standing_in(page, status) } else { response })
+        page.map(move |page| if page.status.is_success() { standing_in(page, &response) } else { response })
     }
 }
 
+/// Fields of an error that a client goes by, whatever the page looks like (RFC 9110 sections 10.2.3, 11.6.1, 14.4, 15.5.6).
+const OF_THE_ERROR: [&str; 6] =
+    ["Allow", "Content-Range", "Retry-After", "WWW-Authenticate", "Proxy-Authenticate", "Cache-Control"];
+
 /// A page in place of an error: nothing on it may say that the error is the page, or is to be kept.
-fn standing_in(page: Response, status: Status) -> Response {
-    let mut page = Response { status, ..page.reopened() };
+fn standing_in(page: Response, error: &Response) -> Response {
+    let mut page = Response { status: error.status, ..page.reopened() };
+    let fields = page.fields_mut();
     for name in ["ETag", "Last-Modified", "Accept-Ranges", "Cache-Control"] {
-        page.fields_mut().remove(name);
+        fields.remove(name);
+    }
+    for name in OF_THE_ERROR {
+        if let Some(value) = error.head.lines().first(name) {
+            fields.push(name, value);
+        }
     }
     page
 }
