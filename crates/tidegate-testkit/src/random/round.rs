@@ -405,7 +405,9 @@ impl Round<'_> {
         let stats = &status["stats"];
         let number = |name: &str| stats[name].as_u64().unwrap_or_default();
         let (accepted, closed) = (number("connections_accepted"), number("connections_closed"));
-        let responses = stats["responses"]["total"].as_u64().unwrap_or_default();
+        let of = |name: &str| stats["responses"][name].as_u64().unwrap_or_default();
+        // Interim answers are counted too, and are no answer yet.
+        let responses = of("total").saturating_sub(of("1xx"));
         let tally = &self.shared.tally;
         let (requests, answers) = (tally.requests.load(Relaxed), tally.answers.load(Relaxed));
         let mut complaints = Vec::new();
