@@ -1,7 +1,7 @@
 //! The random client: random settings, files, applications and clients against a real server, and promises that are
 //! examined all the while. `docs/testing.md` says how to run it.
 //!
-//! One seed is one round: [`run_seed`] generates a [`settings::Plan`] from it, starts the applications inside this
+//! One seed is one round: [`run_seed`] generates settings (`settings::Plan`) from it, starts the applications inside this
 //! process and the server as another, plays waves of clients with silence between them, and looks at what was
 //! promised (`findings::Invariant`). What is generated follows from the seed alone; when what happens does not.
 
