@@ -156,6 +156,19 @@ fn is_dot_segment(bytes: &[u8]) -> bool {
     matches!(bytes, [b'.'] | [b'.', b'/' | b';', ..] | [b'.', b'.'] | [b'.', b'.', b'/' | b';', ..])
 }
 
+/// Whether a decoded segment is `.` or `..` with a parameter, which [`normalise`] refuses.
+fn is_dot_parameter(segment: &[u8]) -> bool {
+    matches!(segment, [b'.', b';', ..] | [b'.', b'.', b';', ..])
+}
+
+/// Whether some request path names an entry of a folder that is called so.
+pub fn is_reachable(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..")
+        && !is_dot_parameter(name)
+        && !name.contains(&b'/')
+        && !name.contains(&0)
+}
+
 fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'a [u8], PathError> {
     out.clear();
     let [b'/', rest @ ..] = raw_path else { return Err(PathError::NotAbsolute) };
@@ -165,7 +178,7 @@ fn rebuild<'a>(raw_path: &[u8], out: &'a mut Vec<u8>, slash: Slash) -> Result<&'
         let start = out.len();
         out.push(b'/');
         decode(segment, out, slash)?;
-        if matches!(&out[start + 1..], [b'.', b';', ..] | [b'.', b'.', b';', ..]) {
+        if is_dot_parameter(&out[start + 1..]) {
             return Err(PathError::DotParameter);
         }
         is_folder = matches!(&out[start + 1..], b"" | b"." | b"..");

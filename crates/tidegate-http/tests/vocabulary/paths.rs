@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use tidegate_http::path::{
-    PathError, behind_prefix, both_readings, encode_path, has_encoded_slash, normalise, without_dot_segments,
+    PathError, behind_prefix, both_readings, encode_path, has_encoded_slash, is_reachable, normalise,
+    without_dot_segments,
 };
 use tidegate_http::{Method, Status, Target};
 
@@ -152,5 +153,17 @@ proptest! {
             let mut again = Vec::new();
             prop_assert_eq!(normalise(&encoded, &mut again), Ok(path));
         }
+    }
+
+    /// What counts as reachable, encoded, is taken, and nothing else.
+    #[test]
+    fn reachable_names_are_those_that_are_taken(name in proptest::collection::vec(
+        prop_oneof![Just(b'.'), Just(b';'), Just(b'/'), Just(b'%'), 0u8..=255], 0..6,
+    )) {
+        let raw = format!("/{}", encode_path(&name));
+        let mut scratch = Vec::new();
+        let is_taken = normalise(&raw, &mut scratch).is_ok_and(|path| path[1..] == name[..]);
+        let is_one_segment = !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b"..";
+        prop_assert_eq!(is_reachable(&name), is_taken && is_one_segment);
     }
 }

@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use tidegate_http::path;
 use tidegate_io::file::{FileKind, Patience, Root};
 
 /// What a folder is read for.
@@ -235,7 +236,7 @@ fn read(place: &Place<'_>, wanted: &Wanted) -> Result<Found, ScanError> {
             }
         };
         let name = entry.file_name().to_bytes();
-        if name.starts_with(b".") && (!wanted.shows_hidden || name == b"." || name == b"..") {
+        if name.starts_with(b".") && !(wanted.shows_hidden && path::is_reachable(name)) {
             continue;
         }
         let (kind, key) = match entry.file_type() {
