@@ -141,10 +141,14 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
-        if exchange.scheme == "http"
-            && let Some(response) =
-                self.entrance(site, &Arrival { listener, authority, path: raw_path, query: exchange.query })
-        {
+        let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
+        let remote = site.remote(peer, fields);
+        if remote.has_told_scheme() {
+            notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
+        }
+        let arrival =
+            Arrival { listener, authority, path: raw_path, query: exchange.query, is_tls, remote, fields };
+        if let Some(response) = self.entrance(site, &arrival) {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
         }
@@ -163,7 +167,7 @@ impl Engine {
         }
         let context = ExchangeContext::of_server(site, 0, 0).with_encoded_slash(has_encoded_slash);
         let mut exchange =
-            Exchange { path, remote: site.remote(peer, &exchange.fields), body: None, context, ..exchange };
+            Exchange { path, remote, scheme: remote.scheme(is_tls), body: None, context, ..exchange };
         explain_route(site, &exchange, notes);
         self.handle(site, &mut exchange)
     }

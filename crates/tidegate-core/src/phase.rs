@@ -49,7 +49,7 @@ pub struct Engine {
     has_entrance: bool,
 }
 
-/// A plain request, as far as it decides whether its site is asked at all.
+/// A request, as far as it decides whether its site is asked at all.
 pub(crate) struct Arrival<'a> {
     pub listener: u16,
     pub authority: &'a str,
@@ -57,6 +57,10 @@ pub(crate) struct Arrival<'a> {
     pub path: &'a str,
     /// As sent.
     pub query: Option<&'a str>,
+    pub is_tls: bool,
+    /// Who asks, as the site sees it.
+    pub remote: Remote,
+    pub fields: &'a Fields<'a>,
 }
 
 /// Where authorities look for the answers to their challenges (RFC 8555 section 8.3).
@@ -172,6 +176,16 @@ impl Site {
             remote.look_for_proxy(fields);
         }
         remote
+    }
+
+    /// The same as the route of the path sees it, where that may be another.
+    fn remote_of(&self, arrival: &Arrival<'_>) -> Remote {
+        let mut scratch = Vec::new();
+        let route = match self.path_of(arrival.path, &mut scratch) {
+            Ok((path, _)) if self.trusts_by_route => self.route_for(path),
+            _ => None,
+        };
+        route.map_or(arrival.remote, |index| self.remote_at(index, arrival.remote, arrival.fields))
     }
 
     /// The same as a route of this site sees it.
@@ -343,7 +357,8 @@ impl Engine {
             .map(|route| route.pattern.clone())
             .collect();
         let sites = sites.into_iter().map(Rc::new).collect();
-        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
+            || settings.sites.iter().any(|site| site.is_https_only);
         Engine { settings, sites, exact, suffixes, defaults, status, tls: None, has_entrance }
     }
 
@@ -378,24 +393,34 @@ impl Engine {
         Ok(self)
     }
 
-    /// What answers a plain request before its site is asked: the challenge of an authority, and the way to
-    /// `https`.
+    /// What answers a request before its site is asked: the challenge of an authority, and the way to `https`.
     #[inline]
     pub(crate) fn entrance(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
-        if self.has_entrance { self.enter(site, arrival) } else { None }
+        let may_be_plain = !arrival.is_tls || arrival.remote.has_told_scheme() || site.trusts_by_route;
+        if self.has_entrance && may_be_plain { self.enter(site, arrival) } else { None }
     }
 
     fn enter(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
         if let (Some(Secure { store, .. }), Some(token)) = (&self.tls, arrival.path.strip_prefix(CHALLENGES))
+            && !arrival.is_tls
             && let Some(answer) = store.token(token)
         {
             return Some(Response::content(Status::OK, "application/octet-stream", answer));
         }
         let listener = self.settings.listeners.get(usize::from(arrival.listener))?;
-        let port = match listener.redirects_to_https {
+        let redirects = listener.redirects_to_https.filter(|_| !arrival.is_tls);
+        if redirects.is_none() && !site.config.is_https_only {
+            return None;
+        }
+        let remote = site.remote_of(arrival);
+        if remote.scheme(arrival.is_tls) == "https" {
+            return None;
+        }
+        let port = match redirects {
             Some(port) => port,
-            None if site.config.is_https_only => self.https_port()?,
-            None => return None,
+            // Clients reach the proxy, and not this server's own port.
+            None if remote.has_told_scheme() => 443,
+            None => self.https_port()?,
         };
         let host = host_of(arrival.authority);
         if host.is_empty() {
@@ -487,6 +512,7 @@ impl Engine {
         let config = &site.config.routes[index];
         if let Some(trusted) = &config.trusted_proxies {
             exchange.remote = exchange.remote.seen_behind(trusted, &exchange.fields);
+            exchange.scheme = exchange.remote.scheme(exchange.tls.is_some());
         }
         match access::admit(&config.access, exchange) {
             Ok(pass) => site.content(index, exchange, pass),

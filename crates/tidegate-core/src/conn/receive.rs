@@ -307,6 +307,7 @@ impl Connection {
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         let mut entry = log::Entry {
             client: remote.client,
+            scheme: remote.scheme(self.transport.is_tls()),
             method: head.method,
             target: head.target,
             authority,
@@ -343,7 +344,7 @@ impl Connection {
             }
             _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
             (Some(site), Ok(located))
-                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+                if let Some(response) = self.entrance(&engine, site, &entry, &located, remote) =>
             {
                 Reply::Ready(response)
             }
@@ -369,7 +370,7 @@ impl Connection {
                         target: head.target,
                         path,
                         query: located.query,
-                        scheme: if self.transport.is_tls() { "https" } else { "http" },
+                        scheme: entry.scheme,
                         authority,
                         fields,
                         protocol: None,
@@ -385,7 +386,7 @@ impl Connection {
                     };
                     let reply = engine.handle(site, &mut exchange);
                     if sink.is_some() {
-                        entry.client = exchange.remote.client;
+                        (entry.client, entry.scheme) = (exchange.remote.client, exchange.scheme);
                     }
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
@@ -446,7 +447,7 @@ impl Connection {
         }
     }
 
-    /// What answers in the place of the site, on a plain connection.
+    /// What answers in the place of the site.
     #[inline]
     pub(super) fn entrance(
         &self,
@@ -454,12 +455,12 @@ impl Connection {
         site: &Site,
         entry: &log::Entry<'_>,
         located: &Located<'_>,
+        remote: Remote,
     ) -> Option<Response> {
-        if self.transport.is_tls() {
-            return None;
-        }
         let Located { path, query } = *located;
-        engine.entrance(site, &Arrival { listener: self.listener, authority: entry.authority, path, query })
+        let EntryFields::All(fields) = &entry.fields else { return None };
+        let (listener, authority, is_tls) = (self.listener, entry.authority, self.transport.is_tls());
+        engine.entrance(site, &Arrival { listener, authority, path, query, is_tls, remote, fields })
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.
@@ -651,6 +652,7 @@ impl Connection {
         };
         let entry = log::Entry {
             client: self.peer,
+            scheme: if self.transport.is_tls() { "https" } else { "http" },
             method: "-",
             target: "-",
             authority: "",

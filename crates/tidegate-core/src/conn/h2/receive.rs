@@ -145,6 +145,7 @@ impl Connection {
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
         let mut entry = log::Entry {
             client: remote.client,
+            scheme: remote.scheme(self.transport.is_tls()),
             method: if head.method.is_empty() { "-" } else { head.method },
             target: if head.target.is_empty() { "-" } else { head.target },
             authority: head.authority,
@@ -187,7 +188,7 @@ impl Connection {
             }
             _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
             (_, Some(site), Ok(located))
-                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
+                if let Some(response) = self.entrance(&engine, site, &entry, &located, remote) =>
             {
                 Reply::Ready(response)
             }
@@ -209,7 +210,7 @@ impl Connection {
                         target: head.target,
                         path,
                         query: located.query,
-                        scheme: if self.transport.is_tls() { "https" } else { "http" },
+                        scheme: entry.scheme,
                         authority: head.authority,
                         fields: head.fields,
                         protocol,
@@ -224,7 +225,7 @@ impl Connection {
                             .with_encoded_slash(has_encoded_slash),
                     };
                     let reply = engine.handle(site, &mut exchange);
-                    entry.client = exchange.remote.client;
+                    (entry.client, entry.scheme) = (exchange.remote.client, exchange.scheme);
                     if !matches!(reply, Reply::Ready(_)) {
                         is_exempt = engine.always_answers(site, path);
                         account.site = site.account();
