@@ -1,19 +1,15 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
-use crate::access::Pass;
 use crate::body::RequestBody;
-use crate::explain::Foreseen;
 use crate::interim::InterimQueue;
-use crate::phase::Site;
 use crate::remote::Remote;
-use crate::response::Response;
+use crate::site::Site;
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_http::{Field, Fields, Method, Status};
-use tidegate_io::LocalFuture;
+use tidegate_http::{Field, Fields, Method};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::{ClientIdentity, Handshake};
 
@@ -346,73 +342,11 @@ impl Kept {
     }
 }
 
-/// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
-pub trait Handler {
-    /// Answers at once, or says that it has to wait for something. The pass says that the request has been let in.
-    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply;
-
-    /// Says in one sentence each what this handler would do and why, for `tidegate explain`, and who would answer in
-    /// the end. Touches files, never the network.
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen;
-}
-
-/// What a handler returns. Only what waits pays for a future.
-pub enum Reply {
-    /// The answer.
-    Ready(Response),
-    /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
-    /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
-    Later(LocalFuture<Response>),
-    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
-    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
-    /// state is bounded by `limits incoming-bodies`.
-    Preparing(LocalFuture<Reply>),
-}
-
-impl Reply {
-    /// An answer without fields or content.
-    pub fn status(status: Status) -> Reply {
-        Reply::Ready(Response::empty(status))
-    }
-
-    /// Changes the response, now or when it comes.
-    pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Reply {
-        match self {
-            Reply::Ready(response) => Reply::Ready(change(response)),
-            Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
-            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
-        }
-    }
-
-    /// The answer, for who has a place in flight and waits for it there.
-    pub async fn settled(mut self) -> Response {
-        loop {
-            self = match self {
-                Reply::Ready(response) => return response,
-                Reply::Later(future) => return future.await,
-                Reply::Preparing(future) => future.await,
-            };
-        }
-    }
-}
-
-/// Changes responses on their way out.
-pub trait Filter {
-    /// Looks at the request while it is there. `None`: nothing to do whatever the response is.
-    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>>;
-
-    /// How many bytes of content of unknown length decide what it does: a body that ends before comes with its length,
-    /// where that can be known within a few milliseconds.
-    fn looks_ahead(&self) -> usize {
-        0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interim::Interim;
-    use tidegate_http::FieldLines;
+    use tidegate_http::{FieldLines, Status};
 
     /// A handler that waits for a look-up, as on a cold disk, asks what it would have asked at once.
     #[test]

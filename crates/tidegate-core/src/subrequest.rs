@@ -7,11 +7,13 @@
 use crate::access::{self, Pass};
 use crate::answer;
 use crate::body::RequestBody;
-use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::exchange::{Exchange, ExchangeContext};
 use crate::log;
-use crate::phase::{Site, refuse};
+use crate::phase::refuse;
 use crate::remote::Remote;
+use crate::reply::Reply;
 use crate::response::Response;
+use crate::site::Site;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http::path::normalise;

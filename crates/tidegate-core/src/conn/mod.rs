@@ -5,7 +5,6 @@
 //! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
-mod batch;
 mod faults;
 mod h2;
 mod pieces;
@@ -16,14 +15,14 @@ mod stream;
 mod transport;
 
 use crate::admission::Entry;
+use crate::batch::Batch;
 use crate::body::RequestBodyError;
+use crate::context::Ctx;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
-use crate::worker::Ctx;
-use batch::Batch;
-pub(crate) use batch::BatchMemory;
+use crate::opening::Opening;
 use h2::Http2;
 use progress::{Reader, Terms};
 use receive::Incoming;
@@ -37,7 +36,6 @@ use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
 use tidegate_wire::h1::{self, HeadScanner};
-pub(crate) use transport::Opening;
 use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.

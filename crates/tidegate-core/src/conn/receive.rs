@@ -1,19 +1,22 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
-use super::batch::Batch;
 use super::send::Output;
 use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::{Account, Entry};
 use crate::answer;
+use crate::batch::Batch;
 use crate::body::{self, BodySink, RequestBody, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
+use crate::context::Ctx;
+use crate::engine::Engine;
+use crate::exchange::{Exchange, ExchangeContext, Wishes};
+use crate::https::Arrival;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
-use crate::phase::{Arrival, Engine, Site};
 use crate::remote::Remote;
+use crate::reply::Reply;
 use crate::response::Response;
-use crate::worker::Ctx;
+use crate::site::Site;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Target};
