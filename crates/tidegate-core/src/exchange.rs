@@ -9,21 +9,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_http::{Field, Fields, Method};
+use tidegate_http::{Field, Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::{ClientIdentity, Handshake};
-
-/// In place of a minor version of HTTP/1: the request came over HTTP/2.
-pub const HTTP_2: u8 = 20;
-
-/// The protocol and its version, as CGI and logs write it.
-pub fn version_name(minor_version: u8) -> &'static str {
-    match minor_version {
-        0 => "HTTP/1.0",
-        HTTP_2 => "HTTP/2.0",
-        _ => "HTTP/1.1",
-    }
-}
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -47,8 +35,8 @@ pub struct Exchange<'a> {
     /// The protocol that an extended CONNECT asks for (RFC 8441), such as `websocket`. The method is `GET` then,
     /// and the answer a tunnel: an upgrade, as HTTP/1 has it, in the words of HTTP/2.
     pub protocol: Option<&'a str>,
-    /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
-    pub minor_version: u8,
+    /// The version that it came in.
+    pub version: Version,
     /// Who asks.
     pub remote: Remote,
     /// What the TLS handshake has agreed upon; `None` on a plain connection.
@@ -107,8 +95,8 @@ pub(crate) struct LateWishes {
 impl Wishes {
     /// For a client of this version; HTTP/1.0 knows no interim responses (RFC 9110 section 15.2).
     #[inline]
-    pub(crate) fn of_client(minor_version: u8) -> Wishes {
-        Wishes { refuses_interim: minor_version == 0, ..Wishes::default() }
+    pub(crate) fn of_client(version: Version) -> Wishes {
+        Wishes { refuses_interim: version == Version::Http10, ..Wishes::default() }
     }
 
     #[inline]
@@ -265,7 +253,7 @@ impl Exchange<'_> {
             authority: self.authority.to_owned(),
             fields: self.fields.iter().map(own).collect(),
             protocol: self.protocol.map(str::to_owned),
-            minor_version: self.minor_version,
+            version: self.version,
             remote: self.remote,
             tls: self.tls.cloned(),
             is_early: self.is_early,
@@ -293,7 +281,7 @@ pub struct Kept {
     authority: String,
     fields: Vec<(String, Vec<u8>)>,
     protocol: Option<String>,
-    minor_version: u8,
+    version: Version,
     remote: Remote,
     tls: Option<Arc<Handshake>>,
     is_early: bool,
@@ -322,7 +310,7 @@ impl Kept {
             authority: &self.authority,
             fields: Fields::new(&fields),
             protocol: self.protocol.as_deref(),
-            minor_version: self.minor_version,
+            version: self.version,
             remote: self.remote,
             tls: self.tls.as_ref(),
             is_early: self.is_early,
@@ -351,8 +339,8 @@ mod tests {
     /// A handler that waits for a look-up, as on a cold disk, asks what it would have asked at once.
     #[test]
     fn what_is_kept_keeps_its_wishes() {
-        for minor_version in [1, 0] {
-            let mut wishes = Wishes::of_client(minor_version);
+        for version in [Version::Http11, Version::Http10] {
+            let mut wishes = Wishes::of_client(version);
             let exchange = Exchange {
                 method: Method::Get,
                 method_token: "GET",
@@ -363,7 +351,7 @@ mod tests {
                 authority: "x",
                 fields: Fields::default(),
                 protocol: None,
-                minor_version,
+                version,
                 remote: Remote::direct(Peer::Unix),
                 tls: None,
                 is_early: false,
@@ -380,13 +368,13 @@ mod tests {
                 if let Some(queue) = exchange.context.interim() {
                     queue.push(hint());
                 }
-                assert_eq!(exchange.context.interim().is_some(), minor_version > 0);
+                assert_eq!(exchange.context.interim().is_some(), version != Version::Http10);
             });
             let late = wishes.late().expect("it was kept");
             assert!(late.abandons.get());
             assert_eq!(late.upstream.get(), 7);
             let sent = wishes.take_interim().and_then(|queue| queue.pop());
-            assert_eq!(sent.is_some(), minor_version > 0);
+            assert_eq!(sent.is_some(), version != Version::Http10);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The Filter phase: the error page of a route, the fields that it puts on its responses, and its filters.
 
 use crate::ahead;
-use crate::exchange::{Exchange, HTTP_2};
+use crate::exchange::Exchange;
 use crate::interim::Interim;
 use crate::reply::Reply;
 use crate::response::{Author, Head, Response};
 use crate::site::{Route, Site};
 use crate::subrequest::Elsewhere;
 use std::rc::Rc;
-use tidegate_http::{FieldLines, Method, Status};
+use tidegate_http::{FieldLines, Method, Status, Version};
 
 impl Site {
     /// Whether a route has anything for the Filter phase.
@@ -79,7 +79,7 @@ impl Site {
 #[cold]
 pub(crate) fn hint(links: &[String], exchange: &Exchange<'_>) {
     let navigates = exchange.fields.first("sec-fetch-mode").is_some_and(|mode| mode == b"navigate");
-    if exchange.minor_version != HTTP_2 || exchange.method != Method::Get || !navigates {
+    if exchange.version != Version::Http2 || exchange.method != Method::Get || !navigates {
         return;
     }
     if let Some(queue) = exchange.context.interim() {

@@ -30,7 +30,7 @@ use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use tidegate_http::Status;
+use tidegate_http::{Status, Version};
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::{Peer, Received, Stream};
@@ -151,7 +151,7 @@ struct Work {
 struct Request {
     /// `HEAD`: everything but the content.
     head_only: bool,
-    minor_version: u8,
+    version: Version,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
     /// An upgrade in the words of HTTP/2: only a tunnel can be its success.
@@ -469,7 +469,7 @@ impl Connection {
         self.is_probed = true;
         let Some(work) = self.work.as_deref() else { return self.take_turn(key, cx) };
         let is_awaited = work.output.as_ref().is_some_and(Output::is_awaited);
-        if is_awaited && work.request.minor_version > 0 {
+        if is_awaited && work.request.version != Version::Http10 {
             cx.stats.responses.add(Status::CONTINUE.0);
             self.batch.extend_from_slice(h1::CONTINUE);
         } else if !is_awaited && self.has_left_late && self.window == 0 {

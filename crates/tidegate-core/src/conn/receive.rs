@@ -19,14 +19,14 @@ use crate::response::Response;
 use crate::site::Site;
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_http::{Fields, Method, Status, Target};
+use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Received;
 use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
 use tidegate_tls::SessionError;
-use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
+use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead};
 
 /// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
 const ALPN_H2: &[u8] = b"h2";
@@ -288,7 +288,7 @@ impl Connection {
         }
         let request = Request {
             head_only: head.method == "HEAD",
-            minor_version: if head.version == Version::Http10 { 0 } else { 1 },
+            version: if head.version == h1::Version::Http10 { Version::Http10 } else { Version::Http11 },
             expects_continue: head.expects_continue,
             is_upgrade: false,
             ends_with_client: false,
@@ -313,7 +313,7 @@ impl Connection {
             method: head.method,
             target: head.target,
             authority,
-            minor_version: request.minor_version,
+            version: request.version,
             referer: &[],
             user_agent: &[],
             tls: None,
@@ -331,7 +331,7 @@ impl Connection {
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
         let mut account = 0;
-        let mut wishes = Wishes::of_client(request.minor_version);
+        let mut wishes = Wishes::of_client(request.version);
         let reply = match (site, located) {
             _ if len.is_some_and(|len| len > limits.body_size) => {
                 (self.keep_alive, self.unread) = (false, true);
@@ -376,7 +376,7 @@ impl Connection {
                         authority,
                         fields,
                         protocol: None,
-                        minor_version: request.minor_version,
+                        version: request.version,
                         remote,
                         tls: self.transport.handshake(),
                         is_early,
@@ -645,7 +645,7 @@ impl Connection {
         cx.stats.requests_unread.add(1);
         let request = Request {
             head_only,
-            minor_version: 1,
+            version: Version::Http11,
             expects_continue: false,
             is_upgrade: false,
             ends_with_client: false,
@@ -657,7 +657,7 @@ impl Connection {
             method: "-",
             target: "-",
             authority: "",
-            minor_version: 1,
+            version: Version::Http11,
             referer: &[],
             user_agent: &[],
             tls: None,

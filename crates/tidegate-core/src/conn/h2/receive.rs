@@ -9,7 +9,7 @@ use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::body::{self, RequestBodyError};
 use crate::context::Ctx;
-use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Wishes};
+use crate::exchange::{Exchange, ExchangeContext, Wishes};
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields};
 use crate::remote::Remote;
@@ -17,7 +17,7 @@ use crate::reply::Reply;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
-use tidegate_http::{Method, Status};
+use tidegate_http::{Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
@@ -133,7 +133,7 @@ impl Connection {
         };
         let request = Request {
             head_only: head.method == "HEAD",
-            minor_version: 1,
+            version: Version::Http2,
             expects_continue: head.expects_continue && !is_end,
             is_upgrade: protocol.is_some(),
             ends_with_client: false,
@@ -149,7 +149,7 @@ impl Connection {
             method: if head.method.is_empty() { "-" } else { head.method },
             target: if head.target.is_empty() { "-" } else { head.target },
             authority: head.authority,
-            minor_version: HTTP_2,
+            version: Version::Http2,
             referer: &[],
             user_agent: &[],
             tls: None,
@@ -165,7 +165,7 @@ impl Connection {
         let is_early = self.transport.is_early();
         let (mut content_sink, mut is_exempt) = (None, false);
         let mut account = Account { site: 0, upstream: 0, peer: remote.client };
-        let mut wishes = Wishes::of_client(HTTP_2);
+        let mut wishes = Wishes::of_client(Version::Http2);
         let reply = match (refused, site, locate(method, head.target)) {
             (Some(status), ..) => {
                 let kind = match status {
@@ -214,7 +214,7 @@ impl Connection {
                         authority: head.authority,
                         fields: head.fields,
                         protocol,
-                        minor_version: HTTP_2,
+                        version: Version::Http2,
                         remote,
                         tls: self.transport.handshake(),
                         is_early,
