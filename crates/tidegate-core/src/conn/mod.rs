@@ -5,9 +5,11 @@
 //! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
+mod content;
 mod faults;
 mod h2;
 mod pieces;
+mod preface;
 mod progress;
 mod receive;
 mod send;
@@ -23,9 +25,9 @@ use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
 use crate::opening::Opening;
+use content::Incoming;
 use h2::Http2;
 use progress::{Reader, Terms};
-use receive::Incoming;
 use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

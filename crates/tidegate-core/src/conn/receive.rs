@@ -1,12 +1,12 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
+use super::preface::is_meant_for_http1;
 use super::send::Output;
-use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::{Account, Entry};
 use crate::answer;
 use crate::batch::Batch;
-use crate::body::{self, BodySink, RequestBody, RequestBodyError};
+use crate::body::{self, RequestBody};
 use crate::context::Ctx;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, ExchangeContext, Wishes};
@@ -21,62 +21,10 @@ use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::socket::Received;
 use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
 use tidegate_stats::ParseError;
-use tidegate_tls::SessionError;
 use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead};
-
-/// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
-const ALPN_H2: &[u8] = b"h2";
-/// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
-/// comes behind; to all others HTTP/1 answers.
-const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
-
-/// Whether the first bytes of a connection, which are no request, were meant for HTTP/1, so that an answer in it is
-/// understood: they begin with a method, or name the protocol. Whatever else they are, a broken preface ends the
-/// connection (RFC 9113 section 3.4).
-fn is_meant_for_http1(data: &[u8]) -> bool {
-    let line = data.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let is_method = std::str::from_utf8(word).is_ok_and(|word| Method::from_token(word) != Method::Other);
-    !data.starts_with(PREFACE_START) && (is_method || line.windows(5).any(|part| part == b"HTTP/"))
-}
-
-/// Content of a request that is still arriving.
-pub(super) enum Incoming {
-    /// A handler reads it.
-    Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
-    /// Not content of a request at all: what a client sends through a tunnel.
-    Tunnel(BodySink),
-    /// Nobody does: read and dropped to keep the connection, within a limit.
-    Discard { decoder: BodyDecoder, left: u64 },
-}
-
-impl Incoming {
-    /// Bytes held for the handler.
-    pub(super) fn held(&self) -> usize {
-        match self {
-            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
-            Incoming::Discard { .. } => 0,
-        }
-    }
-
-    /// Whether bytes from the client are waited for, and not a handler that has enough for now.
-    pub(super) fn wants_more(&self) -> bool {
-        match self {
-            Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted() && sink.has_reader(),
-            Incoming::Tunnel(sink) => sink.room() > 0 && sink.has_reader(),
-            Incoming::Discard { .. } => true,
-        }
-    }
-
-    /// Whether a client that sends too slowly is given up. One that has nothing to say in a tunnel is not.
-    pub(super) fn has_least_rate(&self) -> bool {
-        !matches!(self, Incoming::Tunnel(_))
-    }
-}
 
 /// A request whose target has been understood.
 pub(super) struct Located<'a> {
@@ -85,100 +33,9 @@ pub(super) struct Located<'a> {
 }
 
 impl Connection {
-    pub(super) fn is_receiving(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.incoming.is_some())
-    }
-
-    /// Whether reading goes on while a response is under way.
-    pub(super) fn takes_more(&self) -> bool {
-        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
-        incoming.is_some_and(Incoming::wants_more) && (self.readable || !self.input.is_empty())
-    }
-
     /// Enough is held that cannot be worked on yet: the rest stays in the kernel.
     pub(super) fn is_backed_up(&self, cx: &Ctx) -> bool {
         !self.is_free() && !self.input.is_empty() && self.input.len() >= cx.head_limits.head_size
-    }
-
-    /// Tells the handler that the content will not be complete.
-    pub(super) fn fail_receiving(&mut self, error: RequestBodyError) {
-        if let Some(Incoming::Pipe { sink, .. }) = self.work.as_mut().and_then(|work| work.incoming.take()) {
-            sink.fail(error);
-        }
-    }
-
-    /// The client has finished sending.
-    pub(super) fn on_end(&mut self) {
-        if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
-            sink.complete();
-        } else if self.is_receiving() {
-            self.fail_receiving(RequestBodyError::Interrupted);
-            self.keep_alive = false;
-        }
-    }
-
-    /// Whether the client may begin with the preface of HTTP/2.
-    fn may_become_h2(&self, cx: &Ctx) -> bool {
-        let listeners = &cx.engine.settings.listeners;
-        self.served == 0
-            && !self.transport.is_tls() // there ALPN decides, RFC 9113 section 3.3
-            && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
-    }
-
-    /// One read, with what there is to count and to say about the transport.
-    #[inline]
-    pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        if self.transport.is_opening() {
-            return self.receive_opening(cx, buffer);
-        }
-        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        received.or_else(|error| self.fail_transport(cx, error))
-    }
-
-    /// What comes before the first request: who the client is, and how it is spoken with.
-    fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let balancer = self.peer;
-        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        if self.peer != balancer {
-            // Until now it was the connection of a balancer, which speaks for many.
-            match cx.admission.named(self.entry, self.peer) {
-                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
-                Err(why) => {
-                    cx.stats.connections_refused.add(1);
-                    cx.stats.connection_refusals.add(why, 1);
-                    return Err(io::ErrorKind::ConnectionAborted.into());
-                }
-            }
-        }
-        if let Some(handshake) = self.transport.handshake() {
-            cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
-            if handshake.protocol == Some(ALPN_H2) {
-                self.begin_h2(cx);
-            }
-        }
-        received.or_else(|error| self.fail_transport(cx, error))
-    }
-
-    #[cold]
-    fn fail_transport(&mut self, cx: &mut Ctx, error: TransportError) -> io::Result<Received> {
-        if let Some(kind) = faults::kind_of_transport(&error) {
-            cx.stats.tls_errors.add(kind, 1);
-        }
-        match error {
-            TransportError::Tls(SessionError::NotTls) => {
-                let received = self.transport.fall_back();
-                // Methods are upper case: whoever speaks something else would not understand the answer.
-                if !received.first().is_some_and(u8::is_ascii_uppercase) {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                self.unread = true;
-                let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
-                self.refuse(cx, Status::BAD_REQUEST, Some(why), false)?;
-                Ok(Received::Bytes { count: 0, drained: false })
-            }
-            TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
     }
 
     pub(super) fn accept_bytes(&mut self, key: Key, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
@@ -490,139 +347,6 @@ impl Connection {
         true
     }
 
-    /// What becomes of announced content after the handler has seen the request.
-    fn receive_content(
-        &mut self,
-        cx: &mut Ctx,
-        decoder: BodyDecoder,
-        sink: Option<BodySink>,
-        request: &Request,
-    ) -> Option<Incoming> {
-        match sink {
-            Some(sink) if sink.has_reader() => Some(Incoming::Pipe { decoder, sink, received: 0 }),
-            _ => self.discard(cx, decoder, request.expects_continue),
-        }
-    }
-
-    /// Content that nobody reads: dropped to keep the connection, where that is safe and not too much.
-    fn discard(&mut self, cx: &Ctx, decoder: BodyDecoder, expects_continue: bool) -> Option<Incoming> {
-        let left = cx.engine.settings.limits.discard_size;
-        // Whether a client that was told the answer instead of `100 Continue` still sends its content is its
-        // choice; what follows could be content or a request, so nothing more is read as one.
-        if expects_continue || !self.keep_alive || decoder.remaining().is_some_and(|length| length > left) {
-            (self.keep_alive, self.unread) = (false, true);
-            return None;
-        }
-        Some(Incoming::Discard { decoder, left })
-    }
-
-    /// The response is there: content that its handler has let go of is dropped from here on; content that
-    /// the response goes on reading is asked for, before the client takes the answer for a refusal.
-    pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
-        let Some(work) = &mut self.work else { return };
-        match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, received }) if !sink.has_reader() => {
-                // More has come than is dropped, and who knows how much will: the answer can still say so.
-                let is_too_much = decoder.remaining().is_none()
-                    && !decoder.is_complete()
-                    && received > cx.engine.settings.limits.discard_size;
-                let expects_continue = work.request.expects_continue || is_too_much;
-                let incoming = self.discard(cx, decoder, expects_continue);
-                if let Some(work) = &mut self.work {
-                    work.incoming = incoming;
-                }
-            }
-            incoming => {
-                if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
-                    cx.stats.responses.add(Status::CONTINUE.0);
-                    self.batch.extend_from_slice(h1::CONTINUE);
-                }
-                work.incoming = incoming;
-            }
-        }
-    }
-
-    /// The response is sent: nobody reads content after it.
-    pub(super) fn end_content(&mut self, cx: &mut Ctx) {
-        let Some(work) = &mut self.work else { return };
-        match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, .. }) => {
-                sink.fail(RequestBodyError::Interrupted);
-                let incoming = self.discard(cx, decoder, false);
-                if let Some(work) = &mut self.work {
-                    work.incoming = incoming;
-                }
-            }
-            incoming => work.incoming = incoming,
-        }
-    }
-
-    /// Gives arriving bytes to the content of the present request. Returns the bytes used.
-    fn feed(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
-        let limits = &cx.engine.settings.limits;
-        let mut at = 0;
-        while at < data.len() {
-            let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
-                break;
-            };
-            let room = incoming.room();
-            if room == 0 {
-                break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
-            }
-            let piece = &data[at..data.len().min(at.saturating_add(room))];
-            match incoming.take(piece, limits.body_size) {
-                Ok(used) => {
-                    at += used;
-                    self.window = self.window.saturating_add(used as u32);
-                    request.received += used as u64;
-                }
-                Err(refusal) => {
-                    (self.keep_alive, self.unread) = (false, true);
-                    self.refuse_content(cx, refusal)?;
-                    return Ok(data.len());
-                }
-            }
-            if incoming.is_complete()
-                && let Some(work) = &mut self.work
-            {
-                work.incoming = None;
-                if work.output.is_none() {
-                    self.work = None;
-                    self.end_if_idle_ends(cx);
-                }
-            }
-        }
-        Ok(at)
-    }
-
-    fn refuse_content(&mut self, cx: &mut Ctx, refusal: Refusal) -> io::Result<()> {
-        let (status, error) = match refusal {
-            Refusal::Malformed(kind) => {
-                cx.stats.parse_errors.add(kind, 1);
-                (Status::BAD_REQUEST, RequestBodyError::Malformed)
-            }
-            Refusal::TooLarge => {
-                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge)
-            }
-            Refusal::TooMuchToDiscard => (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge),
-        };
-        self.fail_receiving(error);
-        match &mut self.work {
-            Some(work) if work.output.as_ref().is_some_and(|output| !output.has_begun()) => {
-                self.refuse(cx, status, None, false)
-            }
-            Some(work) => {
-                work.incoming = None;
-                if work.output.is_none() {
-                    self.work = None;
-                }
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Answers for the server itself, in place of whatever was being made, and closes. `head_only` is for a request that
     /// could not be read.
     pub(super) fn refuse(
@@ -689,68 +413,12 @@ impl Connection {
     }
 }
 
-impl Incoming {
-    /// Bytes that may be taken now.
-    fn room(&self) -> usize {
-        match self {
-            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) if !sink.has_reader() => 0,
-            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.room(),
-            Incoming::Discard { .. } => usize::MAX,
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        match self {
-            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
-            Incoming::Tunnel(_) => false,
-        }
-    }
-
-    /// Decodes the front of `data`, which is not empty; the bytes used.
-    fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
-        let decoder = match self {
-            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder,
-            Incoming::Tunnel(sink) => {
-                sink.push(data);
-                return Ok(data.len());
-            }
-        };
-        let decoded =
-            decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
-        let is_complete = decoder.is_complete();
-        match self {
-            Incoming::Pipe { sink, received, .. } => {
-                *received += decoded.data.len() as u64;
-                if *received > limit {
-                    return Err(Refusal::TooLarge);
-                }
-                sink.push(decoded.data);
-                if is_complete {
-                    sink.complete();
-                }
-            }
-            Incoming::Tunnel(_) => {}
-            Incoming::Discard { left, .. } => {
-                *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
-            }
-        }
-        Ok(decoded.consumed)
-    }
-}
-
 /// Appends what is to be told before the answer.
 pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
     }
-}
-
-/// Why content is not read to its end.
-enum Refusal {
-    Malformed(ParseError),
-    TooLarge,
-    TooMuchToDiscard,
 }
 
 /// Why a target leads to no path.

@@ -3,8 +3,9 @@
 //! Small answers are joined in the connection's batch and leave in one `send(2)`; what the socket refuses is
 //! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
+use super::content::Incoming;
 use super::pieces::Turn;
-use super::receive::{Incoming, push_interim};
+use super::receive::push_interim;
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
