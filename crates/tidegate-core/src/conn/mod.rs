@@ -6,6 +6,7 @@
 //! this file decides when.
 
 mod content;
+mod decide;
 mod faults;
 mod h2;
 mod pieces;

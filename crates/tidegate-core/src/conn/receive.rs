@@ -1,36 +1,25 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
+use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::is_meant_for_http1;
 use super::send::Output;
 use super::{Connection, Request, Timer, Work, faults};
-use crate::admission::{Account, Entry};
+use crate::admission::Entry;
 use crate::answer;
 use crate::batch::Batch;
-use crate::body::{self, RequestBody};
+use crate::body::RequestBody;
 use crate::context::Ctx;
-use crate::engine::Engine;
-use crate::exchange::{Exchange, ExchangeContext, Wishes};
-use crate::https::Arrival;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
-use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
-use crate::site::Site;
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_http::{Fields, Method, Status, Target, Version};
+use tidegate_http::{Fields, Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
-use tidegate_stats::ParseError;
-use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead};
-
-/// A request whose target has been understood.
-pub(super) struct Located<'a> {
-    pub path: &'a str,
-    pub query: Option<&'a str>,
-}
+use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner};
 
 impl Connection {
     /// Enough is held that cannot be worked on yet: the rest stays in the kernel.
@@ -123,14 +112,16 @@ impl Connection {
     }
 
     /// A complete head: decide, answer, and set up what is left of it.
-    fn begin(&mut self, key: Key, cx: &mut Ctx, head: &RequestHead<'_, '_>, is_last: bool) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        key: Key,
+        cx: &mut Ctx,
+        head: &h1::RequestHead<'_, '_>,
+        is_last: bool,
+    ) -> io::Result<()> {
         let engine = cx.engine.clone();
         let limits = &engine.settings.limits;
-        cx.stats.requests.add(1);
-        if self.served > 0 {
-            cx.stats.keep_alive_hits.add(1);
-        }
-        self.served = self.served.saturating_add(1);
+        self.count_request(cx);
         self.keep_alive = head.keep_alive
             && !cx.draining
             && !matches!(self.entry, Entry::Reserved(_))
@@ -153,120 +144,50 @@ impl Connection {
             received: head.len as u64,
         };
         cx.admission.on_request(request.started);
-        let fields = Fields::new(head.fields);
-        let method = Method::from_token(head.method);
-
-        let (decoder, len) = match head.body {
+        let (decoder, content_length) = match head.body {
             BodyLength::Empty | BodyLength::Length(0) => (None, None),
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let authority = head.host.and_then(ascii).unwrap_or("");
-        let site = engine.site_for(usize::from(self.listener), authority);
-        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
-        let mut entry = log::Entry {
-            client: remote.client,
-            method: head.method,
-            target: head.target,
-            authority,
+        let expects_continue = head.expects_continue;
+        let head = RequestHead {
             version: request.version,
-            referer: &[],
-            user_agent: &[],
-            tls: None,
-            fields: EntryFields::All(fields),
+            method: Method::from_token(head.method),
+            method_token: head.method,
+            sent_method: head.method,
+            target: head.target,
+            authority: head.host.and_then(ascii).unwrap_or(""),
+            fields: Fields::new(head.fields),
+            protocol: None,
+            has_content: decoder.is_some(),
+            content_length,
+            refused: None,
+            started: request.started,
         };
-        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let located = locate(method, head.target);
-        let sink = site.and_then(|site| site.access_log);
-        if sink.is_some() {
-            entry.referer = fields.first("referer").unwrap_or(&[]);
-            entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
-            entry.tls = made.as_ref();
+        let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
+        let Decision { reply, outcome, content_sink, content, account, is_exempt, mut wishes, log: sink } =
+            decision;
+        match outcome {
+            Outcome::Answered => {}
+            Outcome::TooLarge => (self.keep_alive, self.unread) = (false, true),
+            // Opening a connection anew would cost both sides more than the answer.
+            Outcome::TurnedAway => {
+                if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
+                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                }
+            }
         }
-
-        let is_early = self.transport.is_early();
-        let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = 0;
-        let mut wishes = Wishes::of_client(request.version);
-        let reply = match (site, located) {
-            _ if len.is_some_and(|len| len > limits.body_size) => {
-                (self.keep_alive, self.unread) = (false, true);
-                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
+        let reply = match (reply, content) {
+            // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
+            // connection ends.
+            (Reply::Ready(response), Some(content)) if content_length.is_none() && !expects_continue => {
+                let answer = once_read(response, content, limits.discard_size);
+                Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
             }
-            (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
-            (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
-            (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
-            _ if self.is_misdirected(&engine, entry.authority) => {
-                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
-            }
-            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
-            (Some(site), Ok(located))
-                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
-            {
-                Reply::Ready(response)
-            }
-            (Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
-                Err(error) => Reply::Ready(answer::error(error.status())),
-                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
-                    // Opening a connection anew would cost both sides more than the answer.
-                    if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
-                        cx.stats.keep_alive_refusals.add(self.keep_alive.into());
-                        (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
-                    }
-                    Reply::Ready(cx.admission.busy())
-                }
-                Ok((path, has_encoded_slash)) => {
-                    let content = decoder.is_some().then(|| {
-                        let (sink, content) = body::pipe(len);
-                        content_sink = Some(sink);
-                        content
-                    });
-                    let mut exchange = Exchange {
-                        method,
-                        method_token: head.method,
-                        target: head.target,
-                        path,
-                        query: located.query,
-                        scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority,
-                        fields,
-                        protocol: None,
-                        version: request.version,
-                        remote,
-                        tls: self.transport.handshake(),
-                        is_early,
-                        now: cx.now,
-                        started: request.started,
-                        body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
-                            .with_encoded_slash(has_encoded_slash),
-                    };
-                    let reply = engine.handle(site, &mut exchange);
-                    if sink.is_some() {
-                        entry.client = exchange.remote.client;
-                    }
-                    if !matches!(reply, Reply::Ready(_)) {
-                        is_exempt = engine.always_answers(site, path);
-                        account = site.account();
-                    }
-                    match (reply, exchange.body.take()) {
-                        // What has chunks may turn out to be no request at all, or so long that the answer has to
-                        // say that the connection ends.
-                        (Reply::Ready(response), Some(content))
-                            if len.is_none() && !head.expects_continue =>
-                        {
-                            let answer = once_read(response, content, limits.discard_size);
-                            Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
-                        }
-                        (reply, _) => reply,
-                    }
-                }
-            },
+            (reply, _) => reply,
         };
-        cx.path_buffer = path_buffer;
-
         let request = Request { ends_with_client: wishes.abandons(), ..request };
         let interim = wishes.take_interim();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
@@ -274,7 +195,6 @@ impl Connection {
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
-                let account = Account { site: account, upstream: wishes.upstream(), peer: remote.client };
                 let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
@@ -306,45 +226,14 @@ impl Connection {
         }
     }
 
-    /// What answers in the place of the site, on a plain connection.
+    /// Counts a request that has come.
     #[inline]
-    pub(super) fn entrance(
-        &self,
-        engine: &Engine,
-        site: &Site,
-        entry: &log::Entry<'_>,
-        located: &Located<'_>,
-    ) -> Option<Response> {
-        if self.transport.is_tls() {
-            return None;
+    pub(super) fn count_request(&mut self, cx: &Ctx) {
+        cx.stats.requests.add(1);
+        if self.served > 0 {
+            cx.stats.keep_alive_hits.add(1);
         }
-        let Located { path, query } = *located;
-        engine.entrance(site, &Arrival { listener: self.listener, authority: entry.authority, path, query })
-    }
-
-    /// The site asks other things of its clients than the one that this connection was made to.
-    #[inline]
-    pub(super) fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
-        let handshake = self.transport.handshake();
-        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
-    }
-
-    /// Whether the server is too busy for a request. The status page is always served, and only that to who
-    /// was let in for it.
-    #[inline]
-    pub(super) fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
-        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
-        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
-            return false;
-        }
-        let Some(why) = why else {
-            let is_shed = cx.admission.sheds_request();
-            cx.stats.requests_shed.add(is_shed.into());
-            return is_shed;
-        };
-        cx.stats.connections_refused.add(1);
-        cx.stats.connection_refusals.add(why, 1);
-        true
+        self.served = self.served.saturating_add(1);
     }
 
     /// Answers for the server itself, in place of whatever was being made, and closes. `head_only` is for a request that
@@ -418,27 +307,6 @@ pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
-    }
-}
-
-/// Why a target leads to no path.
-pub(super) enum Unlocated {
-    /// `OPTIONS *`.
-    Server,
-    Refused(Status),
-}
-
-/// RFC 9112 section 3.2. The codec has settled which authority counts.
-#[inline]
-pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
-    match Target::parse(method, target) {
-        Ok(Target::Asterisk) => Err(Unlocated::Server),
-        Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),
-        Err(_) => Err(Unlocated::Refused(Status::BAD_REQUEST)),
-        Ok(target) => match target.path() {
-            Some(path) => Ok(Located { path, query: target.query() }),
-            None => Err(Unlocated::Server), // `OPTIONS http://host` is `OPTIONS *`, section 3.2.4
-        },
     }
 }
 
