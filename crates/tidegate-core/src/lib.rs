@@ -20,6 +20,7 @@ pub mod handler;
 mod hosts;
 mod https;
 pub mod interim;
+mod limits;
 pub mod listen;
 pub mod log;
 pub mod memory;

@@ -5,9 +5,9 @@ use super::super::progress::StreamPace;
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::Entry;
 use crate::answer;
 use crate::body::RequestBodyError;
+use crate::conn::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
@@ -106,16 +106,8 @@ impl Connection {
         refused: Option<u16>,
     ) -> io::Result<()> {
         let engine = cx.engine.clone();
-        let limits = &engine.settings.limits;
         self.count_request(cx);
         cx.stats.http2_streams.add(1);
-        let is_last = limits.keep_alive_requests.is_some_and(|most| self.served >= most)
-            || matches!(self.entry, Entry::Reserved(_));
-        if is_last && !h2.is_closing {
-            h2.is_closing = true;
-            cx.stats.keep_alive_refusals.add(1);
-            h2.wire.drain(&mut h2.batch);
-        }
         let mut space = FieldSpace::new();
         let head = section.request(&mut space);
         // An extended CONNECT is an upgrade in other words (RFC 8441 section 4).
@@ -132,6 +124,7 @@ impl Connection {
             ends_with_client: false,
             started: monotonic_ns(),
             received: section.size() as u64,
+            discard_size: 0,
         };
         cx.admission.on_request(request.started);
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
@@ -147,14 +140,35 @@ impl Connection {
             has_content: !is_end && protocol.is_none(),
             content_length: head.content_length,
             refused: refused.map(Status),
+            size: section.size(),
             started: request.started,
         };
         let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, content, account, is_exempt, mut wishes, log: sink, outcome: _ } =
-            decision;
+        let Decision {
+            reply,
+            content_sink,
+            content,
+            account,
+            is_exempt,
+            mut wishes,
+            log: sink,
+            limits,
+            outcome: _,
+        } = decision;
+        self.limits.clone_from(&limits);
+        let is_last = self.is_last_request(&engine.settings.limits.request);
+        if is_last && !h2.is_closing {
+            h2.is_closing = true;
+            cx.stats.keep_alive_refusals.add(1);
+            h2.wire.drain(&mut h2.batch);
+        }
+        let own = self.limits(&engine);
+        let terms = reading_terms(own);
+        h2.wanted = if h2.is_idle() { terms } else { h2.wanted.or(terms) };
+        let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
+        let request = Request { ends_with_client: wishes.abandons(), discard_size, ..request };
         let interim = wishes.take_interim();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
@@ -192,7 +206,8 @@ impl Connection {
             incoming,
             interim,
             record,
-            pace: StreamPace::new(limits.rate_grace),
+            pace: StreamPace::new(grace),
+            limits,
             is_under_way: false,
         });
         work.invite(h2, cx);
@@ -213,12 +228,13 @@ impl Connection {
         data: &[u8],
         is_end: bool,
     ) -> io::Result<()> {
-        let limits = &cx.engine.settings.limits;
-        let (limit, discard) = (limits.body_size, limits.discard_size);
+        let engine = cx.engine.clone();
         let Some(work) = h2.work(stream) else {
             drop_content(h2, cx, stream, data.len());
             return Ok(());
         };
+        let limits = work.limits.as_deref().unwrap_or(&engine.settings.limits.request);
+        let (limit, discard) = (limits.body_size, limits.discard_size);
         work.pace.moves(data.len());
         work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
@@ -280,7 +296,7 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
     // What nobody has taken lies in the client's window. Where that is used up the client could neither go on nor be told
     // to stop.
     h2.wire.release_all(stream, &mut h2.batch);
-    let left = cx.engine.settings.limits.discard_size;
+    let left = request.discard_size;
     h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.
     if request.expects_continue {
