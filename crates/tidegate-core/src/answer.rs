@@ -19,7 +19,7 @@ pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Re
     if explain::takes_reason(&|| format!("{}: {why}", status.0)) {
         return error(status);
     }
-    let (method, target, client) = (exchange.method_token, exchange.target, exchange.remote.client);
+    let (method, target, client) = (exchange.method_token, exchange.target, exchange.state.remote.client);
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),

@@ -4,17 +4,19 @@
 //! [`Rehearsed`]: it says what its handler will do, and lets it answer, unless an application would have to be asked.
 //! So what is said is what is served, for error pages and what `index` and `try` lead to as well.
 
-use crate::access::{self, Pass};
+use crate::access;
 use crate::answer;
 use crate::context::head_limits;
 use crate::engine::Engine;
-use crate::exchange::{Exchange, ExchangeContext};
+use crate::exchange::Exchange;
+use crate::gate::Pass;
 use crate::handler::Handler;
 use crate::https::Arrival;
 use crate::pattern::matches;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
+use crate::state::RequestState;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tidegate_config::Settings;
@@ -91,7 +93,7 @@ impl Rehearsed {
 
 impl Handler for Rehearsed {
     fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
-        if exchange.context.hops > 0 {
+        if exchange.state.hops > 0 {
             self.notes.push(format!("request of the server's own: {}", exchange.path.escape_ascii()));
         }
         match self.handler.explain(exchange, &mut |sentence| self.notes.push(sentence)) {
@@ -166,9 +168,12 @@ impl Engine {
         if path != raw_path.as_bytes() {
             notes.push(format!("path {raw_path}: looked up as {}", path.escape_ascii()));
         }
-        let context = ExchangeContext::of_server(site, 0, 0).with_encoded_slash(has_encoded_slash);
-        let mut exchange =
-            Exchange { path, remote: site.remote(peer, &exchange.fields), body: None, context, ..exchange };
+        let state = RequestState {
+            site: Some(site.clone()),
+            has_encoded_slash,
+            ..RequestState::of(site.remote(peer, &exchange.fields))
+        };
+        let mut exchange = Exchange { path, state, ..exchange };
         explain_route(site, &exchange, notes);
         self.handle(site, &mut exchange)
     }
@@ -182,14 +187,14 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
             continue;
         }
         notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
-        let mut remote = exchange.remote;
+        let mut remote = exchange.state.remote;
         if let Some(trusted) = &route.trusted_proxies {
             remote = remote.seen_behind(trusted, &exchange.fields);
         }
         if remote.is_trusted {
             notes.push(format!("client {}, whom the trusted proxy {} names", remote.client, remote.peer));
         }
-        let exchange = Exchange { remote, body: None, ..*exchange };
+        let exchange = Exchange { state: RequestState::of(remote), ..*exchange };
         for rules in &route.access.levels {
             match access::deciding(rules, &exchange) {
                 Ok(Some(rule)) => notes.push(format!(

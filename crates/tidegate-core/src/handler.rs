@@ -1,8 +1,8 @@
 //! What the modules are to the engine: [`Handler`] answers requests, [`Filter`] changes responses.
 
-use crate::access::Pass;
 use crate::exchange::Exchange;
 use crate::explain::Foreseen;
+use crate::gate::Pass;
 use crate::reply::Reply;
 use crate::response::Response;
 

@@ -2,6 +2,7 @@
 
 use crate::access;
 use crate::decoration::Decoration;
+use crate::gate::Gate;
 use crate::handler::{Filter, Handler};
 use crate::log::Sink;
 use crate::pattern::matches;
@@ -36,12 +37,18 @@ pub struct Route {
     pub(crate) handler: Rc<dyn Handler>,
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
+    pub(crate) gates: Vec<Rc<dyn Gate>>,
 }
 
 impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
-        Route { handler, filters, decoration }
+        Route { handler, filters, decoration, gates: Vec::new() }
+    }
+
+    /// The same behind gates, which are asked in this order once its access rules have let a request in.
+    pub fn behind(self, gates: Vec<Rc<dyn Gate>>) -> Route {
+        Route { gates, ..self }
     }
 }
 
@@ -127,6 +134,11 @@ impl Site {
         }
         let own = self.route(index).trusted_proxies.as_ref();
         remote.seen_behind(own.unwrap_or(&self.config.trusted_proxies), fields)
+    }
+
+    /// Whether a route has gates beside its access rules.
+    pub(crate) fn has_gates(&self, index: usize) -> bool {
+        !self.routes[index].gates.is_empty()
     }
 
     /// Whether any route has a program answer.

@@ -79,7 +79,7 @@ fn key_of(key: &HashKey, exchange: &Exchange<'_>) -> u64 {
 
 /// The address of the client.
 fn client(exchange: &Exchange<'_>) -> Option<IpAddr> {
-    match exchange.remote.client {
+    match exchange.state.remote.client {
         Peer::Tcp(client) => Some(client.ip().to_canonical()),
         Peer::Unix => None,
     }
