@@ -7,6 +7,7 @@
 //!
 //! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+mod action;
 pub mod gateway;
 
 pub mod pool;
@@ -258,16 +259,6 @@ pub enum Action {
     Scgi(Box<gateway::Application>),
     /// `proxy`
     Proxy(Box<gateway::Proxy>),
-}
-
-impl Action {
-    /// Whether a program answers, so that a file of that path is run and not sent.
-    pub fn is_program(&self) -> bool {
-        match self {
-            Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
-            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => false,
-        }
-    }
 }
 
 /// Static files.

@@ -10,7 +10,7 @@ use crate::remote::Remote;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, PathPattern, Try};
+use tidegate_config::settings::{self, PathPattern};
 use tidegate_http::Fields;
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_io::socket::Peer;
@@ -59,7 +59,7 @@ impl Site {
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let takes_encoded_slashes = (0..routes.len()).any(|index| takes_encoded_slash(&config, index));
+        let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut rules = config.routes.iter().flat_map(|route| route.access.levels.iter().flatten());
         let is_partly_for_this_machine = rules.any(access::is_for_this_machine);
@@ -98,7 +98,7 @@ impl Site {
         *scratch = as_separator;
         match self.route_for(scratch) {
             Some(index)
-                if self.route_for(&as_data) == Some(index) && takes_encoded_slash(&self.config, index) =>
+                if self.route_for(&as_data) == Some(index) && self.config.takes_encoded_slash(index) =>
             {
                 Ok(scratch)
             }
@@ -160,21 +160,5 @@ impl Site {
     /// The first route whose pattern fits.
     pub(crate) fn route_for(&self, path: &[u8]) -> Option<usize> {
         self.config.routes.iter().position(|route| matches(&route.pattern, path))
-    }
-}
-
-/// Whether a route passes on a path with `%2F` as it was sent: an application that is to have it, or files that
-/// leave to one what is none of them.
-fn takes_encoded_slash(site: &settings::Site, index: usize) -> bool {
-    match site.routes.get(index).map(|route| &route.action) {
-        Some(settings::Action::Proxy(proxy)) => proxy.passes_encoded_slashes,
-        Some(settings::Action::Files(files)) => {
-            let Some(Try::Route(name)) = files.try_list.last() else { return false };
-            let is_it = |pattern: &PathPattern| matches!(pattern, PathPattern::Exact(of) if of == name);
-            site.routes.iter().find(|route| is_it(&route.pattern)).is_some_and(|route| {
-                matches!(&route.action, settings::Action::Proxy(proxy) if proxy.passes_encoded_slashes)
-            })
-        }
-        _ => false,
     }
 }
