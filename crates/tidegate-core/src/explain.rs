@@ -10,73 +10,21 @@ use crate::context::head_limits;
 use crate::engine::Engine;
 use crate::exchange::Exchange;
 use crate::gate::Pass;
+pub use crate::handler::Foreseen;
 use crate::handler::Handler;
 use crate::https::Arrival;
+use crate::notes;
+pub use crate::notes::Notes;
 use crate::pattern::matches;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
 use crate::state::RequestState;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tidegate_config::Settings;
 use tidegate_http::Status;
 use tidegate_io::socket::Peer;
 use tidegate_wire::h1::{FieldSpace, parse_request};
-
-/// What has been said of a request, in order.
-#[derive(Clone, Default)]
-pub struct Notes(Rc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    sentences: RefCell<Vec<String>>,
-    asks_application: Cell<bool>,
-    is_malformed: Cell<bool>,
-}
-
-/// Who answers in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Foreseen {
-    /// The handler, as it would any request.
-    Handler,
-    /// The handler, with this status; what it would tell depends on a server that runs.
-    Status(Status),
-    /// An application.
-    Application,
-}
-
-thread_local! {
-    /// Where the reasons of refusals go on a thread that explains.
-    static LISTENING: RefCell<Option<Notes>> = const { RefCell::new(None) };
-}
-
-/// Takes the reason of a refusal, where somebody wants it explained.
-pub(crate) fn takes_reason(reason: &dyn Fn() -> String) -> bool {
-    LISTENING.with_borrow(|notes| notes.as_ref().map(|notes| notes.push(reason())).is_some())
-}
-
-impl Notes {
-    /// Adds a sentence.
-    pub fn push(&self, sentence: String) {
-        self.0.sentences.borrow_mut().push(sentence);
-    }
-
-    /// The sentences so far.
-    pub fn take(&self) -> Vec<String> {
-        self.0.sentences.take()
-    }
-
-    /// Whether the request has a path that no request may have.
-    pub fn is_malformed(&self) -> bool {
-        self.0.is_malformed.get()
-    }
-
-    /// Whether a response is what an application would have said, and nobody has asked it.
-    pub fn is_unknown(&self, response: &Response) -> bool {
-        self.0.asks_application.get() && response.author == Author::Application
-    }
-}
 
 /// A handler that says what it does.
 pub struct Rehearsed {
@@ -101,7 +49,7 @@ impl Handler for Rehearsed {
             Foreseen::Status(status) if status.is_error() => Reply::Ready(answer::error(status)),
             Foreseen::Status(status) => Reply::status(status),
             Foreseen::Application => {
-                self.notes.0.asks_application.set(true);
+                self.notes.asks_application();
                 Reply::Ready(Response::empty(Status::OK).by(Author::Application))
             }
         }
@@ -136,7 +84,7 @@ impl Engine {
     /// Says what decides about a request, and answers it. The handlers of the engine are to be [`Rehearsed`] with the
     /// same notes.
     pub fn rehearse(&self, asked: Asked<'_>, notes: &Notes) -> Reply {
-        LISTENING.set(Some(notes.clone()));
+        notes::listen(notes);
         let Asked { listener, peer, raw_path, exchange } = asked;
         let authority = exchange.authority;
         let (site, why) = self.site_and_reason(usize::from(listener), authority);
@@ -161,7 +109,7 @@ impl Engine {
             Err(error) => {
                 notes.push(format!("path {raw_path}: {error}"));
                 // 404 is an answer to a request that can be made; 400 says that this one cannot.
-                notes.0.is_malformed.set(error.status() == Status::BAD_REQUEST);
+                notes.set_malformed(error.status() == Status::BAD_REQUEST);
                 return Reply::Ready(answer::error(error.status()));
             }
         };

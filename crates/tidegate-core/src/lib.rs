@@ -25,6 +25,7 @@ mod kept;
 pub mod listen;
 pub mod log;
 pub mod memory;
+mod notes;
 mod opening;
 pub mod pattern;
 mod phase;
