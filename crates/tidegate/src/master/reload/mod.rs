@@ -86,7 +86,7 @@ pub struct Read {
 /// sites many.
 fn read(options: &ServeOptions, present: &Settings, files: &TlsFiles, allows_loss: bool) -> Read {
     let mut loaded = options.load();
-    let Kept { mistaken, missing, lost } = keep_served(&mut loaded, present, allows_loss);
+    let Kept { mistaken, missing, lost, unlisted, closed } = keep_served(&mut loaded, present, allows_loss);
     let mut found = Found { said: loaded.render(false), kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
     let Some(settings) = loaded.settings else {
@@ -100,6 +100,14 @@ fn read(options: &ServeOptions, present: &Settings, files: &TlsFiles, allows_los
             missing.join(", ")
         ));
     }
+    if !unlisted.is_empty() {
+        found.said.push_str(&format!(
+            "no `listen` of {} is written for {} any more: what is listened on stays as it was; run `tidegate reload \
+             --allow-loss` to have it go\n",
+            options.settings,
+            unlisted.join(", ")
+        ));
+    }
     if options.control.is_none() && settings.control != present.control {
         notes.push(
             "the control socket stays where it is: another takes `tidegate upgrade` or a restart".into(),
@@ -108,7 +116,10 @@ fn read(options: &ServeOptions, present: &Settings, files: &TlsFiles, allows_los
     if !lost.is_empty() {
         notes.push(format!("no longer served: {}", lost.join(", ")));
     }
-    found.kept = mistaken.into_iter().chain(missing).collect();
+    if !closed.is_empty() {
+        notes.push(format!("no longer listened on: {}", closed.join(", ")));
+    }
+    found.kept = mistaken.into_iter().chain(missing).chain(unlisted).collect();
     let seen = CertificateWatch::begin(&settings);
     let outcome = TlsFiles::read(&settings, files).map_err(anyhow::Error::from);
     let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
