@@ -12,7 +12,7 @@ use crate::decoration::Decoration;
 use crate::exchange::{Exchange, Filter, HTTP_2, Handler, Reply};
 use crate::interim::Interim;
 use crate::log::Sink;
-use crate::remote::{Remote, covers};
+use crate::remote::Remote;
 use crate::response::{Author, Head, Response};
 use crate::subrequest::Elsewhere;
 use crate::tls::{TlsError, TlsSites, TlsStore};
@@ -108,8 +108,8 @@ impl Site {
         let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
         let takes_encoded_slashes = (0..routes.len()).any(|index| takes_encoded_slash(&config, index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
-        let mut rules = config.routes.iter().flat_map(|route| route.access.levels.iter().flatten());
-        let is_partly_for_this_machine = rules.any(access::is_for_this_machine);
+        let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
+        let is_partly_for_this_machine = levels.any(|rules| rules.has_any_for_this_machine());
         Site {
             config,
             routes,
@@ -431,7 +431,7 @@ impl Engine {
             return Opening::Plain;
         };
         let then_tls = listener.tls.is_some();
-        if listener.proxies.iter().any(|network| covers(*network, peer)) {
+        if listener.proxies.covers(peer.ip()) {
             return Opening::Proxy { then_tls };
         }
         if then_tls { Opening::Tls } else { Opening::Plain }
