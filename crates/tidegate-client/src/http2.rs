@@ -58,7 +58,7 @@ pub enum Http2Error {
 /// The head of an answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// 100 to 999, never 101. Below 200 the final head follows.
+    /// 100 to 599, never 101. Below 200 the final head follows.
     pub status: u16,
     /// The fields, in lower case.
     pub lines: FieldLines,

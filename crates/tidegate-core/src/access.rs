@@ -141,7 +141,7 @@ mod tests {
             authority: "",
             fields: Fields::default(), // only what `remote` says counts
             protocol: None,
-            minor_version: 1,
+            version: tidegate_http::Version::Http11,
             remote,
             tls: None,
             is_early: false,

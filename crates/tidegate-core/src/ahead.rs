@@ -3,7 +3,7 @@
 //! Called by the Filter phase of `phase`, for routes that have such a filter. It waits a few milliseconds at most: whoever
 //! makes a short body is about to end it, and an event stream must not be held up for the sake of its length.
 
-use crate::exchange::Reply;
+use crate::reply::Reply;
 use crate::response::{Body, BodyStream, Response};
 use std::future::Future;
 use std::io;

@@ -1,33 +1,17 @@
 //! One request as modules see it, free of protocol version, and the traits that answer it.
 
-use crate::access::Pass;
 use crate::body::RequestBody;
-use crate::explain::Foreseen;
 use crate::interim::InterimQueue;
-use crate::phase::Site;
 use crate::remote::Remote;
-use crate::response::Response;
+use crate::site::Site;
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_http::{Field, Fields, Method, Status};
-use tidegate_io::LocalFuture;
+use tidegate_http::{Field, Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
 use tidegate_tls::{ClientIdentity, Handshake};
-
-/// In place of a minor version of HTTP/1: the request came over HTTP/2.
-pub const HTTP_2: u8 = 20;
-
-/// The protocol and its version, as CGI and logs write it.
-pub fn version_name(minor_version: u8) -> &'static str {
-    match minor_version {
-        0 => "HTTP/1.0",
-        HTTP_2 => "HTTP/2.0",
-        _ => "HTTP/1.1",
-    }
-}
 
 /// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
 /// needs before it returns.
@@ -51,8 +35,8 @@ pub struct Exchange<'a> {
     /// The protocol that an extended CONNECT asks for (RFC 8441), such as `websocket`. The method is `GET` then,
     /// and the answer a tunnel: an upgrade, as HTTP/1 has it, in the words of HTTP/2.
     pub protocol: Option<&'a str>,
-    /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
-    pub minor_version: u8,
+    /// The version that it came in.
+    pub version: Version,
     /// Who asks.
     pub remote: Remote,
     /// What the TLS handshake has agreed upon; `None` on a plain connection.
@@ -111,8 +95,8 @@ pub(crate) struct LateWishes {
 impl Wishes {
     /// For a client of this version; HTTP/1.0 knows no interim responses (RFC 9110 section 15.2).
     #[inline]
-    pub(crate) fn of_client(minor_version: u8) -> Wishes {
-        Wishes { refuses_interim: minor_version == 0, ..Wishes::default() }
+    pub(crate) fn of_client(version: Version) -> Wishes {
+        Wishes { refuses_interim: version == Version::Http10, ..Wishes::default() }
     }
 
     #[inline]
@@ -269,7 +253,7 @@ impl Exchange<'_> {
             authority: self.authority.to_owned(),
             fields: self.fields.iter().map(own).collect(),
             protocol: self.protocol.map(str::to_owned),
-            minor_version: self.minor_version,
+            version: self.version,
             remote: self.remote,
             tls: self.tls.cloned(),
             is_early: self.is_early,
@@ -297,7 +281,7 @@ pub struct Kept {
     authority: String,
     fields: Vec<(String, Vec<u8>)>,
     protocol: Option<String>,
-    minor_version: u8,
+    version: Version,
     remote: Remote,
     tls: Option<Arc<Handshake>>,
     is_early: bool,
@@ -326,7 +310,7 @@ impl Kept {
             authority: &self.authority,
             fields: Fields::new(&fields),
             protocol: self.protocol.as_deref(),
-            minor_version: self.minor_version,
+            version: self.version,
             remote: self.remote,
             tls: self.tls.as_ref(),
             is_early: self.is_early,
@@ -346,79 +330,17 @@ impl Kept {
     }
 }
 
-/// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
-pub trait Handler {
-    /// Answers at once, or says that it has to wait for something. The pass says that the request has been let in.
-    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply;
-
-    /// Says in one sentence each what this handler would do and why, for `tidegate explain`, and who would answer in
-    /// the end. Touches files, never the network.
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen;
-}
-
-/// What a handler returns. Only what waits pays for a future.
-pub enum Reply {
-    /// The answer.
-    Ready(Response),
-    /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
-    /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
-    Later(LocalFuture<Response>),
-    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
-    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
-    /// state is bounded by `limits incoming-bodies`.
-    Preparing(LocalFuture<Reply>),
-}
-
-impl Reply {
-    /// An answer without fields or content.
-    pub fn status(status: Status) -> Reply {
-        Reply::Ready(Response::empty(status))
-    }
-
-    /// Changes the response, now or when it comes.
-    pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Reply {
-        match self {
-            Reply::Ready(response) => Reply::Ready(change(response)),
-            Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
-            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
-        }
-    }
-
-    /// The answer, for who has a place in flight and waits for it there.
-    pub async fn settled(mut self) -> Response {
-        loop {
-            self = match self {
-                Reply::Ready(response) => return response,
-                Reply::Later(future) => return future.await,
-                Reply::Preparing(future) => future.await,
-            };
-        }
-    }
-}
-
-/// Changes responses on their way out.
-pub trait Filter {
-    /// Looks at the request while it is there. `None`: nothing to do whatever the response is.
-    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>>;
-
-    /// How many bytes of content of unknown length decide what it does: a body that ends before comes with its length,
-    /// where that can be known within a few milliseconds.
-    fn looks_ahead(&self) -> usize {
-        0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interim::Interim;
-    use tidegate_http::FieldLines;
+    use tidegate_http::{FieldLines, Status};
 
     /// A handler that waits for a look-up, as on a cold disk, asks what it would have asked at once.
     #[test]
     fn what_is_kept_keeps_its_wishes() {
-        for minor_version in [1, 0] {
-            let mut wishes = Wishes::of_client(minor_version);
+        for version in [Version::Http11, Version::Http10] {
+            let mut wishes = Wishes::of_client(version);
             let exchange = Exchange {
                 method: Method::Get,
                 method_token: "GET",
@@ -429,7 +351,7 @@ mod tests {
                 authority: "x",
                 fields: Fields::default(),
                 protocol: None,
-                minor_version,
+                version,
                 remote: Remote::direct(Peer::Unix),
                 tls: None,
                 is_early: false,
@@ -446,13 +368,13 @@ mod tests {
                 if let Some(queue) = exchange.context.interim() {
                     queue.push(hint());
                 }
-                assert_eq!(exchange.context.interim().is_some(), minor_version > 0);
+                assert_eq!(exchange.context.interim().is_some(), version != Version::Http10);
             });
             let late = wishes.late().expect("it was kept");
             assert!(late.abandons.get());
             assert_eq!(late.upstream.get(), 7);
             let sent = wishes.take_interim().and_then(|queue| queue.pop());
-            assert_eq!(sent.is_some(), minor_version > 0);
+            assert_eq!(sent.is_some(), version != Version::Http10);
         }
     }
 }

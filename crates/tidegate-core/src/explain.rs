@@ -6,10 +6,15 @@
 
 use crate::access::{self, Pass};
 use crate::answer;
-use crate::exchange::{Exchange, ExchangeContext, Handler, Reply};
-use crate::phase::{Arrival, Engine, Site, matches};
+use crate::context::head_limits;
+use crate::engine::Engine;
+use crate::exchange::{Exchange, ExchangeContext};
+use crate::handler::Handler;
+use crate::https::Arrival;
+use crate::pattern::matches;
+use crate::reply::Reply;
 use crate::response::{Author, Response};
-use crate::worker::head_limits;
+use crate::site::Site;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tidegate_config::Settings;

@@ -7,15 +7,17 @@
 use crate::access::{self, Pass};
 use crate::answer;
 use crate::body::RequestBody;
-use crate::exchange::{Exchange, ExchangeContext, Reply};
+use crate::exchange::{Exchange, ExchangeContext};
 use crate::log;
-use crate::phase::{Site, refuse};
+use crate::phase::refuse;
 use crate::remote::Remote;
+use crate::reply::Reply;
 use crate::response::Response;
+use crate::site::Site;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_http::path::normalise;
-use tidegate_http::{Field, Fields, Method, Status};
+use tidegate_http::{Field, Fields, Method, Status, Version};
 use tidegate_tls::Handshake;
 
 /// How often a request is handed on from route to route.
@@ -187,7 +189,7 @@ impl Elsewhere {
             authority: "",
             fields: Fields::default(),
             protocol: None,
-            minor_version: 1,
+            version: Version::Http11,
             remote: self.remote,
             tls: self.tls.as_ref(),
             is_early: self.is_early,

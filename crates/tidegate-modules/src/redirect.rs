@@ -150,7 +150,7 @@ mod tests {
             authority,
             fields: Fields::default(),
             protocol: None,
-            minor_version: 1,
+            version: tidegate_http::Version::Http11,
             remote: Remote::direct(Peer::Unix),
             tls: None,
             is_early: false,

@@ -428,9 +428,11 @@ fn a_guard_that_is_killed_has_a_successor() {
         })
     };
     let first = wait_for(guard, "the guard");
+    // It is there before the first process is.
+    wait_for(|| (server.processes().len() == 3).then_some(()), "all three");
     let processes = server.processes();
     kill(first);
-    // With the next change it is missed.
+    // Its last message may have gone to the one that was dying.
     kill(*processes.iter().next().unwrap());
     wait_for(|| guard().filter(|pid| *pid != first), "the next guard");
     wait_for(

@@ -14,8 +14,9 @@
 use super::Ledger;
 use super::addresses::subscriber;
 use super::shares::{self, Entry, Key, Shares};
-use crate::exchange::{LateWishes, Reply};
+use crate::exchange::LateWishes;
 use crate::memory::{self, Holdings};
+use crate::reply::Reply;
 use crate::response::Response;
 use std::pin::Pin;
 use std::rc::Rc;

@@ -27,9 +27,9 @@ mod waits;
 pub use in_flight::{Account, Later};
 pub use overload::{Change, Overload, Queue};
 
-use crate::exchange::Reply;
 use crate::log;
 use crate::remote::UNNAMED;
+use crate::reply::Reply;
 use crate::response::{Author, Response};
 use addresses::Addresses;
 use busy::Busy;

@@ -5,10 +5,12 @@
 //! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
-mod batch;
+mod content;
+mod decide;
 mod faults;
 mod h2;
 mod pieces;
+mod preface;
 mod progress;
 mod receive;
 mod send;
@@ -16,28 +18,27 @@ mod stream;
 mod transport;
 
 use crate::admission::Entry;
+use crate::batch::Batch;
 use crate::body::RequestBodyError;
+use crate::context::Ctx;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
-use crate::worker::Ctx;
-use batch::Batch;
-pub(crate) use batch::BatchMemory;
+use crate::opening::Opening;
+use content::Incoming;
 use h2::Http2;
 use progress::{Reader, Terms};
-use receive::Incoming;
 use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use tidegate_http::Status;
+use tidegate_http::{Status, Version};
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
 use tidegate_wire::h1::{self, HeadScanner};
-pub(crate) use transport::Opening;
 use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
@@ -153,7 +154,7 @@ struct Work {
 struct Request {
     /// `HEAD`: everything but the content.
     head_only: bool,
-    minor_version: u8,
+    version: Version,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
     /// An upgrade in the words of HTTP/2: only a tunnel can be its success.
@@ -471,7 +472,7 @@ impl Connection {
         self.is_probed = true;
         let Some(work) = self.work.as_deref() else { return self.take_turn(key, cx) };
         let is_awaited = work.output.as_ref().is_some_and(Output::is_awaited);
-        if is_awaited && work.request.minor_version > 0 {
+        if is_awaited && work.request.version != Version::Http10 {
             cx.stats.responses.add(Status::CONTINUE.0);
             self.batch.extend_from_slice(h1::CONTINUE);
         } else if !is_awaited && self.has_left_late && self.window == 0 {

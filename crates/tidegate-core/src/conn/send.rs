@@ -3,18 +3,19 @@
 //! Small answers are joined in the connection's batch and leave in one `send(2)`; what the socket refuses is
 //! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
+use super::content::Incoming;
 use super::pieces::Turn;
-use super::receive::{Incoming, push_interim};
+use super::receive::push_interim;
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
+use crate::context::Ctx;
 use crate::log::{Ending, Entry, Sink};
 use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
-use crate::worker::Ctx;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tidegate_http::{FieldLines, Status};
+use tidegate_http::{FieldLines, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
@@ -289,7 +290,7 @@ impl Connection {
             (Head::Prebuilt(head), Body::Prebuilt(body))
                 if self.keep_alive
                     && !request.head_only
-                    && request.minor_version == 1
+                    && request.version == Version::Http11
                     && Rc::ptr_eq(head, body) =>
             {
                 Some(head)
@@ -371,14 +372,14 @@ impl Connection {
         let framing = match len {
             _ if !status.has_body() => ResponseFraming::None,
             Some(len) => ResponseFraming::Length(len),
-            None if request.minor_version == 0 => ResponseFraming::UntilClose,
+            None if request.version == Version::Http10 => ResponseFraming::UntilClose,
             None => ResponseFraming::Chunked,
         };
         self.keep_alive &= framing != ResponseFraming::UntilClose;
-        let connection = match (self.keep_alive, request.minor_version) {
+        let connection = match (self.keep_alive, request.version) {
             _ if is_tunnel => ConnectionField::None, // its maker says `Connection: upgrade`
             (false, _) => ConnectionField::Close,
-            (true, 0) => ConnectionField::KeepAlive,
+            (true, Version::Http10) => ConnectionField::KeepAlive,
             (true, _) => ConnectionField::None,
         };
         let begin = self.batch.len();

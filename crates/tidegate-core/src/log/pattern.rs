@@ -4,7 +4,6 @@
 
 use super::access::{Ending, Entry, Times, push_peer};
 use super::push_escaped;
-use crate::exchange::version_name;
 use tidegate_config::settings::LogPart;
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
@@ -39,7 +38,7 @@ pub(super) fn push(
             LogPart::Path => push_value(out, path.as_bytes()),
             LogPart::Query => push_value(out, query.unwrap_or_default().as_bytes()),
             LogPart::Protocol => {
-                out.extend_from_slice(version_name(entry.minor_version).as_bytes());
+                out.extend_from_slice(entry.version.name().as_bytes());
             }
             LogPart::Status => push_decimal(out, u64::from(ending.status)),
             LogPart::Bytes => push_decimal(out, ending.bytes()),
@@ -90,7 +89,7 @@ mod tests {
             method: "GET",
             target: "/a%20b?c=d",
             authority: "example.com",
-            minor_version: 1,
+            version: tidegate_http::Version::Http11,
             referer: b"",
             user_agent: b"",
             tls: None,

@@ -14,8 +14,8 @@ use tidegate_config::settings::{ListenAddress, Settings};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::listen::{self, Listener};
 use tidegate_core::log::Writer;
-use tidegate_core::phase::{Engine, Route, Site};
 use tidegate_core::worker::{self, Command, Handle, LogSet, MakeRegistry, Registry};
+use tidegate_core::{Engine, Route, Site};
 
 /// A wait that only a broken server lets pass.
 pub const PATIENCE: Duration = Duration::from_secs(20);

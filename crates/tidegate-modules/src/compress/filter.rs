@@ -218,7 +218,7 @@ mod tests {
             authority: "",
             fields: Fields::new(&fields),
             protocol: None,
-            minor_version: 1,
+            version: tidegate_http::Version::Http11,
             remote: tidegate_core::Remote::direct(Peer::Unix),
             tls: None,
             is_early: false,

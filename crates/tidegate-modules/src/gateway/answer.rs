@@ -247,9 +247,20 @@ impl Content {
         Ok(within)
     }
 
-    /// What is left of a FastCGI answer that nobody wants any more.
-    pub(super) fn give_up(&mut self) -> Option<ResponseDecoder> {
-        match std::mem::replace(&mut self.framing, FramingOf::UntilClose { has_ended: true }) {
+    /// All of it, for somebody else to read on.
+    pub(super) fn take(&mut self) -> Content {
+        let over = Content {
+            framing: FramingOf::UntilClose { has_ended: true },
+            left: None,
+            may_keep: false,
+            trailers: None,
+        };
+        std::mem::replace(self, over)
+    }
+
+    /// What reads the records of a FastCGI answer.
+    pub(super) fn into_records(self) -> Option<ResponseDecoder> {
+        match self.framing {
             FramingOf::FastCgi { decoder, .. } => Some(decoder),
             FramingOf::Http(_) | FramingOf::UntilClose { .. } => None,
         }
@@ -269,6 +280,11 @@ impl Content {
     /// Whether nothing but the end of the connection tells its end, and it has not come.
     pub(super) fn ends_with_connection(&self) -> bool {
         matches!(self.framing, FramingOf::UntilClose { has_ended: false })
+    }
+
+    /// Whether a record tells its end, behind the content, and it has not come.
+    pub(super) fn ends_with_record(&self) -> bool {
+        matches!(&self.framing, FramingOf::FastCgi { decoder, .. } if !decoder.is_complete())
     }
 
     /// Whether all of the answer was read.

@@ -3,7 +3,7 @@
 //!
 //! `fastcgi`, `scgi` and `proxy` encode the request and say how its answer is read; everything else is here.
 
-use super::abandon::abandon;
+use super::abandon::{abandon, finish};
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
 use super::complaints::Complaints;
@@ -286,14 +286,18 @@ impl Call {
             };
             return Ok(respond(head, body));
         }
-        if self.link.sendfile.is_asked(&head) {
-            drop(line);
-            return Ok(self.sendfile(head));
-        }
-        if !has_body {
-            drop(line); // what it still sends is for nobody
-            let body = announced(head.len);
-            return Ok(respond(head, body));
+        let is_file = self.link.sendfile.is_asked(&head);
+        if is_file || !has_body {
+            // What it still sends is for nobody.
+            if is_sent {
+                finish(line, content, self.link.timeout);
+            }
+            return Ok(if is_file {
+                self.sendfile(head)
+            } else {
+                let body = announced(head.len);
+                respond(head, body)
+            });
         }
         let len = content.remaining().map(|left| left.saturating_add(early.len() as u64));
         let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));

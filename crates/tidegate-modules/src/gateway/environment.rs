@@ -5,7 +5,6 @@ use super::fields;
 use super::link::Link;
 use super::script::Script;
 use tidegate_core::Exchange;
-use tidegate_core::exchange::version_name;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -41,7 +40,7 @@ pub fn write(
             .unwrap_or("localhost"),
         server_port: local.map_or(if exchange.scheme == "https" { 443 } else { 80 }, |local| local.port()),
         server_addr: &server_addr,
-        server_protocol: version_name(exchange.minor_version),
+        server_protocol: exchange.version.name(),
         request_method: exchange.method_token,
         request_uri: exchange.target,
         request_scheme: exchange.scheme,

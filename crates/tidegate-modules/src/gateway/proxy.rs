@@ -25,7 +25,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::template::Template;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
-use tidegate_http::{FieldLines, IpText, Method, Status, ip_text};
+use tidegate_http::{FieldLines, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
@@ -361,7 +361,10 @@ fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
     let is_named =
         exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
     let leads_round = exchange.fields.elements("upgrade").any(leads_round_the_rules);
-    exchange.fields.single("upgrade").filter(|_| is_named && !leads_round && exchange.minor_version > 0)
+    exchange
+        .fields
+        .single("upgrade")
+        .filter(|_| is_named && !leads_round && exchange.version != Version::Http10)
 }
 
 /// Another version of HTTP, or TLS with HTTP in it: requests behind the switch would pass none of the rules here.

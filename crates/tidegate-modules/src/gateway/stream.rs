@@ -4,7 +4,7 @@
 //! The client's connection pulls. While it does not take more, the rest of the answer is read ahead into a
 //! bounded buffer, so that a slow client holds the application only for what does not fit.
 
-use super::abandon::abandon;
+use super::abandon::{finish, give_up};
 use super::about::About;
 use super::answer::{AnswerError, Content};
 use super::link::Link;
@@ -99,6 +99,9 @@ impl Relay {
         let received = self.poll_content(cx, buffer);
         if let Poll::Ready(Err(error)) = &received {
             self.broke_off(error);
+            if let Some(line) = self.line.take().filter(|_| self.upload.is_none()) {
+                give_up(line, self.content.take());
+            }
         }
         received
     }
@@ -175,8 +178,11 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         let Some(line) = self.line.take().filter(|_| self.upload.is_none()) else { return };
-        if let Some(decoder) = self.content.give_up() {
-            abandon(line.connection, decoder);
+        // Over HTTP/2 nobody asks for more than was announced.
+        if self.content.remaining() == Some(0) {
+            finish(line, self.content.take(), self.silence.timeout);
+        } else {
+            give_up(line, self.content.take());
         }
     }
 }

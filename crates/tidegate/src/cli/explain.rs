@@ -24,7 +24,7 @@ use tidegate_core::explain::{Asked, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_core::{Exchange, ExchangeContext, Remote, Reply, Response};
 use tidegate_http::field::is_token;
-use tidegate_http::{Authority, Field, Fields, Method, Target};
+use tidegate_http::{Authority, Field, Fields, Method, Target, Version};
 use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Kind, Poller, Slab};
@@ -156,7 +156,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         authority: &authority,
         fields: Fields::new(&fields),
         protocol: None,
-        minor_version: 1,
+        version: Version::Http11,
         remote: Remote::direct(arguments.from),
         tls: None,
         is_early: false,

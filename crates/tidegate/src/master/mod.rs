@@ -169,7 +169,7 @@ impl Master {
         );
         let current =
             Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
-        let tls = Tls::new(handover.and_then(|left| left.tickets.as_deref()))?;
+        let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {
             options,
@@ -419,8 +419,8 @@ impl Master {
             None => {
                 let tickets = self.tls.tickets();
                 let names = revision::served_names(&self.current.settings);
-                let names = (!allows_loss).then_some(names.as_slice());
-                upgrade::launch(&executable, arguments, &self.current.sockets, &tickets, names, sender)
+                let names = if allows_loss { Vec::new() } else { names };
+                upgrade::launch(&executable, arguments, &self.current.sockets, tickets, names, sender)
             }
         };
         match begun {

@@ -1,33 +1,34 @@
 //! Replacing the program without closing its door: the new one inherits the listening sockets, says when it
 //! serves, and only then does the old one accept no more.
 //!
-//! The old process calls [`launch`], the new one [`Handover::take`]. What passes between them: open
-//! descriptors, a JSON object in the environment that names them, and a pipe on which the new process says
-//! `ready` or why it cannot serve.
+//! The old process calls [`launch`], the new one [`Handover::take`]. Between them is one socket, which the new process has
+//! as standard input: over it go the listening sockets, the keys of session tickets and the names that are served, and back
+//! comes `ready`, or why it cannot serve. No descriptor is ever without close-on-exec: other threads start applications at
+//! any moment, and those must get none of it (FAULTS 61).
 
 use super::Event;
 use super::roster::Roster;
 use super::sockets::{OpenAddress, Sockets};
 use crate::link::Figures;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::dup;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::{Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
-use tidegate_io::{passing, socket};
+use tidegate_io::passing;
 
-/// The variable that names the descriptors. It means nothing to any process but the direct child.
-pub const VARIABLE: &str = "TIDEGATE_LISTENERS";
+/// The variable that says whose successor a process is. It means nothing to any process but the direct child.
+pub const VARIABLE: &str = "TIDEGATE_PREDECESSOR";
 
 /// How long a new program may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,66 +36,68 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What the new program may say: a few diagnostics.
 const SAID: u64 = 64 << 10;
 
-/// Starts `executable` with copies of the sockets. `names` are those that it has to serve as well. What becomes of it arrives as an [`Event::Upgraded`].
+/// What a new program is told, with the sockets of all listeners, one after the other.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    listeners: Vec<ToldListener>,
+    /// The keys of session tickets.
+    tickets: Vec<u8>,
+    /// Those that it has to serve as well.
+    names: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ToldListener {
+    requested: ListenAddress,
+    taken: ListenAddress,
+    /// How many sockets it has.
+    sockets: usize,
+    given: Option<String>,
+    file: Option<(u64, u64)>,
+}
+
+/// Starts `executable` and hands it copies of the sockets. `names` are those that it has to serve as well. What becomes of it
+/// arrives as an [`Event::Upgraded`].
 pub fn launch(
     executable: &Path,
     arguments: &[OsString],
     sockets: &Sockets,
-    tickets: &[u8],
-    names: Option<&[String]>,
+    tickets: Vec<u8>,
+    names: Vec<String>,
     events: Sender<Event>,
 ) -> Result<()> {
-    let (hear, tell) = passing::pair().context("cannot open a link to the new program")?;
-    // Keys are no matter for the environment, which others may read.
-    passing::send(hear.as_fd(), tickets, &[]).context("cannot speak to the new program")?;
-    // Copies made by `dup` stay open in the child; ours are closed at the end of this function.
-    let mut copies: Vec<OwnedFd> = Vec::new();
-    let mut copy = |fd: &OwnedFd| -> Result<RawFd> {
-        let copy = dup(fd).context("cannot copy a socket")?;
-        let number = copy.as_raw_fd();
-        copies.push(copy);
-        Ok(number)
-    };
-    let mut listeners = Vec::new();
+    let (hear, theirs) = passing::pair().context("cannot open a link to the new program")?;
+    let (mut listeners, mut copies) = (Vec::new(), Vec::<OwnedFd>::new());
     for open in sockets.iter() {
-        let numbers = open.sockets.iter().map(&mut copy).collect::<Result<Vec<RawFd>>>()?;
-        listeners.push(json!({
-            "requested": open.requested.to_string(),
-            "taken": open.taken.to_string(),
-            "sockets": numbers,
-            "given": open.given,
-            "file": open.file,
-        }));
+        for socket in &open.sockets {
+            copies.push(socket.try_clone().context("cannot copy a socket")?);
+        }
+        listeners.push(ToldListener {
+            requested: open.requested.clone(),
+            taken: open.taken.clone(),
+            sockets: open.sockets.len(),
+            given: open.given.clone(),
+            file: open.file,
+        });
     }
-    let tell = copy(&tell)?;
-    // As a file: thousands of names do not fit the environment.
-    let names = names.map(|names| copy(&file_of_names(names)?)).transpose()?;
-    let handover = json!({
-        "from": std::process::id(), "tell": tell, "listeners": listeners, "tickets": true, "names": names,
-    });
-    let child = Command::new(executable)
-        .args(arguments)
-        .env(VARIABLE, handover.to_string())
-        .spawn()
-        .with_context(|| format!("cannot start {}", executable.display()))?;
-    drop(copies);
+    let told = serde_json::to_vec(&Told { listeners, tickets, names })?;
+    let mut command = Command::new(executable);
+    command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
+    let child = command.spawn().with_context(|| format!("cannot start {}", executable.display()))?;
+    drop(command); // with it our copy of their end
     std::thread::Builder::new()
         .name("tidegate-upgrade".into())
         .spawn(move || {
+            // One that does not read is given up like one that says nothing; what comes of it is heard below.
+            let _ = set_socket_timeout(&hear, Timeout::Send, Some(PATIENCE));
+            let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
+            let _ = passing::send(hear.as_fd(), &told, &borrowed);
+            drop(copies);
             let outcome = listen_to(child, hear, PATIENCE);
             let _ = events.send(Event::Upgraded(outcome));
         })
         .context("cannot start a thread")?;
     Ok(())
-}
-
-fn file_of_names(names: &[String]) -> Result<OwnedFd> {
-    let file = memfd_create("tidegate-names", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?;
-    let mut file = std::fs::File::from(file);
-    file.write_all(names.join("\n").as_bytes())
-        .and_then(|()| file.rewind())
-        .context("cannot write a file in memory")?;
-    Ok(file.into())
 }
 
 /// Waits until the child says that it serves, or why not; its process number once it serves. After `patience` it is given
@@ -185,7 +188,7 @@ pub struct Handover {
     /// Its sockets.
     pub sockets: Sockets,
     /// The keys of its TLS session tickets.
-    pub tickets: Option<Vec<u8>>,
+    pub tickets: Vec<u8>,
     /// The names that it serves and that may not be lost.
     pub names: Vec<String>,
     link: OwnedFd,
@@ -194,44 +197,39 @@ pub struct Handover {
 impl Handover {
     /// Takes over what the predecessor has left; `None` where there is no predecessor.
     pub fn take() -> Result<Option<Handover>> {
-        let Ok(text) = std::env::var(VARIABLE) else { return Ok(None) };
-        let handover: Value = serde_json::from_str(&text).unwrap_or_default();
+        let Ok(from) = std::env::var(VARIABLE) else { return Ok(None) };
         // The variable outlives its purpose in the environment: only the child it was made for may use it.
         let parent = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-        if handover["from"].as_i64() != Some(i64::from(parent)) {
+        if from.parse() != Ok(parent) {
             return Ok(None);
         }
-        let link = inherit(&handover["tell"])?;
-        // Who does not say that there are any sends none, and waiting for them would be for ever.
-        let tickets = (handover["tickets"] == true).then(|| passing::receive(link.as_fd()).ok().flatten());
-        let tickets = tickets.flatten().map(|(bytes, _)| bytes);
+        let link = std::io::stdin().as_fd().try_clone_to_owned().context("cannot take the link")?;
+        let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdin(&nothing).context("cannot replace standard input")?;
+        let received = passing::receive(link.as_fd()).context("cannot hear the predecessor")?;
+        let (bytes, descriptors) = received.context("the predecessor has ended before it handed over")?;
+        let told: Told = serde_json::from_slice(&bytes).context("the predecessor is not understood")?;
+        let mut descriptors = descriptors.into_iter();
         let mut addresses = Vec::new();
-        for open in handover["listeners"].as_array().into_iter().flatten() {
-            let sockets = open["sockets"].as_array().into_iter().flatten().map(inherit);
-            addresses.push(OpenAddress {
-                requested: address(&open["requested"])?,
-                taken: address(&open["taken"])?,
-                sockets: sockets.collect::<Result<Vec<OwnedFd>>>()?,
-                given: open["given"].as_str().map(str::to_owned),
-                file: serde_json::from_value(open["file"].clone()).unwrap_or_default(),
-            });
-        }
-        let names = match &handover["names"] {
-            Value::Null => Vec::new(),
-            number => {
-                let mut text = String::new();
-                let mut file = std::fs::File::from(inherit(number)?);
-                file.read_to_string(&mut text).context("cannot read which names are served")?;
-                text.lines().map(str::to_owned).collect()
+        for ToldListener { requested, taken, sockets: count, given, file } in told.listeners {
+            let sockets: Vec<OwnedFd> = descriptors.by_ref().take(count).collect();
+            if sockets.len() < count {
+                bail!("the predecessor has handed over fewer sockets than it said");
             }
-        };
-        Ok(Some(Handover { sockets: Sockets::new(addresses), tickets, names, link }))
+            addresses.push(OpenAddress { requested, taken, sockets, given, file });
+        }
+        Ok(Some(Handover {
+            sockets: Sockets::new(addresses),
+            tickets: told.tickets,
+            names: told.names,
+            link,
+        }))
     }
 
     /// Tells the predecessor that this process serves. `false`: it has ended meanwhile, because it was told
     /// to, and so should this one.
     pub fn ready(self, roster: &Arc<Roster>) -> bool {
-        let mut link = std::fs::File::from(self.link);
+        let mut link = File::from(self.link);
         if link.write_all(READY).is_err() {
             return false;
         }
@@ -250,29 +248,13 @@ impl Handover {
 
     /// Tells the predecessor why this process cannot serve.
     pub fn failed(self, why: &str) {
-        let _ = std::fs::File::from(self.link).write_all(why.as_bytes());
-    }
-}
-
-fn inherit(number: &Value) -> Result<OwnedFd> {
-    let number = number.as_i64().and_then(|number| RawFd::try_from(number).ok());
-    let number = number.filter(|number| *number > 2).ok_or_else(|| anyhow!("{VARIABLE} is malformed"))?;
-    socket::inherited(number).with_context(|| format!("descriptor {number} was not handed over"))
-}
-
-fn address(text: &Value) -> Result<ListenAddress> {
-    let text = text.as_str().unwrap_or_default();
-    match (text.strip_prefix("unix:"), text.parse()) {
-        (Some(path), _) => Ok(ListenAddress::Unix(path.into())),
-        (None, Ok(address)) => Ok(ListenAddress::Tcp(address)),
-        (None, Err(_)) => bail!("{VARIABLE} is malformed: `{text}`"),
+        let _ = File::from(self.link).write_all(why.as_bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Stdio;
     use std::sync::mpsc::channel;
 
     fn outcome(script: &str, patience: Duration) -> Result<Successor, String> {
@@ -307,14 +289,29 @@ mod tests {
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let (events, _) = channel();
         let error =
-            launch(Path::new("/no/such/program"), &[], &Sockets::default(), &[], None, events).unwrap_err();
+            launch(Path::new("/no/such/program"), &[], &Sockets::default(), Vec::new(), Vec::new(), events)
+                .unwrap_err();
         assert!(format!("{error:#}").contains("cannot start /no/such/program"));
     }
 
+    /// FAULTS 61: the new program gets what it needs by way of its standard input, and nothing is open for others.
     #[test]
-    fn addresses_survive_the_way() {
-        for text in ["127.0.0.1:80", "[::1]:0", "unix:/run/a b;=,.sock"] {
-            assert_eq!(address(&json!(text)).unwrap().to_string(), text);
-        }
+    fn no_descriptor_is_left_open_for_what_is_started() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = std::env::temp_dir().join(format!("tidegate-upgrade-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (script, out) = (folder.join("new"), folder.join("out"));
+        let lines = format!("#!/bin/sh\nreadlink /proc/$$/fd/* > {}\necho done >&0\n", out.display());
+        std::fs::write(&script, lines).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
+        let sockets = Sockets::open(&settings, 3, &Sockets::default()).unwrap();
+        let (events, said) = channel();
+        launch(&script, &[], &sockets, vec![7; 100], vec!["a.test".into()], events).unwrap();
+        let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it ends") };
+        assert_eq!(why, "done");
+        let open = std::fs::read_to_string(&out).unwrap();
+        assert_eq!(open.lines().filter(|target| target.starts_with("socket:")).count(), 1, "{open}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

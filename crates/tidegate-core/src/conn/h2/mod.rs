@@ -8,11 +8,12 @@ mod receive;
 mod send;
 
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Batch, Connection, Next, Request, TURNS, Timer, reading_terms};
+use super::{Connection, Next, Request, TURNS, Timer, reading_terms};
+use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
+use crate::context::Ctx;
 use crate::interim::InterimQueue;
 use crate::log;
-use crate::worker::Ctx;
 use send::Output;
 use std::io;
 use std::time::Duration;

@@ -1,22 +1,20 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
+use super::super::decide::{Decision, RequestHead};
 use super::super::progress::StreamPace;
-use super::super::receive::{Unlocated, locate};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::{Account, Entry};
+use crate::admission::Entry;
 use crate::answer;
-use crate::body::{self, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
+use crate::body::RequestBodyError;
+use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
-use crate::log::{self, EntryFields};
-use crate::remote::Remote;
-use crate::worker::Ctx;
+use crate::reply::Reply;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
-use tidegate_http::{Method, Status};
+use tidegate_http::{Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
@@ -109,12 +107,8 @@ impl Connection {
     ) -> io::Result<()> {
         let engine = cx.engine.clone();
         let limits = &engine.settings.limits;
-        cx.stats.requests.add(1);
+        self.count_request(cx);
         cx.stats.http2_streams.add(1);
-        if self.served > 0 {
-            cx.stats.keep_alive_hits.add(1);
-        }
-        self.served = self.served.saturating_add(1);
         let is_last = limits.keep_alive_requests.is_some_and(|most| self.served >= most)
             || matches!(self.entry, Entry::Reserved(_));
         if is_last && !h2.is_closing {
@@ -132,7 +126,7 @@ impl Connection {
         };
         let request = Request {
             head_only: head.method == "HEAD",
-            minor_version: 1,
+            version: Version::Http2,
             expects_continue: head.expects_continue && !is_end,
             is_upgrade: protocol.is_some(),
             ends_with_client: false,
@@ -141,102 +135,27 @@ impl Connection {
         };
         cx.admission.on_request(request.started);
         let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let site = engine.site_for(usize::from(self.listener), head.authority);
-        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
-        let mut entry = log::Entry {
-            client: remote.client,
-            method: if head.method.is_empty() { "-" } else { head.method },
-            target: if head.target.is_empty() { "-" } else { head.target },
+        let head = RequestHead {
+            version: request.version,
+            method,
+            method_token,
+            sent_method: head.method,
+            target: head.target,
             authority: head.authority,
-            minor_version: HTTP_2,
-            referer: &[],
-            user_agent: &[],
-            tls: None,
-            fields: EntryFields::All(head.fields),
+            fields: head.fields,
+            protocol,
+            has_content: !is_end && protocol.is_none(),
+            content_length: head.content_length,
+            refused: refused.map(Status),
+            started: request.started,
         };
-        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let sink = site.and_then(|site| site.access_log);
-        if sink.is_some() {
-            entry.referer = head.fields.first("referer").unwrap_or(&[]);
-            entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
-            entry.tls = made.as_ref();
-        }
-        let is_early = self.transport.is_early();
-        let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
-        let mut wishes = Wishes::of_client(HTTP_2);
-        let reply = match (refused, site, locate(method, head.target)) {
-            (Some(status), ..) => {
-                let kind = match status {
-                    414 => ParseError::TargetTooLong,
-                    431 => ParseError::HeadTooLarge,
-                    _ => ParseError::Other,
-                };
-                cx.stats.parse_errors.add(kind, 1);
-                Reply::Ready(answer::error(Status(status)))
-            }
-            _ if head.content_length.is_some_and(|len| len > limits.body_size) => {
-                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
-            }
-            (_, _, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
-            (_, _, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
-            (_, None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
-            _ if self.is_misdirected(&engine, head.authority) => {
-                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
-            }
-            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
-            (_, Some(site), Ok(located))
-                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
-            {
-                Reply::Ready(response)
-            }
-            (_, Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
-                Err(error) => Reply::Ready(answer::error(error.status())),
-                // The connection stays: what it has under way is not lost for what it may not have more.
-                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
-                    Reply::Ready(cx.admission.busy())
-                }
-                Ok((path, has_encoded_slash)) => {
-                    let content = (!is_end && protocol.is_none()).then(|| {
-                        let (sink, content) = body::pipe(head.content_length);
-                        content_sink = Some(sink);
-                        content
-                    });
-                    let mut exchange = Exchange {
-                        method,
-                        method_token,
-                        target: head.target,
-                        path,
-                        query: located.query,
-                        scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority: head.authority,
-                        fields: head.fields,
-                        protocol,
-                        minor_version: HTTP_2,
-                        remote,
-                        tls: self.transport.handshake(),
-                        is_early,
-                        now: cx.now,
-                        started: request.started,
-                        body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
-                            .with_encoded_slash(has_encoded_slash),
-                    };
-                    let reply = engine.handle(site, &mut exchange);
-                    entry.client = exchange.remote.client;
-                    if !matches!(reply, Reply::Ready(_)) {
-                        is_exempt = engine.always_answers(site, path);
-                        account.site = site.account();
-                    }
-                    reply
-                }
-            },
-        };
-        cx.path_buffer = path_buffer;
+        let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
+        // The connection stays, whatever has become of the request: what it has under way is not lost for that.
+        let Decision { reply, content_sink, content, account, is_exempt, mut wishes, log: sink, outcome: _ } =
+            decision;
+        drop(content); // nobody reads what the handler has left
         let request = Request { ends_with_client: wishes.abandons(), ..request };
         let interim = wishes.take_interim();
-        account.upstream = wishes.upstream();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.

@@ -318,7 +318,10 @@ impl Driver {
     /// Waits for something to happen, and takes it in.
     fn wait(&mut self) {
         let timeout = self.timeout();
+        let guard = self.guard.end();
         let mut fds = vec![PollFd::new(&*self.waker.event, PollFlags::IN)];
+        fds.extend(guard.as_deref().map(|guard| PollFd::new(guard, PollFlags::IN)));
+        let ours = fds.len();
         // In the order of `fds`: pool, slot, and whether it is what was written.
         let mut whose: Vec<(usize, usize, bool)> = Vec::new();
         for (index, pool) in self.pools.values().chain(&self.leaving).enumerate() {
@@ -335,15 +338,19 @@ impl Driver {
         if poll(&mut fds, Some(&timeout)).is_err() {
             return; // a signal came in between
         }
+        let guard_has_ended = guard.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
         let happened: Vec<(usize, usize, bool)> = fds
             .iter()
-            .skip(1)
+            .skip(ours)
             .zip(whose)
             .filter(|(fd, _)| !fd.revents().is_empty())
             .map(|(_, whose)| whose)
             .collect();
         drop(fds);
         let _ = rustix::io::read(&*self.waker.event, &mut [0; 8]);
+        if guard_has_ended {
+            self.guard.has_ended();
+        }
         let Some(folder) = &self.folder else { return };
         let hands = Hands {
             folder,

@@ -12,9 +12,7 @@
 
 use super::launch::OURSELVES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, test_kill_process,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -24,11 +22,16 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tidegate_core::log;
 
 /// How long applications may take to end when told to.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// A guard that has lived so long has not ended of itself.
+const SOUND: Duration = Duration::from_secs(1);
+/// How often what is left is looked for and ended.
+const ROUNDS: u32 = 10;
 /// How often it is looked at what applications have started, while they go on without a master.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -73,7 +76,17 @@ fn server_line(servers: &[u32]) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     known: RefCell<Known>,
-    process: RefCell<Option<(UnixStream, Child)>>,
+    process: RefCell<Option<Running>>,
+}
+
+/// The guard's process as the master has it.
+#[derive(Debug)]
+struct Running {
+    stream: UnixStream,
+    child: Child,
+    /// Readable once it has ended.
+    ended: Arc<OwnedFd>,
+    since: Instant,
 }
 
 impl Guard {
@@ -110,18 +123,42 @@ impl Guard {
 
     /// Tells it; one that is not there, or has been killed, is started and told all.
     fn tell(&self, line: &[u8]) {
-        let mut process = self.process.borrow_mut();
-        if let Some((stream, _)) = &mut *process
-            && stream.write_all(line).is_ok()
+        if let Some(running) = &mut *self.process.borrow_mut()
+            && running.stream.write_all(line).is_ok()
         {
             return;
         }
-        if let Some((stream, mut child)) = process.take() {
+        self.replace();
+    }
+
+    /// Readable once the guard has ended.
+    pub(super) fn end(&self) -> Option<Arc<OwnedFd>> {
+        self.process.borrow().as_ref().map(|running| running.ended.clone())
+    }
+
+    /// It has ended, and nobody has told it to: what it was told last may have gone to one that was dying. One that ends
+    /// at once again and again is missed with the next change only.
+    pub(super) fn has_ended(&self) {
+        let was_sound = self.process.borrow().as_ref().map(|running| running.since.elapsed() >= SOUND);
+        match was_sound {
+            Some(true) => self.replace(),
+            Some(false) => self.reap(),
+            None => {}
+        }
+    }
+
+    fn reap(&self) {
+        if let Some(Running { stream, mut child, .. }) = self.process.take() {
             // Killed before the stream ends: to one that is only slow the end would mean that the master has gone.
             let _ = child.kill();
             drop(stream);
             let _ = child.wait();
         }
+    }
+
+    /// Starts one in the place of the one before, and tells it all.
+    fn replace(&self) {
+        self.reap();
         let (has_pools, lines) = {
             let known = self.known.borrow();
             (known.folder.is_some(), known.lines())
@@ -130,7 +167,7 @@ impl Guard {
             return;
         }
         match start(&lines) {
-            Ok(started) => *process = Some(started),
+            Ok(started) => *self.process.borrow_mut() = Some(started),
             Err(error) => log::error(format_args!(
                 "the guard of pools cannot be started: {error}; should this process be killed, its pools go on"
             )),
@@ -140,14 +177,14 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some((stream, mut child)) = self.process.take() {
+        if let Some(Running { stream, mut child, .. }) = self.process.take() {
             drop(stream); // it has nothing to do any more
             let _ = child.wait();
         }
     }
 }
 
-fn start(lines: &[u8]) -> io::Result<(UnixStream, Child)> {
+fn start(lines: &[u8]) -> io::Result<Running> {
     let (mut ours, theirs) = UnixStream::pair()?;
     // Never waits for it: one that does not read is replaced.
     ours.set_write_timeout(Some(Duration::from_secs(1)))?;
@@ -156,11 +193,12 @@ fn start(lines: &[u8]) -> io::Result<(UnixStream, Child)> {
     command.env_clear().current_dir("/").process_group(0);
     let child = command.spawn()?;
     drop(command);
+    let ended = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
     ours.write_all(lines)?;
-    Ok((ours, child))
+    Ok(Running { stream: ours, child, ended, since: Instant::now() })
 }
 
-/// A process, and whether it has ended.
+/// A process, and whether it has ended. What is done to it is done to this one, and never to a later one of its number.
 struct Handle {
     pid: Pid,
     ended: OwnedFd,
@@ -170,6 +208,17 @@ impl Handle {
     fn open(pid: u32) -> Option<Handle> {
         let pid = Pid::from_raw(pid.cast_signed())?;
         Some(Handle { pid, ended: pidfd_open(pid, PidfdFlags::empty()).ok()? })
+    }
+
+    /// One that is known by its number and by when it began.
+    fn of(pid: i32, began: u64) -> Option<Handle> {
+        let handle = Handle::open(pid.unsigned_abs())?;
+        // Looked at behind the opening: what is open is what is looked at.
+        (stat(pid)?.began == began).then_some(handle)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.ended, signal);
     }
 
     fn has_ended(&self) -> bool {
@@ -249,23 +298,21 @@ impl Told {
             let servers: Vec<&Handle> = self.servers.values().collect();
             self.wait(&servers, self.patience, &mut family);
             self.look(&mut family);
-            // The number of one that has ended meanwhile may be somebody else's.
-            for handle in self.processes.values().filter(|handle| !handle.has_ended()) {
-                let _ = kill_process(handle.pid, Signal::TERM);
-            }
+            self.processes.values().for_each(|handle| handle.signal(Signal::TERM));
             let leaders: Vec<&Handle> = self.processes.values().collect();
             self.wait(&leaders, STOP_PATIENCE, &mut family);
-            for handle in self.processes.values() {
-                let _ = kill_process_group(handle.pid, Signal::KILL);
-            }
-            // What they had started in groups of its own: scripts, and what those have started.
-            for (pid, began) in &family {
-                if began_at(*pid) == Some(*began)
-                    && let Some(pid) = Pid::from_raw(*pid)
-                    && test_kill_process(pid).is_ok()
-                {
-                    let _ = kill_process(pid, Signal::KILL);
+            // With all that they have started, also in groups of its own: scripts, and what those have started. What one
+            // starts while it is ended is found by the next look.
+            for _ in 0..ROUNDS {
+                self.look(&mut family);
+                self.processes.values().for_each(|handle| handle.signal(Signal::KILL));
+                if family.is_empty() {
+                    break;
                 }
+                let alive: Vec<Handle> =
+                    family.iter().filter_map(|(pid, known)| Handle::of(*pid, known.began)).collect();
+                alive.iter().for_each(|handle| handle.signal(Signal::KILL));
+                self.wait(&alive.iter().collect::<Vec<_>>(), LOOK, &mut family);
             }
         }
         if let Some(folder) = &self.folder {
@@ -274,7 +321,7 @@ impl Told {
     }
 
     /// Waits until all of these have ended, no longer than `patience`, and sees meanwhile what pools start.
-    fn wait(&self, handles: &[&Handle], patience: Duration, family: &mut BTreeMap<i32, u64>) {
+    fn wait(&self, handles: &[&Handle], patience: Duration, family: &mut BTreeMap<i32, Stat>) {
         let deadline = Instant::now() + patience;
         loop {
             self.look(family);
@@ -290,45 +337,64 @@ impl Told {
         }
     }
 
-    /// Finds all that the processes of pools have started, by number and time of start.
-    fn look(&self, family: &mut BTreeMap<i32, u64>) {
-        let mut parents: BTreeMap<i32, (i32, u64)> = BTreeMap::new();
+    /// Finds all that the processes of pools have started and that has not ended, by number and time of start: what
+    /// descends from them, and what is in the group of any.
+    fn look(&self, family: &mut BTreeMap<i32, Stat>) {
+        let mut all: BTreeMap<i32, Stat> = BTreeMap::new();
         let Ok(entries) = std::fs::read_dir("/proc") else { return };
         for pid in entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
-            if let Some((parent, began)) = stat(pid) {
-                parents.insert(pid, (parent, began));
-            }
+            all.extend(stat(pid).filter(|known| !known.has_ended).map(|known| (pid, known)));
         }
-        let leaders = self.processes.values().filter(|handle| !handle.has_ended());
-        let leaders: BTreeSet<i32> = leaders.map(|handle| handle.pid.as_raw_nonzero().get()).collect();
-        family.retain(|pid, began| parents.get(pid).is_some_and(|(_, now)| now == began));
-        loop {
-            let mut is_new = false;
-            for (pid, (parent, began)) in &parents {
-                if (leaders.contains(parent) || family.contains_key(parent)) && !family.contains_key(pid) {
-                    family.insert(*pid, *began);
-                    is_new = true;
-                }
-            }
-            if !is_new {
-                return;
-            }
-        }
+        let told = self.processes.values();
+        let told = told.map(|handle| (handle.pid.as_raw_nonzero().get(), !handle.has_ended())).collect();
+        find_family(&told, &all, family);
     }
 }
 
-/// Parent and time of start of a process (proc_pid_stat(5)).
-fn stat(pid: i32) -> Option<(i32, u64)> {
+/// Adds to `family` whatever of `all` belongs to it, and takes out what has gone. `told` are the processes of pools, each
+/// with whether it is alive: it leads a group, whose number is nobody else's while the group has a member. What is
+/// in a group that no process of a pool has made is not touched: a script may join any.
+fn find_family(told: &BTreeMap<i32, bool>, all: &BTreeMap<i32, Stat>, family: &mut BTreeMap<i32, Stat>) {
+    family.retain(|pid, known| all.get(pid).is_some_and(|now| now.began == known.began));
+    let is_alive = |pid: &i32| told.get(pid) == Some(&true);
+    loop {
+        let made = |group: &i32| told.contains_key(group) || family.contains_key(group);
+        let groups = family.values().map(|known| known.group).filter(made);
+        let groups: BTreeSet<i32> = groups.chain(told.keys().copied().filter(|pid| is_alive(pid))).collect();
+        let is_ours = |known: &Stat| {
+            is_alive(&known.parent) || family.contains_key(&known.parent) || groups.contains(&known.group)
+        };
+        let is_new = |pid: &i32| !family.contains_key(pid) && !is_alive(pid);
+        let new = all.iter().filter(|(pid, known)| is_new(pid) && is_ours(known));
+        let new: Vec<(i32, Stat)> = new.map(|(pid, known)| (*pid, *known)).collect();
+        if new.is_empty() {
+            return;
+        }
+        family.extend(new);
+    }
+}
+
+/// What is known of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stat {
+    parent: i32,
+    group: i32,
+    /// When it began, in ticks since the machine did.
+    began: u64,
+    /// Nobody has taken note of its end yet.
+    has_ended: bool,
+}
+
+/// From the kernel (proc_pid_stat(5)).
+fn stat(pid: i32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything.
     let mut fields = text.get(text.rfind(')')? + 2..)?.split(' ');
-    let parent = fields.nth(1)?.parse().ok()?;
-    let began = fields.nth(17)?.parse().ok()?;
-    Some((parent, began))
-}
-
-fn began_at(pid: i32) -> Option<u64> {
-    stat(pid).map(|(_, began)| began)
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let began = fields.nth(16)?.parse().ok()?;
+    Some(Stat { parent, group, began, has_ended })
 }
 
 #[cfg(test)]
@@ -339,13 +405,44 @@ mod tests {
     fn a_process_is_found_with_its_parent_and_start() {
         let mut child = Command::new("sleep").arg("1000").spawn().expect("it can be run");
         let pid = child.id().cast_signed();
-        let (parent, began) = stat(pid).expect("it runs");
-        assert_eq!((parent, began_at(pid)), (std::process::id().cast_signed(), Some(began)));
-        assert!(began > 0);
+        let known = stat(pid).expect("it runs");
+        assert_eq!((known.parent, known.has_ended), (std::process::id().cast_signed(), false));
+        assert!(known.began > 0);
+        assert!(Handle::of(pid, known.began).is_some() && Handle::of(pid, known.began + 1).is_none());
         let handle = Handle::open(child.id()).expect("it runs");
         assert!(!handle.has_ended());
         child.kill().expect("it runs");
         child.wait().expect("it is ours");
         assert!(handle.has_ended());
+    }
+
+    /// A number that has gone to somebody else is left alone, and so is its group.
+    #[test]
+    fn the_family_is_what_pools_have_started_and_nobody_else() {
+        let known = |parent, group, began| Stat { parent, group, began, has_ended: false };
+        let before = BTreeMap::from([
+            (100, known(1, 100, 5)),
+            (101, known(100, 100, 6)),
+            (102, known(101, 102, 7)), // a script in a group of its own
+            (103, known(101, 200, 7)), // one that has joined others
+            (200, known(1, 200, 5)),
+        ]);
+        let mut family = BTreeMap::new();
+        find_family(&BTreeMap::from([(100, true)]), &before, &mut family);
+        assert_eq!(family.keys().copied().collect::<Vec<_>>(), [101, 102, 103]);
+        // The leader has ended, and its number is another's by now; its child is an orphan, and has started one more.
+        let after = BTreeMap::from([
+            (100, known(1, 77, 90)),
+            (101, known(1, 100, 6)),
+            (102, known(1, 102, 80)), // this number, too
+            (104, known(1, 100, 81)),
+            (200, known(1, 200, 5)),
+            (201, known(100, 77, 91)),
+        ]);
+        find_family(&BTreeMap::from([(100, false)]), &after, &mut family);
+        assert_eq!(family.keys().copied().collect::<Vec<_>>(), [101, 104]);
+        let gone = BTreeMap::from([(100, known(1, 100, 90)), (201, known(100, 100, 91))]);
+        find_family(&BTreeMap::from([(100, false)]), &gone, &mut family);
+        assert!(family.is_empty(), "{family:?}");
     }
 }
