@@ -4,7 +4,6 @@
 use crate::hosts::Hosts;
 use crate::opening::Opening;
 use crate::pattern::matches;
-use crate::remote::covers;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::net::IpAddr;
@@ -82,7 +81,7 @@ impl Engine {
             return Opening::Plain;
         };
         let then_tls = listener.tls.is_some();
-        if listener.proxies.iter().any(|network| covers(*network, peer)) {
+        if listener.proxies.covers(peer.ip()) {
             return Opening::Proxy { then_tls };
         }
         if then_tls { Opening::Tls } else { Opening::Plain }
