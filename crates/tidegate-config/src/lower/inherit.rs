@@ -10,7 +10,10 @@ use std::sync::Arc;
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
 use crate::lower::{access, limits};
-use crate::settings::{Access, AccessRule, Coding, Compress, Listing, Network, RequestLimits, Symlinks, Try};
+use crate::settings::{
+    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, Shared, Symlinks,
+    Try,
+};
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
 
@@ -38,7 +41,7 @@ pub(crate) struct Inherited {
     pub compress: Option<Compress>,
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Shared<NetworkSet>,
     pub limits: RequestLimits,
     /// Those of the top level.
     pub limits_of_server: Arc<RequestLimits>,
@@ -167,11 +170,7 @@ impl Inherited {
             "precompressed" => self.precompressed = codings(item, &["br", "zst", "gz"]),
             "compress" => self.compress = compress(item),
             "trusted-proxies" => {
-                let networks = item.arguments.iter().filter_map(|placed| match placed.value {
-                    Value::Network(network) => Some(network),
-                    _ => None,
-                });
-                self.trusted_proxies = networks.collect();
+                self.trusted_proxies = lower::networks(item).into();
             }
             "intercept" => self.intercepts = !item.is_word("off"),
             "symlinks" => {
@@ -239,7 +238,7 @@ impl Inherited {
             }
         }
         if !rules.is_empty() {
-            self.access.levels.push(rules);
+            self.access.levels.push(AccessRules::from(rules).into());
         }
     }
 }

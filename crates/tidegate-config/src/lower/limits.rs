@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::written_or_default;
+use super::{networks, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
-use crate::settings::{Limits, Network, RequestLimits};
+use crate::settings::{Limits, RequestLimits};
 use crate::value::Value;
 
 /// The limits of the server, and of requests whose site says nothing else.
@@ -129,15 +129,6 @@ impl RequestLimits {
             name => debug_assert!(false, "`{name}` stands in `limits` of a site, and nothing applies it"),
         }
     }
-}
-
-/// The networks an item names; none where it says `none`.
-fn networks(item: &Item) -> Vec<Network> {
-    let networks = item.arguments.iter().filter_map(|placed| match placed.value {
-        Value::Network(network) => Some(network),
-        _ => None,
-    });
-    networks.collect()
 }
 
 /// A number that the table bounds below 2^32.

@@ -1,6 +1,6 @@
 //! Bounds on what clients may do: those of the server as a whole, and those that a site or a route may set for itself.
 
-use super::Network;
+use super::NetworkSet;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Limits {
     /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
     pub connections_per_address: Option<u32>,
     /// Clients whose connections are not counted by address.
-    pub exempt_addresses: Vec<Network>,
+    pub exempt_addresses: NetworkSet,
     /// Requests that wait for something at the same time, all workers together.
     pub in_flight: u32,
     /// Requests whose content is still to come before they can run.

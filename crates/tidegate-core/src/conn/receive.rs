@@ -13,6 +13,7 @@ use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::reply::Reply;
 use crate::response::Response;
+use crate::state::RequestState;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Version};
@@ -141,7 +142,6 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let expects_continue = head.expects_continue;
         let head = RequestHead {
             version: request.version,
@@ -158,18 +158,11 @@ impl Connection {
             size: request.received as usize,
             started: request.started,
         };
-        let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
-        let Decision {
-            reply,
-            outcome,
-            content_sink,
-            content,
-            account,
-            is_exempt,
-            mut wishes,
-            log: sink,
-            limits,
-        } = decision;
+        let (decision, mut entry) = self.decide(cx, &engine, &head);
+        let Decision { reply, outcome, content_sink, account, is_exempt, state, log: sink, limits } =
+            decision;
+        let RequestState { body: content, signals, tls, .. } = state;
+        entry.tls = tls.as_ref();
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
         // Our decision, which the client learns from the answer: it may have sent more by then.
@@ -197,14 +190,14 @@ impl Connection {
             }
             (reply, _) => reply,
         };
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
-        let interim = wishes.take_interim();
+        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let interim = signals.interim_sent();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
-                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(signals.later());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
