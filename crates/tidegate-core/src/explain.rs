@@ -99,6 +99,13 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
+        let requires_certificate = config.tls.clients.as_ref().is_some_and(|clients| clients.is_required);
+        if exchange.scheme == "https" && requires_certificate {
+            notes.set_unanswered(
+                "the site requires client certificates, and none is shown here: the TLS handshake fails",
+            );
+            return Reply::Ready(answer::error(Status::FORBIDDEN));
+        }
         if let Some(status) = self.over_limits(site, size, &exchange, notes) {
             return Reply::Ready(answer::error(status));
         }
@@ -168,7 +175,12 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
             notes.push(format!("route {} ({}): does not match", route.pattern, route.origin));
             continue;
         }
-        notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
+        // The last route of a site is what it says itself.
+        if route.origin == site.config().origin {
+            notes.push(format!("no route fits: the site's own ({})", route.origin));
+        } else {
+            notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
+        }
         let mut remote = exchange.state.remote;
         if let Some(trusted) = &route.trusted_proxies {
             remote = remote.seen_behind(trusted, &exchange.fields);

@@ -13,6 +13,7 @@ struct Inner {
     sentences: RefCell<Vec<String>>,
     asks_application: Cell<bool>,
     is_malformed: Cell<bool>,
+    unanswered: Cell<Option<&'static str>>,
 }
 
 thread_local! {
@@ -39,6 +40,15 @@ impl Notes {
     /// Whether no request may have the path.
     pub(crate) fn set_malformed(&self, is_malformed: bool) {
         self.0.is_malformed.set(is_malformed);
+    }
+
+    /// Why there is no answer at all.
+    pub fn unanswered(&self) -> Option<&'static str> {
+        self.0.unanswered.get()
+    }
+
+    pub(crate) fn set_unanswered(&self, why: &'static str) {
+        self.0.unanswered.set(Some(why));
     }
 
     /// Adds a sentence.

@@ -3,7 +3,8 @@
 //! What is no placeholder is text, braces included, so that JSON may stand in a field.
 
 use crate::exchange::Exchange;
-use tidegate_http::path::encode_path;
+use tidegate_http::Target;
+use tidegate_http::path::{encode_path, normalise};
 use tidegate_io::socket::Peer;
 
 /// A text with placeholders.
@@ -92,7 +93,7 @@ impl Template {
                 }
                 Piece::Host => text.push_str(host_of(exchange.authority)),
                 Piece::Method => text.push_str(exchange.method_token),
-                Piece::Path => text += &encode_path(exchange.path),
+                Piece::Path => text += &path_asked_for(exchange),
                 Piece::Query => {
                     if let Some(query) = exchange.query {
                         text.push('?');
@@ -105,6 +106,15 @@ impl Template {
         }
         text
     }
+}
+
+/// The path that the client has asked for, also where `index` or `try` have led on to another.
+fn path_asked_for(exchange: &Exchange<'_>) -> String {
+    let mut scratch = Vec::new();
+    let target = Target::parse(exchange.method, exchange.target).ok().filter(|_| exchange.state.hops > 0);
+    let raw_path = target.as_ref().and_then(Target::path);
+    let path = raw_path.and_then(|raw_path| normalise(raw_path, &mut scratch).ok());
+    encode_path(path.unwrap_or(exchange.path))
 }
 
 /// The host of an authority, brackets included, without the port.

@@ -6,7 +6,7 @@
 
 use crate::distinguished_name;
 use aws_lc_rs::digest;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
@@ -304,8 +304,18 @@ impl Certificate {
 /// The certificates of a PEM text; `None` where there is none.
 pub(crate) fn certificates(pem: &[u8]) -> Result<Option<Vec<CertificateDer<'static>>>, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let chain = chain.map_err(|error| error.to_string())?;
+    let chain = chain.map_err(|error| pem_problem(&error))?;
     Ok((!chain.is_empty()).then_some(chain))
+}
+
+/// What is wrong with a PEM text.
+pub(crate) fn pem_problem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("it is cut off: `-----END {}-----` is missing", String::from_utf8_lossy(end_marker))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// A place for a certificate that may change while it is served from.

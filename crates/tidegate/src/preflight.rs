@@ -56,9 +56,15 @@ impl Findings<'_> {
         let mut wrong = users::unknown(self.settings);
         if wrong.is_empty() {
             let assigned = users::assign(&mut self.settings.clone(), users::can_be_anybody());
-            wrong.extend(assigned.err().map(|error| format!("{error:#}")));
+            wrong.extend(assigned.err());
         }
-        self.list.extend(wrong.into_iter().map(|wrong| (None, Diagnostic::error(wrong))));
+        for error in wrong {
+            let (origin, message) = users::Place::of(&error);
+            match origin {
+                Some(origin) => self.add(None, origin, Diagnostic::error(message)),
+                None => self.list.push((None, Diagnostic::error(message))),
+            }
+        }
     }
 
     /// Whether content of requests can be kept where the settings say, by whom the server processes will be.

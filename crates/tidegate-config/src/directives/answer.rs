@@ -34,7 +34,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             default: None,
             doc: "The media type of the text. Without it `text/html` where the text begins with `<`, else `text/plain`.",
         }],
-        doc: "A fixed answer: a status and a short text. An error without a text gets the `error-page` of its status, \
+        doc: "A fixed answer: a status, any but 206 and 304, which are for files, and a short text. An error without a text gets the `error-page` of its status, \
               one with a text is sent as it is.",
         example: "respond 200 \"all is well\"",
         ..Directive::new("respond", INSIDE)
@@ -47,7 +47,10 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("status", INSIDE)
     },
     Directive {
-        arguments: &[one("code", Kind::Status { only: &[] }), one_or("path", Kind::SitePath, &["off"])],
+        arguments: &[
+            one("code", Kind::Number { least: 400, most: 599 }),
+            one_or("path", Kind::SitePath, &["off"]),
+        ],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_error_page)),
         doc: "The page of the site that is shown for an error of the server's own. The status stays what it is. What an \
@@ -105,7 +108,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \
               name that was inherited or that an application has sent (`Set-Cookie` and `Vary` are added); `off` without \
               quotes only takes it away. `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are \
-              filled in. Fields that the server itself must get right are refused.",
+              filled in; `{path}` is the path that the client has asked for, also where `index` or `try` lead to another. \
+              Fields that the server itself must get right are refused.",
         example: "header \"X-Content-Type-Options\" \"nosniff\"",
         ..Directive::new("header", EVERYWHERE)
     },

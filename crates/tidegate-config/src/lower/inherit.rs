@@ -126,12 +126,6 @@ impl Inherited {
                 let message = format!("the page for status {code} is given twice");
                 checker.diagnostics.push(item.error_at(0, message).help("keep one of the two"));
             }
-            if (1..400).contains(&code) {
-                checker.diagnostics.push(
-                    item.error_at(0, format!("{code} is no error status"))
-                        .help("error statuses go from 400 to 599"),
-                );
-            }
             codes.push((code, item));
         }
         self.outer_fields = self.fields.len();

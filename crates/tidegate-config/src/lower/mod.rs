@@ -83,7 +83,10 @@ pub(crate) fn sites(
     for TopNode { file, node, mistakes, lost } in nodes.iter().filter(|top| top.node.name == "site") {
         let start = checker.diagnostics.len();
         let Some(item) = checker.item(file, node, Context::Top) else { continue };
-        let site = site::site(checker, disk, &item, server, &mut claims);
+        // The names of what was lost with a whole file are claimed already, by that file.
+        let mut of_file = Claims::default();
+        let claims = if lost.is_some() { &mut of_file } else { &mut claims };
+        let site = site::site(checker, disk, &item, server, claims);
         let end = checker.diagnostics.len();
         if let Some(lost) = lost.and_then(|at| left_out.get_mut(at)) {
             lost.diagnostics.push(start..end);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::pool::{
@@ -47,7 +48,7 @@ pub(super) fn pools(checker: &mut Checker<'_>, disk: &dyn Disk, items: &[Item]) 
         }
         let Some(application) = application(checker, disk, item) else { continue };
         let hooks = item.children.iter().filter(|child| child.directive.name == "on");
-        let hooks = hooks.filter_map(|child| hook(checker, child)).collect();
+        let hooks = hooks.filter_map(|child| hook(checker, disk, child)).collect();
         let queue = within(item, "queue");
         let log = within(item, "output");
         if let (Some(Value::LogTarget(target)), Some(item)) = (log.as_ref().and_then(Item::first), &log) {
@@ -214,33 +215,14 @@ fn program(checker: &mut Checker<'_>, disk: &dyn Disk, kind: &Item) -> Option<Pr
         _ => {
             let arguments = kind.texts();
             let program = arguments.first()?;
-            let is_found = |path: &Path| matches!(disk.what(path), What::File | What::Hidden);
-            let search = checker.environment.variable("PATH");
-            let is_there = match (program.contains('/'), &search) {
-                (true, _) => is_found(&kind.file.folder.join(program)),
-                (false, Some(folders)) => {
-                    folders.split(':').any(|folder| is_found(&Path::new(folder).join(program)))
-                }
-                (false, None) => true,
-            };
             if program.is_empty() || program.contains('\0') {
                 checker
                     .diagnostics
                     .push(kind.error_at(0, "this names no program").help("name one, such as `\"php-cgi\"`"));
                 return None;
             }
-            if !is_there {
-                let message = format!("the program `{program}` is not there");
-                let help = if program.contains('/') {
-                    "install it, or put the path right".to_owned()
-                } else {
-                    format!(
-                        "install it, or write its whole path; looked for in {}",
-                        search.unwrap_or_default()
-                    )
-                };
-                checker.diagnostics.push(kind.error_at(0, message).help(help));
-            }
+            let missing = missing_program(checker, disk, kind, 0, program);
+            checker.diagnostics.extend(missing);
             let mut arguments = arguments;
             if let Some(first) = arguments.first_mut()
                 && first.contains('/')
@@ -400,7 +382,7 @@ fn resources(item: &Item) -> Resources {
     }
 }
 
-fn hook(checker: &mut Checker<'_>, item: &Item) -> Option<Hook> {
+fn hook(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Hook> {
     let number = |name: &str| match item.property(name) {
         Some(Value::Number(number)) => u32::try_from(number).ok(),
         _ => None,
@@ -446,10 +428,44 @@ fn hook(checker: &mut Checker<'_>, item: &Item) -> Option<Hook> {
                     Some(Value::Text(user)) => Some(user),
                     _ => None,
                 };
+                if let Some(program) = what.first() {
+                    // The server runs without it, and tries again each time.
+                    let missing = missing_program(checker, disk, item, 2, program);
+                    let warning = |missing| Diagnostic { severity: Severity::Warning, ..missing };
+                    checker.diagnostics.extend(missing.map(warning));
+                }
                 HookAction::Run { command: what, user, group: None }
             }
         };
     Some(Hook { measure, threshold, action, every: time(item, "every") })
+}
+
+/// What is to be said where a program that an item names is not there: a path, which counts from the folder of the file, or a name
+/// that is looked for in `PATH`.
+fn missing_program(
+    checker: &Checker<'_>,
+    disk: &dyn Disk,
+    item: &Item,
+    at: usize,
+    program: &str,
+) -> Option<Diagnostic> {
+    let is_found = |path: &Path| matches!(disk.what(path), What::File | What::Hidden);
+    let search = checker.environment.variable("PATH");
+    let is_there = match (program.contains('/'), &search) {
+        (true, _) => is_found(&item.file.folder.join(program)),
+        (false, Some(folders)) => folders.split(':').any(|folder| is_found(&Path::new(folder).join(program))),
+        (false, None) => true,
+    };
+    if is_there {
+        return None;
+    }
+    let message = format!("the program `{program}` is not there");
+    let help = if program.contains('/') {
+        "install it, or put the path right".to_owned()
+    } else {
+        format!("install it, or write its whole path; looked for in {}", search.unwrap_or_default())
+    };
+    Some(item.error_at(at, message).help(help))
 }
 
 fn path(item: &Item) -> Option<PathBuf> {

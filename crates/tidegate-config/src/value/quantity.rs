@@ -77,6 +77,17 @@ pub(super) fn duration(written: Written<'_>, least: u64, most: u64) -> Result<Du
     }
 }
 
+/// A time in one of the units that are longer than a day, which are not known since a month has no one length.
+fn in_days(number: &str, unit: &str) -> Option<String> {
+    let days = match unit.to_ascii_lowercase().as_str() {
+        "w" | "week" | "weeks" => 7,
+        "mo" | "month" | "months" => 30,
+        "y" | "yr" | "year" | "years" => 365,
+        _ => return None,
+    };
+    Some(format!("{}d", number.parse::<u64>().ok()?.checked_mul(days)?))
+}
+
 fn amount(
     written: Written<'_>,
     what: &str,
@@ -102,7 +113,8 @@ fn amount(
         } else {
             format!("`{text}` has a unit that is not known")
         };
-        let near = meant.map(|unit| format!("write `\"{number}{unit}\"`; ")).unwrap_or_default();
+        let near = meant.map(|unit| format!("{number}{unit}")).or_else(|| in_days(number, unit));
+        let near = near.map(|near| format!("write `\"{near}\"`; ")).unwrap_or_default();
         return Err(ValueError::new(problem, format!("{near}{}", help())));
     };
     number

@@ -34,10 +34,9 @@ impl Busy {
     pub fn new(settings: &settings::Settings) -> Busy {
         let busy = &settings.busy;
         let server = settings.server_field.as_deref();
-        let too_many = settings::Busy { text: String::new(), ..busy.clone() };
         Busy {
             busy: Encoded::new(Status(busy.status), busy, server),
-            too_many: Encoded::new(Status::TOO_MANY_REQUESTS, &too_many, server),
+            too_many: Encoded::new(Status::TOO_MANY_REQUESTS, busy, server),
             settings: busy.clone(),
         }
     }

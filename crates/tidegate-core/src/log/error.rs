@@ -127,15 +127,13 @@ pub(super) fn push_line(out: &mut Vec<u8>, level: Level, message: &str) {
     out.push(b'\n');
 }
 
-/// Quotes stay readable here; control bytes and foreign bytes do not get through.
+/// Quotes and the ellipsis of the server's own sentences stay readable here; control bytes and foreign bytes do not get
+/// through.
 fn push_escaped_prose(out: &mut Vec<u8>, text: &str) {
-    for piece in text.split_inclusive(['"', '\\']) {
-        match piece.as_bytes() {
-            [front @ .., last @ (b'"' | b'\\')] => {
-                push_escaped(out, front);
-                out.push(*last);
-            }
-            all => push_escaped(out, all),
-        }
+    for piece in text.split_inclusive(['"', '\\', '…']) {
+        let last = piece.char_indices().next_back().filter(|(_, last)| matches!(last, '"' | '\\' | '…'));
+        let (front, last) = piece.split_at(last.map_or(piece.len(), |(at, _)| at));
+        push_escaped(out, front.as_bytes());
+        out.extend_from_slice(last.as_bytes());
     }
 }

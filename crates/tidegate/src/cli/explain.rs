@@ -173,7 +173,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for sentence in notes.take() {
         let _ = writeln!(out, "{sentence}");
     }
-    if notes.is_unknown(&response) {
+    if let Some(why) = notes.unanswered() {
+        let _ = writeln!(out, "answer: none: {why}");
+    } else if notes.is_unknown(&response) {
         out.push_str("answer: what the application says\n");
     } else {
         let _ = writeln!(out, "answer: {} {}", response.status.0, response.status.reason());

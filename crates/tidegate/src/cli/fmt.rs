@@ -50,14 +50,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn one(path: &Path, only_checks: bool) -> Result<bool> {
     let is_stream = path == Path::new("-");
-    let text = if is_stream {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-        text
+    let bytes = if is_stream {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+        bytes
     } else {
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
+        fs::read(path).with_context(|| format!("cannot read {}", path.display()))?
     };
-    let source = Source::new(&path.display().to_string(), &text);
+    let source = Source::from_bytes(&path.display().to_string(), &bytes);
     let formatted = match format_source(&source) {
         Ok(formatted) => formatted,
         Err(diagnostics) => {
@@ -67,7 +67,7 @@ fn one(path: &Path, only_checks: bool) -> Result<bool> {
             return Ok(false);
         }
     };
-    let differs = formatted != text;
+    let differs = formatted.as_bytes() != bytes;
     if only_checks {
         if differs {
             print(&format!("{}: not formatted; run `tidegate fmt {0}`\n", path.display()))?;

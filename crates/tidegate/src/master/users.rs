@@ -1,7 +1,7 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
 use crate::link::Identity;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use nix::unistd::{Gid, getgrouplist};
 use std::ffi::CString;
 use std::io;
@@ -9,9 +9,36 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_config::Settings;
 use tidegate_config::settings::pool::{Application, HookAction};
-use tidegate_config::settings::{SocketAccess, User as UserSettings};
+use tidegate_config::settings::{Origin, SocketAccess, User as UserSettings};
 use tidegate_core::tls::pair_files;
 use tidegate_modules::gateway::supervise::launch::{self, Account};
+
+/// Where the settings name somebody who is not known, and as what.
+#[derive(Debug)]
+pub struct Place {
+    /// The place.
+    pub origin: Origin,
+    what: String,
+}
+
+impl Place {
+    fn new(origin: &Origin, what: impl Into<String>) -> Place {
+        Place { origin: origin.clone(), what: what.into() }
+    }
+
+    /// The place that an error tells of, and the error without it.
+    pub fn of(error: &anyhow::Error) -> (Option<&Origin>, String) {
+        let Some(Place { origin, what }) = error.downcast_ref() else { return (None, format!("{error:#}")) };
+        let rest: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+        (Some(origin), format!("{what}: {}", rest.join(": ")))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.origin, self.what)
+    }
+}
 
 /// Whom server processes become under these settings, and a word of warning. Only root can become another.
 pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option<String>)> {
@@ -21,14 +48,15 @@ pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option
                     a line such as user \"www-data\"";
         return Ok((None, own.is_root().then(|| said.into())));
     };
-    let at = || format!("{}: `user`", user.origin);
+    let at = || Place::new(&user.origin, "`user`");
     let found = find_user(&user.name).with_context(at)?;
     let Account { uid, gid: own_gid, name } = found;
     let gid = match (&user.group, own_gid) {
         (Some(group), _) => find_group(group).with_context(at)?,
         (None, Some(gid)) => gid,
         (None, None) => {
-            bail!("{}: user {} has no entry, so a group=\"...\" is needed", user.origin, user.name)
+            let message = format!("user {} has no entry, so a group=\"...\" is needed", user.name);
+            return Err(anyhow!(message).context(at()));
         }
     };
     if !own.is_root() {
@@ -78,15 +106,14 @@ fn find_group(name: &str) -> Result<Gid> {
 }
 
 /// Users and groups that the settings name and this system does not have: an error for each.
-pub fn unknown(settings: &Settings) -> Vec<String> {
+pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
     let mut said = Vec::new();
-    said.extend(identity(settings.user.as_ref()).err().map(|error| format!("{error:#}")));
+    said.extend(identity(settings.user.as_ref()).err());
     for listener in &settings.listeners {
         let owner = listener.access.owner.as_deref().and_then(|name| find_user(name).err());
         let group = listener.access.group.as_deref().and_then(|name| find_group(name).err());
-        said.extend(
-            [owner, group].into_iter().flatten().map(|error| format!("{}: {error:#}", listener.origin)),
-        );
+        let at = || Place::new(&listener.origin, "`listen`");
+        said.extend([owner, group].into_iter().flatten().map(|error| error.context(at())));
     }
     said
 }
@@ -125,7 +152,7 @@ const USUAL: [&str; 3] = ["www-data", "http", "nobody"];
 impl Usual {
     fn of(server: Option<&UserSettings>) -> Result<Usual> {
         if let Some(server) = server
-            && !find_user(&server.name).with_context(|| format!("{}: `user`", server.origin))?.uid.is_root()
+            && !find_user(&server.name).with_context(|| Place::new(&server.origin, "`user`"))?.uid.is_root()
         {
             let (user, group) = (server.name.clone(), server.group.clone());
             return Ok(Usual { user, group, why: "the server's `user`" });
@@ -207,7 +234,7 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
     let server = settings.user.clone();
     let usual = || Usual::of(server.as_ref());
     for pool in &mut settings.pools {
-        let at = || format!("{}: pool `{}`", pool.origin, pool.name);
+        let at = || Place::new(&pool.origin, format!("pool `{}`", pool.name));
         let mut own: Option<(String, Option<String>)> = None;
         if let Application::Processes(processes) = &mut pool.application {
             let said = match &processes.user {
@@ -247,7 +274,7 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
             let HookAction::Run { user, group, .. } = &mut hook.action else { continue };
             match user {
                 Some(name) => {
-                    let account = find_user(name).with_context(|| format!("{}: `on`", pool.origin))?;
+                    let account = find_user(name).with_context(|| Place::new(&pool.origin, "`on`"))?;
                     if account.uid.is_root() && !is_root {
                         *user = None; // it is less than what was allowed
                     }
@@ -257,7 +284,7 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
                     let (name, its_group) = match &own {
                         Some(own) => own.clone(),
                         None => {
-                            let usual = usual().with_context(|| format!("{}: `on`", pool.origin))?;
+                            let usual = usual().with_context(|| Place::new(&pool.origin, "`on`"))?;
                             (usual.user, usual.group)
                         }
                     };
