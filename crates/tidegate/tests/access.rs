@@ -122,7 +122,11 @@ fn get(server: &str, from: &str, host: &str, path: &str) -> (u16, String) {
     socket.connect(&server.parse::<SocketAddr>().unwrap().into()).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(WAIT)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
