@@ -39,6 +39,11 @@ impl InterimQueue {
         self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.as_bytes().len()).sum()
     }
 
+    /// Whether there is nothing to be told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     pub(crate) fn pop(&self) -> Option<Interim> {
         self.0.borrow_mut().pop_front()
     }

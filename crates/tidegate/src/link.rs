@@ -104,8 +104,10 @@ pub enum ToMaster {
     Failed(u64, String),
     /// What was prepared is in force.
     Committed,
-    /// What it was told is done: the logs that were sent are in use, or it accepts no more.
-    Done,
+    /// The logs that were sent are in use.
+    LogsInUse,
+    /// It was told to drain, and accepts no more.
+    AcceptsNoMore,
     /// It has to end: start another in its place, then tell it to drain.
     Leaving,
     /// What its workers want of pools.

@@ -5,7 +5,8 @@
 //! | connections, and the reserve for the status page | this one | `limits connections` |
 //! | connections of one address | `addresses` | `limits connections-per-address`, `exempt-addresses` |
 //! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue`, `incoming-bodies` |
-//! | who may take how many of those places | `shares` | |
+//! | whose turn it is, of all that waits for a place | `turns` | |
+//! | who may take how many places | `shares` | |
 //! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
 //! | requests of one address that are cancelled | `resets` | `exempt-addresses` |
 //! | memory that connections own | `memory` | `limits memory` |
@@ -22,6 +23,7 @@ mod memory;
 mod overload;
 mod resets;
 pub mod shares;
+pub mod turns;
 mod waits;
 
 pub use in_flight::{Account, Later};
@@ -44,7 +46,8 @@ use std::time::Duration;
 use tidegate_config::settings::{Network, Settings};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Remote, allocator, blocking, clock};
-use tidegate_stats::{ConnectionRefusal, Worker as Stats};
+use tidegate_stats::{ConnectionRefusal, QueueRefusal, Worker as Stats};
+use turns::Bounds;
 use waits::Waits;
 
 /// Connections over a limit that are let in because they seem to ask for the status page.
@@ -86,6 +89,23 @@ struct FlightLimits {
     queue_length: u32,
     queue_age: Duration,
     incoming_bodies: u32,
+}
+
+impl FlightLimits {
+    /// Of those in flight.
+    fn running(&self) -> Bounds<QueueRefusal> {
+        Bounds {
+            places: self.in_flight,
+            length: self.queue_length,
+            age: Some(self.queue_age),
+            too_old: QueueRefusal::Age,
+        }
+    }
+
+    /// Of those whose content is still to come: nobody waits for a turn.
+    fn preparing(&self) -> Bounds<QueueRefusal> {
+        Bounds { places: self.incoming_bodies, length: 0, age: None, too_old: QueueRefusal::Age }
+    }
 }
 
 impl Ledger {

@@ -6,6 +6,7 @@ use crate::server::{PATIENCE, Server};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering::Relaxed;
 use tidegate_http::FieldLines;
 use tidegate_wire::h1::FieldSpace;
 use tidegate_wire::h2::{
@@ -301,6 +302,35 @@ fn many_streams_at_once() {
     server.gate.open();
     assert_eq!(client.answer(late).body, b"late");
     server.until("counted", |stats| stats.http2_streams == 101);
+}
+
+/// One wake-up, one stream: those that wait cost nothing when another one is woken, whether it can send or not.
+#[test]
+fn who_is_not_woken_is_not_asked() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    let idle: Vec<StreamKey> = (0..90).map(|_| client.get("/event")).collect();
+    client.until(|client| idle.iter().all(|key| client.answers[&key.id()].body == b"x"));
+    // Each was asked twice: for its byte, and in vain for the next.
+    client.fetch("/ticks?1");
+    let before = server.gate.polls.load(Relaxed);
+    assert_eq!(before, 180);
+    assert_eq!(client.fetch("/ticks?500").body.len(), 500);
+    let answer = client.fetch("/bytes?1000000");
+    assert_eq!(answer.body.len(), 1_000_000);
+    // Also where the windows are closed again and again.
+    client.releases = false;
+    let blocked = client.get("/bytes?1000000");
+    client.until(|client| client.answers[&blocked.id()].body.len() == 65_535);
+    assert_eq!(client.fetch("/empty").status, 204);
+    assert_eq!(server.gate.polls.load(Relaxed), before, "streams were asked that nobody has woken");
+    // When they are woken they go on.
+    client.wire.reset(blocked, ErrorCode::CANCEL, &mut client.out);
+    server.gate.open();
+    for key in idle {
+        assert_eq!(client.answer(key).body, b"x");
+    }
+    assert_eq!(server.gate.polls.load(Relaxed), before + 90);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::fields;
 use super::link::{Link, Shared};
-use super::multiplexed::Multiplexed;
+use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
@@ -251,7 +251,7 @@ impl Proxy {
             authority: self.authority(exchange).to_owned(),
             target,
             lines,
-            body,
+            upload: multiplexed::Upload::of(body, self.link.request_buffer),
             content_length,
             may_repeat,
             head_only: exchange.method == Method::Head,
@@ -262,7 +262,7 @@ impl Proxy {
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
-        Reply::Later(Box::pin(call.run()))
+        call.run()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
 use super::super::decide::{Decision, RequestHead};
-use super::super::progress::StreamPace;
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
@@ -186,18 +185,10 @@ impl Connection {
             Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let mut work = Box::new(StreamWork {
-            key: stream,
-            request,
-            output,
-            incoming,
-            interim,
-            record,
-            pace: StreamPace::new(limits.rate_grace),
-            is_under_way: false,
-        });
+        let mut work = StreamWork::new(stream, request, output, limits.rate_grace);
+        (work.incoming, work.interim, work.record) = (incoming, interim, record);
         work.invite(h2, cx);
-        h2.insert(work);
+        h2.begin(work);
         self.flush_if_full(h2)
     }
 
@@ -243,6 +234,8 @@ impl Connection {
         if is_end {
             incoming.sink.complete();
         }
+        h2.make_due(stream.slot()); // whoever reads it
+        h2.weigh_anew(stream.slot());
         Ok(())
     }
 
@@ -250,7 +243,7 @@ impl Connection {
     fn refuse_stream_content(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) -> io::Result<()> {
         let Some(mut work) = h2.remove(stream) else { return Ok(()) };
         if work.output.has_begun() {
-            h2.insert(work);
+            h2.begin(work); // whoever reads it learns that it is not complete
             return Ok(());
         }
         work.output =
