@@ -5,8 +5,9 @@
 //! answer before its request is over.
 
 use super::about::About;
-use super::answer::AnswerHead;
+use super::answer::{AnswerHead, to_client};
 use super::call::{announced, refuse};
+use super::fields::RequestTrailers;
 use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
@@ -17,10 +18,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_client::http2::{Answer, Http2Error, Http2Stream};
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::memory::Weight;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Response, answer, log};
+use tidegate_core::{Author, Body, BodyStream, Chunk, Response, answer, log};
 use tidegate_http::{FieldLines, Status};
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::h2::{FieldSource, RequestParts};
@@ -43,6 +45,8 @@ pub(super) struct Multiplexed {
     /// The answer has no content, whatever it says.
     pub(super) head_only: bool,
     pub(super) wants_trailers: bool,
+    /// What of the trailers of the request goes on.
+    pub(super) trailers: Rc<RequestTrailers>,
     /// Where interim answers go.
     pub(super) interim: Option<InterimQueue>,
     /// Of the file that the application may have sent in its place.
@@ -64,7 +68,7 @@ impl Multiplexed {
     /// Carries it out.
     pub(super) async fn run(mut self) -> Response {
         self.stats().gateway_requests.add(1);
-        let mut upload = Upload::of(self.body.take(), self.link.request_buffer);
+        let mut upload = Upload::of(self.body.take(), self.link.request_buffer, self.trailers.clone());
         let mut attempt = 1;
         // Why an earlier member has failed: what the client hears when there is no other.
         let mut before: Option<Response> = None;
@@ -188,6 +192,8 @@ impl Multiplexed {
             return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
         }
         let has_body = head.status.has_body() && !self.head_only;
+        // Behind a length that is known they come only where they are announced.
+        let has_trailers = self.wants_trailers && head.lines.contains("trailer");
         let body = if !has_body {
             announced(head.len)
         } else if answer.is_end {
@@ -202,7 +208,7 @@ impl Multiplexed {
                 wants_trailers: self.wants_trailers,
                 _pick: pick,
             };
-            Body::Stream { len: head.len, stream: Box::new(flow) }
+            Body::Stream { len: head.len, has_trailers, stream: Box::new(flow) }
         };
         Response { status: head.status, head: Head::Fields(head.lines), body, author: Author::Application }
     }
@@ -238,6 +244,9 @@ struct Upload {
     body: Option<RequestBody>,
     /// Read from the client: all of it from the start while it is held, else what was read last.
     content: Vec<u8>,
+    rules: Rc<RequestTrailers>,
+    /// What is sent behind all of it.
+    trailers: FieldLines,
     /// Bytes of `content` that are sent.
     sent: usize,
     /// What has been sent could be sent once more.
@@ -253,12 +262,14 @@ struct Upload {
 }
 
 impl Upload {
-    fn of(body: Option<RequestBody>, limit: usize) -> Upload {
+    fn of(body: Option<RequestBody>, limit: usize, rules: Rc<RequestTrailers>) -> Upload {
         let has_content = body.is_some();
         Upload {
             weight: Weight::default(),
             body,
             content: Vec::new(),
+            rules,
+            trailers: FieldLines::new(),
             sent: 0,
             is_held: true,
             limit,
@@ -308,7 +319,14 @@ impl Upload {
             self.weight.set(self.content.capacity());
             match read {
                 Poll::Ready(Ok(0)) => {
-                    self.body = None;
+                    if let Some(mut body) = self.body.take() {
+                        self.trailers = self.rules.pass(&body.take_trailers());
+                    }
+                    if !self.trailers.is_empty() {
+                        stream.send_trailers(&self.trailers);
+                        self.is_done = true;
+                        continue;
+                    }
                     match stream.poll_send(cx, &[], true) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(_) => self.is_done = true,
@@ -354,15 +372,20 @@ struct Flow {
 }
 
 impl BodyStream for Flow {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         if let Poll::Ready(Err(_)) = self.upload.poll(cx, &self.stream) {
             return Poll::Ready(Err(io::Error::other("the request broke off")));
         }
         match self.stream.poll_data(cx, buffer) {
+            Poll::Ready(Ok(0)) => {
+                let trailers = self.stream.take_trailers();
+                let passes = self.wants_trailers && !trailers.is_empty();
+                Poll::Ready(Ok(if passes { Chunk::end(to_client(trailers.iter())) } else { Chunk::End }))
+            }
             Poll::Ready(Ok(count)) => {
                 self.silence.ends();
                 self.left = self.left.map(|left| left.saturating_sub(count as u64));
-                Poll::Ready(Ok(count))
+                Poll::Ready(Ok(Chunk::of(count)))
             }
             Poll::Ready(Err(error)) => {
                 if self.left != Some(0) {
@@ -394,7 +417,7 @@ impl BodyStream for Flow {
         size_of::<Flow>() + self.stream.held() + self.upload.content.capacity()
     }
 
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        self.stream.take_trailers().filter(|_| self.wants_trailers)
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }
