@@ -3,8 +3,9 @@
 //! Computed once for a request, by its site's `trusted-proxies`, and kept in the exchange: access, logs, balancing
 //! and what applications are told all go by it.
 
+use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use tidegate_config::settings::Network;
+use tidegate_config::settings::{Network, NetworkSet};
 use tidegate_http::Fields;
 use tidegate_io::socket::Peer;
 
@@ -35,17 +36,17 @@ impl Remote {
 
     /// The same where some peers are trusted proxies.
     #[inline]
-    pub fn behind(trusted: &[Network], peer: Peer, fields: &Fields<'_>) -> Remote {
+    pub fn behind(trusted: &NetworkSet, peer: Peer, fields: &Fields<'_>) -> Remote {
         if trusted.is_empty() { Remote::direct(peer) } else { Remote::resolve(trusted, peer, fields) }
     }
 
-    fn resolve(trusted: &[Network], peer: Peer, fields: &Fields<'_>) -> Remote {
-        let is_trusted = |peer: Peer| trusted.iter().any(|network| covers(*network, peer));
+    fn resolve(trusted: &NetworkSet, peer: Peer, fields: &Fields<'_>) -> Remote {
+        let is_trusted = |peer: Peer| trusted.covers(peer.ip());
         if !is_trusted(peer) {
             return Remote::direct(peer);
         }
         let mut client = peer;
-        let mut chain: Vec<&[u8]> = fields.elements("x-forwarded-for").collect();
+        let mut chain: SmallVec<[&[u8]; 8]> = fields.elements("x-forwarded-for").collect();
         while is_trusted(client) {
             match chain.pop() {
                 // Whom a proxy does not name is not the proxy itself.
@@ -61,11 +62,11 @@ impl Remote {
 
     /// Looks whether somebody else's request is passed on from this machine.
     pub(crate) fn look_for_proxy(&mut self, fields: &Fields<'_>) {
-        self.is_passed_on = covers(Network::Local, self.peer) && has_proxy_fields(fields);
+        self.is_passed_on = Network::Local.covers(self.peer.ip()) && has_proxy_fields(fields);
     }
 
     /// The same request where other peers are trusted proxies.
-    pub(crate) fn seen_behind(self, trusted: &[Network], fields: &Fields<'_>) -> Remote {
+    pub(crate) fn seen_behind(self, trusted: &NetworkSet, fields: &Fields<'_>) -> Remote {
         Remote { is_passed_on: self.is_passed_on, ..Remote::behind(trusted, self.peer, fields) }
     }
 
@@ -112,34 +113,6 @@ fn has_proxy_fields(fields: &Fields<'_>) -> bool {
     })
 }
 
-/// Whether a client belongs to a network.
-pub fn covers(network: Network, peer: Peer) -> bool {
-    let (address, bits) = match network {
-        Network::All => return true,
-        Network::Unix => return peer == Peer::Unix,
-        Network::Local => {
-            return match peer {
-                Peer::Unix => true,
-                Peer::Tcp(peer) => peer.ip().to_canonical().is_loopback(),
-            };
-        }
-        Network::Prefix { address, bits } => (address, bits),
-    };
-    let Peer::Tcp(peer) = peer else { return false };
-    // An IPv4 client of an IPv6 socket arrives as ::ffff:a.b.c.d.
-    match (address, peer.ip().to_canonical()) {
-        (IpAddr::V4(network), IpAddr::V4(peer)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            (network.to_bits() ^ peer.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(network), IpAddr::V6(peer)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            (network.to_bits() ^ peer.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +125,7 @@ mod tests {
             Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 },
             Network::Prefix { address: "2001:db8::".parse().unwrap(), bits: 32 },
         ];
+        let trusted = NetworkSet::from(trusted.to_vec());
         for (peer, told, client, is_trusted) in [
             ("192.0.2.1", &["198.51.100.7"][..], "192.0.2.1", false),
             ("10.0.0.1", &[], "10.0.0.1", true),
@@ -184,14 +158,14 @@ mod tests {
 
     #[test]
     fn who_stands_in_for_somebody() {
-        let here = [Network::Local];
+        let (nobody, here) = (NetworkSet::default(), NetworkSet::from(vec![Network::Local]));
         for (trusted, peer, name, value, expected) in [
-            (&[][..], "127.0.0.1", "Accept", "*/*", false),
-            (&[], "127.0.0.1", "Cookie", "via", false),
-            (&[], "127.0.0.1", "VIA", "1.1 x", true),
-            (&[], "::ffff:127.0.0.1", "cf-connecting-ip", "192.0.2.1", true),
-            (&[], "127.0.0.1", "X-Forwarded-For", "192.0.2.1", true),
-            (&[], "10.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
+            (&nobody, "127.0.0.1", "Accept", "*/*", false),
+            (&nobody, "127.0.0.1", "Cookie", "via", false),
+            (&nobody, "127.0.0.1", "VIA", "1.1 x", true),
+            (&nobody, "::ffff:127.0.0.1", "cf-connecting-ip", "192.0.2.1", true),
+            (&nobody, "127.0.0.1", "X-Forwarded-For", "192.0.2.1", true),
+            (&nobody, "10.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "127.0.0.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "", true),
@@ -206,7 +180,7 @@ mod tests {
             assert_eq!(remote.is_stand_in(), expected, "{trusted:?} {peer:?} {name}: {value}");
             // Whatever another route trusts, it stays known, without the fields as well.
             assert_eq!(remote.seen_behind(&here, &fields).seen_behind(trusted, &fields), remote);
-            assert_eq!(remote.seen_behind(&[], &Fields::default()).is_stand_in(), remote.is_passed_on);
+            assert_eq!(remote.seen_behind(&nobody, &Fields::default()).is_stand_in(), remote.is_passed_on);
         }
     }
 }

@@ -38,7 +38,7 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    async fn pass(&self) {
+    pub async fn pass(&self) {
         poll_fn(|cx| {
             let mut state = self.state.lock().unwrap();
             if state.0 {
@@ -82,7 +82,7 @@ async fn read_all(body: &mut Option<RequestBody>) -> Result<Vec<u8>, RequestBody
 impl Handler for Table {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let size = exchange.query.and_then(|query| query.parse().ok()).unwrap_or(0_usize);
-        let mut body = exchange.body.take();
+        let mut body = exchange.state.body.take();
         let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());
         let tell = move |what: String| drop(outcomes.send(what));
         match exchange.path {

@@ -22,15 +22,15 @@ pub fn write(
     content_length: Option<u64>,
     sink: &mut impl Sink,
 ) {
-    let local = exchange.context.local();
+    let local = exchange.local();
     let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
-    let (remote_addr, remote_port) = match exchange.remote.client {
+    let (remote_addr, remote_port) = match exchange.state.remote.client {
         // A proxy tells no port of its client.
         Peer::Tcp(client) => (ip_text(client.ip()), Some(client.port()).filter(|port| *port != 0)),
         Peer::Unix => (IpText::new(), None),
     };
     let host = host_of(exchange.authority);
-    let is_trusted = exchange.remote.is_trusted;
+    let is_trusted = exchange.state.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let environment = Environment {
         server_software: SOFTWARE,

@@ -8,7 +8,7 @@ mod receive;
 mod send;
 
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Connection, Next, Request, TURNS, Timer, reading_terms};
+use super::{Connection, Next, Protocol, Request, TURNS, Timer, reading_terms};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
@@ -254,7 +254,7 @@ fn limits(cx: &Ctx) -> Limits {
 impl Connection {
     /// Whether HTTP/2 is spoken on it.
     pub(crate) fn is_multiplexed(&self) -> bool {
-        self.h2.is_some()
+        self.protocol.is_h2()
     }
 
     /// From here on HTTP/2 is spoken. The client's preface is still to be read.
@@ -263,7 +263,7 @@ impl Connection {
         let wire = h2::Connection::server(limits(cx), &mut self.batch);
         let mut reader = Reader::new();
         reader.begin(reading_terms(cx).grace);
-        self.h2 = Some(Box::new(Http2 {
+        self.protocol = Protocol::H2(Box::new(Http2 {
             wire,
             batch: Batch::default(),
             streams: Vec::new(),
@@ -292,7 +292,7 @@ impl Connection {
     /// The protocol, with the batch, which is where its frames go.
     #[inline]
     fn take_h2(&mut self) -> Option<Box<Http2>> {
-        let mut h2 = self.h2.take()?;
+        let Protocol::H2(mut h2) = std::mem::replace(&mut self.protocol, Protocol::H1) else { return None };
         std::mem::swap(&mut h2.batch, &mut self.batch);
         Some(h2)
     }
@@ -300,7 +300,7 @@ impl Connection {
     #[inline]
     fn put_h2(&mut self, mut h2: Box<Http2>) {
         std::mem::swap(&mut h2.batch, &mut self.batch);
-        self.h2 = Some(h2);
+        self.protocol = Protocol::H2(h2);
     }
 
     /// Sends the batch while the protocol has it; what the socket refuses is held.
@@ -433,7 +433,7 @@ impl Connection {
     pub(super) fn arm_h2(&mut self, key: Key, cx: &mut Ctx) {
         let terms = reading_terms(cx);
         let is_stuck = self.is_stuck() || !self.input.is_empty();
-        let Some(h2) = &mut self.h2 else { return };
+        let Protocol::H2(h2) = &mut self.protocol else { return };
         let (timer, after) = if h2.is_idle() && !is_stuck {
             h2.reader.begin(terms.grace);
             (Timer::Idle, cx.engine.settings.limits.keep_alive_timeout)

@@ -10,6 +10,7 @@ use crate::body::RequestBodyError;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
+use crate::state::RequestState;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
@@ -143,7 +144,6 @@ impl Connection {
             received: section.size() as u64,
         };
         cx.admission.on_request(request.started);
-        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let head = RequestHead {
             version: request.version,
             method,
@@ -158,17 +158,18 @@ impl Connection {
             refused: refused.map(Status),
             started: request.started,
         };
-        let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
+        let (decision, mut entry) = self.decide(cx, &engine, &head);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, content, account, is_exempt, mut wishes, log: sink, outcome: _ } =
-            decision;
+        let Decision { reply, content_sink, account, is_exempt, state, log: sink, outcome: _ } = decision;
+        let RequestState { body: content, signals, tls, .. } = state;
+        entry.tls = tls.as_ref();
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
-        let interim = wishes.take_interim();
+        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let interim = signals.interim_sent();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(wishes.late())),
+            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals.later())),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
