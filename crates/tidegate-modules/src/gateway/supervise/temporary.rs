@@ -193,7 +193,8 @@ struct Swept {
 struct Found {
     /// Uploads may be under way: they go last.
     is_upload: bool,
-    changed: i64,
+    /// Seconds, nanoseconds.
+    changed: (i64, u64),
     bytes: u64,
     /// Below the leaf.
     path: PathBuf,
@@ -219,7 +220,8 @@ fn sweep(folders: &Folders, size: u64, now: SystemTime) -> io::Result<Swept> {
             // What it takes up, which is less than its length where it has holes.
             let bytes = there.st_blocks.cast_unsigned() * 512;
             total += bytes;
-            oldest.push(Found { is_upload: *is_upload, changed: there.st_mtime, bytes, path });
+            let changed = (there.st_mtime, there.st_mtime_nsec);
+            oldest.push(Found { is_upload: *is_upload, changed, bytes, path });
             if oldest.len() > MOST {
                 oldest.pop();
             }
@@ -370,7 +372,7 @@ mod tests {
             fs::write(deep.join(format!("sess_{number}")), vec![1; 4 << 10]).expect("can be written");
         }
         let swept = sweep(&folders, wanted.size, SystemTime::now()).expect("can be looked at");
-        assert_eq!(swept, Swept { files: 2, bytes: 8 << 10 });
+        assert_eq!(swept, Swept { files: 3, bytes: 8 << 10 }, "the link itself was there first");
         assert!(elsewhere.join("theirs").exists() && fs::read_dir(&deep).expect("is there").count() == 2);
         assert_eq!(lock(&sweeper.watched).len(), 1);
         sweeper.forget("shop");
