@@ -51,13 +51,18 @@ impl Route {
     }
 }
 
+/// On whose account the requests of a site wait, wherever they do: the same on all workers, and after a reload.
+pub fn account_of(site: &settings::Site) -> u64 {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    hasher.hash_one(site.names.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
 impl Site {
     /// A site; `routes` are in the order of its settings.
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let account = account_of(&config);
         let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);

@@ -109,7 +109,7 @@ impl Server {
         let on_end = Box::new(|| {});
         let shared = Arc::default();
         let handle =
-            worker::start_sharing(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
+            worker::start(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
         Server { handle, address: tcp, gate, writer, told }
     }
 
