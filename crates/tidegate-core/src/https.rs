@@ -2,7 +2,7 @@
 
 use crate::answer;
 use crate::engine::{Engine, Secure};
-use crate::hosts::host_of;
+use crate::hosts::name_of;
 use crate::response::Response;
 use crate::site::Site;
 use tidegate_config::settings::ListenAddress;
@@ -41,7 +41,7 @@ impl Engine {
             None if site.config().is_https_only => self.https_port()?,
             None => return None,
         };
-        let host = host_of(arrival.authority);
+        let host = name_of(arrival.authority);
         if host.is_empty() {
             let why = "The request names no host, so it cannot be sent to https.";
             return Some(answer::explained(Status::BAD_REQUEST, why));
