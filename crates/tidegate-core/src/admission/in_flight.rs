@@ -15,10 +15,10 @@ use super::Ledger;
 use super::addresses::subscriber;
 use super::shares::{self, Key};
 use super::turns::{Bounds, Entry, Turn, TurnQueue, Turns};
-use crate::exchange::LateWishes;
 use crate::memory::{self, Holdings};
 use crate::reply::Reply;
 use crate::response::Response;
+use crate::signals::SharedSignals;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
@@ -83,7 +83,7 @@ pub struct Later {
     is_exempt: bool,
     holdings: Holdings,
     ledger: Rc<Ledger>,
-    late: Option<Rc<LateWishes>>,
+    signals: Option<Rc<SharedSignals>>,
 }
 
 enum Stage {
@@ -120,18 +120,25 @@ impl Later {
             Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
             Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
         };
-        Later { stage, account, is_exempt, holdings: Holdings::default(), ledger: ledger.clone(), late: None }
+        Later {
+            stage,
+            account,
+            is_exempt,
+            holdings: Holdings::default(),
+            ledger: ledger.clone(),
+            signals: None,
+        }
     }
 
     /// With what a handler may still say of the request when it has waited.
-    pub(crate) fn hearing(mut self, late: Option<Rc<LateWishes>>) -> Later {
-        self.late = late;
+    pub(crate) fn hearing(mut self, signals: Option<Rc<SharedSignals>>) -> Later {
+        self.signals = signals;
         self
     }
 
     /// Whether a handler has said, since it waited, that the answer is worth nothing once the client has gone.
     pub fn ends_with_client(&self) -> bool {
-        self.late.as_ref().is_some_and(|late| late.abandons.get())
+        self.signals.as_ref().is_some_and(|signals| signals.abandons())
     }
 
     /// Whether it waits for a place.
@@ -157,8 +164,10 @@ impl Later {
                         Reply::Ready(response) => return Poll::Ready(response),
                         Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
                         Reply::Later(future) => {
-                            if let Some(late) = self.late.as_ref().filter(|late| late.upstream.get() != 0) {
-                                self.account.upstream = late.upstream.get();
+                            if let Some(upstream @ 1..) =
+                                self.signals.as_ref().map(|signals| signals.upstream())
+                            {
+                                self.account.upstream = upstream;
                             }
                             let place = Place::of(&self.ledger, &self.account, self.is_exempt);
                             Stage::Running { future, place }

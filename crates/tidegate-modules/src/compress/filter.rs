@@ -192,9 +192,8 @@ mod tests {
     use super::*;
     use std::task::{Context, Poll, Waker};
     use tidegate_core::response::FilePiece;
-    use tidegate_http::{Field, Fields, Method};
+    use tidegate_http::{Field, Fields};
     use tidegate_io::paged::PagedFile;
-    use tidegate_io::socket::Peer;
 
     fn settings() -> Compress {
         Compress {
@@ -208,25 +207,7 @@ mod tests {
     fn pass(request: &[(&'static str, &'static str)], response: Response) -> Response {
         let fields: Vec<Field<'_>> =
             request.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
-        let exchange = Exchange {
-            method: Method::Get,
-            method_token: "GET",
-            target: "/",
-            path: b"/",
-            query: None,
-            scheme: "http",
-            authority: "",
-            fields: Fields::new(&fields),
-            protocol: None,
-            version: tidegate_http::Version::Http11,
-            remote: tidegate_core::Remote::direct(Peer::Unix),
-            tls: None,
-            is_early: false,
-            now: 0,
-            started: 0,
-            body: None,
-            context: Default::default(),
-        };
+        let exchange = Exchange { fields: Fields::new(&fields), ..Exchange::empty() };
         let change = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
         change(response)
     }
