@@ -75,7 +75,7 @@ impl Server {
     /// One whose grace for slow clients is shorter than an operator may make it.
     pub fn impatient(lines: &str) -> Server {
         let mut settings = settings(lines);
-        settings.limits.rate_grace = Duration::from_millis(300);
+        settings.limits.request.rate_grace = Duration::from_millis(300);
         Server::with(settings)
     }
 
