@@ -3,9 +3,8 @@
 //! The only place that judges it; `gate` asks it, for requests of the server's own as well.
 
 use crate::exchange::Exchange;
-use crate::remote::covers;
 use std::fmt;
-use tidegate_config::settings::{Access, AccessRule, Network};
+use tidegate_config::settings::{Access, AccessRule, AccessRules, Network};
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,38 +38,21 @@ pub(crate) fn judge<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<(
 
 /// The rule of a level that lets the request in; `None` where there are only `deny`, and none fits.
 pub(crate) fn deciding<'s>(
-    rules: &'s [AccessRule],
+    rules: &'s AccessRules,
     exchange: &Exchange<'_>,
 ) -> Result<Option<&'s AccessRule>, Refusal<'s>> {
-    match rules.iter().find(|rule| fits(rule, exchange)) {
-        Some(rule) if rule.allows => Ok(Some(rule)),
-        Some(rule) => Err(Refusal::Denied(rule)),
-        None => match rules.iter().rev().find(|rule| rule.allows) {
-            Some(rule)
-                if rule.network == Network::Local && covers(Network::Local, exchange.state.remote.client) =>
-            {
-                Err(if exchange.state.remote.is_trusted {
-                    Refusal::UnnamedClient(rule)
-                } else {
-                    Refusal::UnnamedProxy(rule)
-                })
-            }
-            Some(rule) => Err(Refusal::NotAllowed(rule)),
-            None => Ok(None),
-        },
-    }
-}
-
-fn fits(rule: &AccessRule, exchange: &Exchange<'_>) -> bool {
     let remote = &exchange.state.remote;
-    covers(rule.network, remote.client)
-        // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
-        && !(is_for_this_machine(rule) && remote.is_stand_in())
-}
-
-/// Whether a rule lets in who is of this machine, and nobody for whom it speaks.
-pub(crate) fn is_for_this_machine(rule: &AccessRule) -> bool {
-    rule.allows && rule.network == Network::Local
+    let client = remote.client.ip();
+    // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
+    match (rules.first(client, remote.is_stand_in()), rules.last_allow()) {
+        (Some(rule), _) if rule.allows => Ok(Some(rule)),
+        (Some(rule), _) => Err(Refusal::Denied(rule)),
+        (None, Some(rule)) if rule.is_for_this_machine() && Network::Local.covers(client) => {
+            Err(if remote.is_trusted { Refusal::UnnamedClient(rule) } else { Refusal::UnnamedProxy(rule) })
+        }
+        (None, Some(rule)) => Err(Refusal::NotAllowed(rule)),
+        (None, None) => Ok(None),
+    }
 }
 
 impl fmt::Display for Refusal<'_> {
@@ -125,13 +107,15 @@ mod tests {
     }
 
     fn is_let_in_behind(trusted: &[Network], levels: &[&[&str]], client: &str, fields: &[Field<'_>]) -> bool {
-        let levels = levels.iter().map(|level| level.iter().map(|text| rule(text)).collect()).collect();
+        let level =
+            |level: &&[&str]| AccessRules::from(level.iter().map(|text| rule(text)).collect::<Vec<_>>());
+        let levels = levels.iter().map(|rules| level(rules).into()).collect();
         let access = Access { levels, requires_client_certificate: false };
         let peer = match client {
             "unix" => Peer::Unix,
             address => Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into()),
         };
-        let mut remote = Remote::behind(trusted, peer, &Fields::new(fields));
+        let mut remote = Remote::behind(&trusted.to_vec().into(), peer, &Fields::new(fields));
         remote.look_for_proxy(&Fields::new(fields));
         let exchange = Exchange { state: RequestState::of(remote), ..Exchange::empty() }; // only what `remote` says counts
         judge(&access, &exchange).is_ok()

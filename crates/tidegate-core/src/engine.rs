@@ -4,7 +4,6 @@
 use crate::hosts::Hosts;
 use crate::opening::Opening;
 use crate::pattern::matches;
-use crate::remote::covers;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::net::IpAddr;
@@ -42,7 +41,8 @@ impl Engine {
         let status =
             routes.filter(|route| route.action.always_answers()).map(|route| route.pattern.clone()).collect();
         let sites = sites.into_iter().map(Rc::new).collect();
-        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
+            || settings.sites.iter().any(|site| site.is_https_only);
         Engine { settings, sites, hosts, status, tls: None, has_entrance }
     }
 
@@ -82,7 +82,7 @@ impl Engine {
             return Opening::Plain;
         };
         let then_tls = listener.tls.is_some();
-        if listener.proxies.iter().any(|network| covers(*network, peer)) {
+        if listener.proxies.covers(peer.ip()) {
             return Opening::Proxy { then_tls };
         }
         if then_tls { Opening::Tls } else { Opening::Plain }

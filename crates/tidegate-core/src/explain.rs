@@ -96,10 +96,14 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
-        if exchange.scheme == "http"
-            && let Some(response) =
-                self.entrance(site, &Arrival { listener, authority, path: raw_path, query: exchange.query })
-        {
+        let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
+        let remote = site.remote(peer, fields);
+        if remote.has_told_scheme() {
+            notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
+        }
+        let arrival =
+            Arrival { listener, authority, path: raw_path, query: exchange.query, is_tls, remote, fields };
+        if let Some(response) = self.entrance(site, &arrival) {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
         }
@@ -116,12 +120,8 @@ impl Engine {
         if path != raw_path.as_bytes() {
             notes.push(format!("path {raw_path}: looked up as {}", path.escape_ascii()));
         }
-        let state = RequestState {
-            site: Some(site.clone()),
-            has_encoded_slash,
-            ..RequestState::of(site.remote(peer, &exchange.fields))
-        };
-        let mut exchange = Exchange { path, state, ..exchange };
+        let state = RequestState { site: Some(site.clone()), has_encoded_slash, ..RequestState::of(remote) };
+        let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
         self.handle(site, &mut exchange)
     }

@@ -1,6 +1,5 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
-use crate::access;
 use crate::decoration::Decoration;
 use crate::gate::Gate;
 use crate::handler::{Filter, Handler};
@@ -61,8 +60,8 @@ impl Site {
         let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
         let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
-        let mut rules = config.routes.iter().flat_map(|route| route.access.levels.iter().flatten());
-        let is_partly_for_this_machine = rules.any(access::is_for_this_machine);
+        let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
+        let is_partly_for_this_machine = levels.any(|rules| rules.has_any_for_this_machine());
         Site {
             config,
             routes,

@@ -38,9 +38,11 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
+    networks("IPv4 client among 30,000 networks", "v4"),
+    networks("IPv6 client among 30,000 networks", "v6"),
     request("cached file", "cached"),
     request("cached file, with a log", "logged"),
     request("cached file, asked for by a browser", "browser"),
@@ -60,6 +62,10 @@ const BESIDE_IDLE: f64 = 1.1;
 
 const fn codec(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-wire", example: "instructions", operation, operations: 1_000 }
+}
+
+const fn networks(name: &'static str, operation: &'static str) -> Case {
+    Case { name, package: "tidegate-config", example: "networks", operation, operations: 10_000 }
 }
 
 /// From the bytes of a request on a socket to the bytes of its answer, client and application included.

@@ -30,7 +30,7 @@ pub use in_flight::{Account, Later};
 pub use overload::{Change, Overload, Queue};
 
 use crate::log;
-use crate::remote::{UNNAMED, covers};
+use crate::remote::UNNAMED;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use addresses::Addresses;
@@ -43,7 +43,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tidegate_config::settings::{Network, Settings};
+use tidegate_config::settings::{Network, NetworkSet, Settings};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Remote, allocator, blocking, clock};
 use tidegate_stats::{ConnectionRefusal, QueueRefusal, Worker as Stats};
@@ -144,7 +144,7 @@ pub struct Admission {
     turn_cpu: Option<u64>,
     connections: u32,
     per_address: Option<u32>,
-    exempt: Vec<Network>,
+    exempt: NetworkSet,
     /// This worker's share of the idle connections.
     keep_alive: u64,
     /// This worker's share of the bytes that connections may own.
@@ -175,7 +175,7 @@ impl Admission {
             waits: Waits::default(),
             connections: 0,
             per_address: None,
-            exempt: Vec::new(),
+            exempt: NetworkSet::default(),
             keep_alive: 0,
             memory: 0,
             is_pressed: false,
@@ -200,13 +200,10 @@ impl Admission {
         self.connections = limits.connections;
         self.per_address = limits.connections_per_address;
         // A proxy of one's own is one address for all of its clients, too.
-        let proxies = settings.sites.iter().flat_map(|site| &site.trusted_proxies);
-        self.exempt = limits.exempt_addresses.clone();
-        for proxy in proxies.filter(|proxy| **proxy != Network::All) {
-            if !self.exempt.contains(proxy) {
-                self.exempt.push(*proxy);
-            }
-        }
+        let mut trusted: Vec<_> = settings.sites.iter().map(|site| &site.trusted_proxies).collect();
+        trusted.dedup_by(|next, site| next == site); // most sites have those of the server
+        let proxies = trusted.iter().flat_map(|site| site.iter()).filter(|proxy| **proxy != Network::All);
+        self.exempt = limits.exempt_addresses.iter().chain(proxies).copied().collect();
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
         self.memory = share(memory_for_connections(limits.memory)).max(1);
         crate::memory::adopt(&ledger.stats, self.memory);
@@ -277,7 +274,7 @@ impl Admission {
 
     fn is_exempt(&self, peer: Peer) -> bool {
         // Those whom a balancer does not name are many, and have no address of their own.
-        peer == UNNAMED || self.exempt.iter().any(|known| covers(*known, peer))
+        peer == UNNAMED || self.exempt.covers(peer.ip())
     }
 
     /// Lets in a connection beyond the limits, for the status page; a few at a time.

@@ -105,6 +105,7 @@ impl Connection {
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
         let mut entry = log::Entry {
             client: remote.client,
+            scheme: remote.scheme(self.transport.is_tls()),
             method: or_dash(head.sent_method),
             target: or_dash(head.target),
             authority: head.authority,
@@ -126,7 +127,7 @@ impl Connection {
         };
         let (mut content_sink, mut site_account, mut is_exempt) = (None, 0, false);
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let (outcome, reply) = match self.locate(cx, engine, site, head, &mut path_buffer) {
+        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &mut path_buffer) {
             Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
@@ -135,7 +136,7 @@ impl Connection {
                     target: head.target,
                     path,
                     query,
-                    scheme: if self.transport.is_tls() { "https" } else { "http" },
+                    scheme: entry.scheme,
                     authority: head.authority,
                     fields: head.fields,
                     protocol: head.protocol,
@@ -157,7 +158,7 @@ impl Connection {
                 };
                 let reply = engine.handle(site, &mut exchange);
                 state = exchange.state;
-                entry.client = state.remote.client;
+                (entry.client, entry.scheme) = (state.remote.client, exchange.scheme);
                 if !matches!(reply, Reply::Ready(_)) {
                     is_exempt = engine.always_answers(site, path);
                     site_account = site.account();
@@ -179,6 +180,7 @@ impl Connection {
         engine: &Engine,
         site: Option<&'p Rc<Site>>,
         head: &RequestHead<'p>,
+        remote: Remote,
         path_buffer: &'p mut Vec<u8>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
@@ -202,12 +204,11 @@ impl Connection {
         if self.transport.is_early() && !head.method.is_safe() {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
-        if !self.transport.is_tls() {
-            let (listener, authority) = (self.listener, head.authority);
-            let arrival = Arrival { listener, authority, path: raw_path, query };
-            if let Some(response) = engine.entrance(site, &arrival) {
-                return Err(response.into());
-            }
+        let (listener, authority, is_tls) = (self.listener, head.authority, self.transport.is_tls());
+        let fields = &head.fields;
+        let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+        if let Some(response) = engine.entrance(site, &arrival) {
+            return Err(response.into());
         }
         let (path, has_encoded_slash) =
             site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;

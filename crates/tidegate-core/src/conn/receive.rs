@@ -268,6 +268,7 @@ impl Connection {
         };
         let entry = log::Entry {
             client: self.peer,
+            scheme: if self.transport.is_tls() { "https" } else { "http" },
             method: "-",
             target: "-",
             authority: "",
