@@ -41,7 +41,8 @@ impl Engine {
         let status =
             routes.filter(|route| route.action.always_answers()).map(|route| route.pattern.clone()).collect();
         let sites = sites.into_iter().map(Rc::new).collect();
-        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
+            || settings.sites.iter().any(|site| site.is_https_only);
         Engine { settings, sites, hosts, status, tls: None, has_entrance }
     }
 

@@ -24,6 +24,7 @@ mod hosts;
 mod https;
 pub mod interim;
 mod kept;
+mod limits;
 pub mod listen;
 pub mod log;
 pub mod memory;

@@ -19,6 +19,8 @@ pub struct Remote {
     pub client: Peer,
     /// The peer is a trusted proxy: what it says of its clients is believed.
     pub is_trusted: bool,
+    /// `http` or `https`, where a trusted proxy says which of them its client speaks.
+    told_scheme: Option<&'static str>,
     /// The request of a peer on this machine has fields that proxies write. Looked for only where a site has an
     /// `allow "local"`; requests of the server's own have it from the one that has led to them.
     pub(crate) is_passed_on: bool,
@@ -31,7 +33,7 @@ impl Remote {
     /// Whoever is at the other end.
     #[inline]
     pub fn direct(peer: Peer) -> Remote {
-        Remote { peer, client: peer, is_trusted: false, is_passed_on: false }
+        Remote { peer, client: peer, is_trusted: false, told_scheme: None, is_passed_on: false }
     }
 
     /// The same where some peers are trusted proxies.
@@ -47,7 +49,9 @@ impl Remote {
         }
         let mut client = peer;
         let mut chain: SmallVec<[&[u8]; 8]> = fields.elements("x-forwarded-for").collect();
+        let mut hops = 0;
         while is_trusted(client) {
+            hops += 1;
             match chain.pop() {
                 // Whom a proxy does not name is not the proxy itself.
                 Some(element) => client = address(element).map_or(UNNAMED, Peer::Tcp),
@@ -57,7 +61,19 @@ impl Remote {
                 break;
             }
         }
-        Remote { peer, client, is_trusted: true, is_passed_on: false }
+        Remote { peer, client, is_trusted: true, told_scheme: told_scheme(fields, hops), is_passed_on: false }
+    }
+
+    /// `http` or `https`: what the client speaks, to this server or to the trusted proxies in front of it.
+    #[inline]
+    pub fn scheme(&self, is_tls: bool) -> &'static str {
+        self.told_scheme.unwrap_or(if is_tls { "https" } else { "http" })
+    }
+
+    /// Whether that is what a trusted proxy says.
+    #[inline]
+    pub(crate) fn has_told_scheme(&self) -> bool {
+        self.told_scheme.is_some()
     }
 
     /// Looks whether somebody else's request is passed on from this machine.
@@ -74,6 +90,28 @@ impl Remote {
     pub(crate) fn is_stand_in(&self) -> bool {
         self.is_passed_on && self.client == self.peer
     }
+}
+
+/// The scheme that proxies name, of which `hops` are trusted: in `X-Forwarded-Proto`, else in `Forwarded` (RFC 7239
+/// section 5.4). Each adds its own at the end, so that the client's stands as far from there as its address does in
+/// `X-Forwarded-For`; where they add none, there is only the one.
+fn told_scheme(fields: &Fields<'_>, hops: usize) -> Option<&'static str> {
+    let words: Vec<&[u8]> = if fields.contains("x-forwarded-proto") {
+        fields.elements("x-forwarded-proto").collect()
+    } else {
+        fields.elements("forwarded").filter_map(forwarded_proto).collect()
+    };
+    let word = *words.get(words.len().saturating_sub(hops.max(1)))?;
+    ["https", "http"].into_iter().find(|scheme| word.eq_ignore_ascii_case(scheme.as_bytes()))
+}
+
+/// `proto` of an element of `Forwarded`.
+fn forwarded_proto(element: &[u8]) -> Option<&[u8]> {
+    element.split(|byte| *byte == b';').find_map(|pair| {
+        let (name, value) = pair.trim_ascii().split_at_checked(6)?;
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        name.eq_ignore_ascii_case(b"proto=").then_some(value)
+    })
 }
 
 /// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. The port is none of
@@ -153,6 +191,36 @@ mod tests {
             };
             assert_eq!((found.as_str(), remote.is_trusted), (client, is_trusted), "{peer:?} {told:?}");
             assert_eq!(remote.peer, peer);
+        }
+    }
+
+    #[test]
+    fn what_the_client_speaks() {
+        const PROTO: &str = "X-Forwarded-Proto";
+        const FOR: &str = "X-Forwarded-For";
+        for (peer, told, of_plain, of_tls) in [
+            ("10.0.0.1", &[][..], "http", "https"),
+            ("10.0.0.1", &[(PROTO, "https")], "https", "https"),
+            ("10.0.0.1", &[(PROTO, "HTTP")], "http", "http"),
+            ("192.0.2.1", &[(PROTO, "https")], "http", "https"),
+            ("10.0.0.1", &[(PROTO, "ftp")], "http", "https"),
+            ("10.0.0.1", &[(PROTO, "")], "http", "https"),
+            // The client may have sent the first.
+            ("10.0.0.1", &[(PROTO, "https, http"), (FOR, "192.0.2.1")], "http", "http"),
+            ("10.0.0.1", &[(PROTO, "https, http"), (FOR, "192.0.2.1, 10.0.0.2")], "https", "https"),
+            ("10.0.0.1", &[(PROTO, "https"), (FOR, "192.0.2.1, 10.0.0.2")], "https", "https"),
+            ("10.0.0.1", &[(PROTO, "http"), ("Forwarded", "proto=https")], "http", "http"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1; Proto=https;host=a")], "https", "https"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1;proto=\"https\"")], "https", "https"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1")], "http", "https"),
+        ] {
+            let fields: Vec<_> =
+                told.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            let trusted =
+                NetworkSet::from(vec![Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
+            let peer = Peer::Tcp((peer.parse::<IpAddr>().unwrap(), 9).into());
+            let remote = Remote::behind(&trusted, peer, &Fields::new(&fields));
+            assert_eq!((remote.scheme(false), remote.scheme(true)), (of_plain, of_tls), "{told:?}");
         }
     }
 

@@ -12,6 +12,7 @@ use crate::context::Ctx;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
+use crate::limits::excess;
 use crate::log::{self, EntryFields, Sink};
 use crate::remote::Remote;
 use crate::reply::Reply;
@@ -20,6 +21,7 @@ use crate::signals::Signals;
 use crate::site::Site;
 use crate::state::RequestState;
 use std::rc::Rc;
+use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_stats::ParseError;
 
@@ -43,6 +45,8 @@ pub(super) struct RequestHead<'a> {
     pub content_length: Option<u64>,
     /// The codec has read it, and says that it may not be served.
     pub refused: Option<Status>,
+    /// Bytes, all of it.
+    pub size: usize,
     /// When it was complete: monotonic, nanoseconds.
     pub started: u64,
 }
@@ -61,6 +65,8 @@ pub(super) struct Decision {
     pub state: RequestState,
     /// Where its access line goes.
     pub log: Option<Sink>,
+    /// Those of its site or route; `None`: those of the server.
+    pub limits: Option<Rc<RequestLimits>>,
 }
 
 /// What has become of a request, as far as its connection has to know.
@@ -105,6 +111,7 @@ impl Connection {
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
         let mut entry = log::Entry {
             client: remote.client,
+            scheme: remote.scheme(self.transport.is_tls()),
             method: or_dash(head.sent_method),
             target: or_dash(head.target),
             authority: head.authority,
@@ -114,6 +121,7 @@ impl Connection {
             tls: None,
             fields: EntryFields::All(head.fields),
         };
+        let limits = site.and_then(|site| site.limits_of(head.method, head.target));
         let log = site.and_then(|site| site.access_log);
         if log.is_some() {
             entry.referer = head.fields.first("referer").unwrap_or(&[]);
@@ -126,7 +134,7 @@ impl Connection {
         };
         let (mut content_sink, mut site_account, mut is_exempt) = (None, 0, false);
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let (outcome, reply) = match self.locate(cx, engine, site, head, &mut path_buffer) {
+        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &limits, &mut path_buffer) {
             Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
@@ -135,7 +143,7 @@ impl Connection {
                     target: head.target,
                     path,
                     query,
-                    scheme: if self.transport.is_tls() { "https" } else { "http" },
+                    scheme: entry.scheme,
                     authority: head.authority,
                     fields: head.fields,
                     protocol: head.protocol,
@@ -157,7 +165,7 @@ impl Connection {
                 };
                 let reply = engine.handle(site, &mut exchange);
                 state = exchange.state;
-                entry.client = state.remote.client;
+                (entry.client, entry.scheme) = (state.remote.client, exchange.scheme);
                 if !matches!(reply, Reply::Ready(_)) {
                     is_exempt = engine.always_answers(site, path);
                     site_account = site.account();
@@ -168,7 +176,7 @@ impl Connection {
         cx.path_buffer = path_buffer;
         let upstream = state.signals.upstream();
         let account = Account { site: site_account, upstream, peer: state.remote.client };
-        (Decision { reply, outcome, content_sink, account, is_exempt, state, log }, entry)
+        (Decision { reply, outcome, content_sink, account, is_exempt, state, log, limits }, entry)
     }
 
     /// Finds the site and the path of a request, or the answer to one that has none.
@@ -179,6 +187,8 @@ impl Connection {
         engine: &Engine,
         site: Option<&'p Rc<Site>>,
         head: &RequestHead<'p>,
+        remote: Remote,
+        own: &Option<Rc<RequestLimits>>,
         path_buffer: &'p mut Vec<u8>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
@@ -190,7 +200,14 @@ impl Connection {
             cx.stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        if head.content_length.is_some_and(|len| len > engine.settings.limits.body_size) {
+        let limits = own.as_deref().unwrap_or(&engine.settings.limits.request);
+        if own.is_some()
+            && let Some((status, kind)) = excess(limits, head.target, head.size)
+        {
+            cx.stats.parse_errors.add(kind, 1);
+            return Err(answer::error(status).into());
+        }
+        if head.content_length.is_some_and(|len| len > limits.body_size) {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
@@ -202,12 +219,11 @@ impl Connection {
         if self.transport.is_early() && !head.method.is_safe() {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
-        if !self.transport.is_tls() {
-            let (listener, authority) = (self.listener, head.authority);
-            let arrival = Arrival { listener, authority, path: raw_path, query };
-            if let Some(response) = engine.entrance(site, &arrival) {
-                return Err(response.into());
-            }
+        let (listener, authority, is_tls) = (self.listener, head.authority, self.transport.is_tls());
+        let fields = &head.fields;
+        let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+        if let Some(response) = engine.entrance(site, &arrival) {
+            return Err(response.into());
         }
         let (path, has_encoded_slash) =
             site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;

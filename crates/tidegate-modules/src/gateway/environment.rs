@@ -4,7 +4,9 @@
 use super::fields;
 use super::link::Link;
 use super::script::Script;
+use std::net::SocketAddr;
 use tidegate_core::Exchange;
+use tidegate_core::template::host_of;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -38,7 +40,7 @@ pub fn write(
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or("localhost"),
-        server_port: local.map_or(if exchange.scheme == "https" { 443 } else { 80 }, |local| local.port()),
+        server_port: server_port(exchange, local),
         server_addr: &server_addr,
         server_protocol: exchange.version.name(),
         request_method: exchange.method_token,
@@ -68,16 +70,21 @@ pub fn write(
     });
 }
 
+/// The port that the client has connected to: where a trusted proxy says that it speaks another scheme than the proxy
+/// does, that is the proxy's, which the authority names.
+fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>) -> u16 {
+    let is_https = exchange.scheme == "https";
+    match local.filter(|_| is_https == exchange.state.tls.is_some()) {
+        Some(local) => local.port(),
+        None => {
+            let named = exchange.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            named.unwrap_or(if is_https { 443 } else { 80 })
+        }
+    }
+}
+
 /// A serial number as Apache and nginx write it: in capitals, without the octet that keeps it from being negative.
 fn serial_of(serial: &str) -> String {
     let rest = serial.strip_prefix("00").filter(|rest| !rest.is_empty());
     rest.unwrap_or(serial).to_ascii_uppercase()
-}
-
-/// The host of an authority, brackets included, without the port.
-fn host_of(authority: &str) -> &str {
-    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if authority[at..].starts_with(':') => &authority[..at],
-        _ => authority,
-    }
 }

@@ -431,7 +431,9 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
             Peer::Tcp(_) => client.to_string(),
             Peer::Unix => "unknown".to_owned(),
         };
-        let own = format!("for={node};proto={};host=\"{}\"", exchange.scheme, exchange.authority);
+        // Of this hop alone, whatever those before have spoken.
+        let proto = if exchange.state.tls.is_some() { "https" } else { "http" };
+        let own = format!("for={node};proto={proto};host=\"{}\"", exchange.authority);
         let value = [chain.join(&b", "[..]).as_slice(), own.as_bytes()].join(&b", "[..]);
         put(lines, "Forwarded", &value);
     }
