@@ -59,7 +59,7 @@ pub enum Http2Error {
 /// The head of an answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// 100 to 999, never 101. Below 200 the final head follows.
+    /// 100 to 599, never 101. Below 200 the final head follows.
     pub status: u16,
     /// The fields, in lower case.
     pub lines: FieldLines,
@@ -221,7 +221,7 @@ struct StreamState {
     heads: VecDeque<Answer>,
     interims: u32,
     data: Vec<u8>,
-    trailers: Option<Vec<u8>>,
+    trailers: FieldLines,
     has_ended: bool,
     error: Option<Http2Error>,
     /// Who waits for the answer, and for room to send.
@@ -344,7 +344,7 @@ impl State {
                 let mut space = FieldSpace::new();
                 let lines = lines_of(&section.fields(&mut space));
                 if let Some(state) = self.streams.get_mut(&stream.id()) {
-                    state.trailers = Some(lines.as_bytes().to_vec());
+                    state.trailers = lines;
                     state.has_ended = true;
                     state.wake();
                 }
@@ -554,9 +554,22 @@ impl Http2Stream {
         polled
     }
 
-    /// Encoded trailer lines, once the content has ended.
-    pub fn take_trailers(&self) -> Option<Vec<u8>> {
-        self.session.state.borrow_mut().streams.get_mut(&self.key.id())?.trailers.take()
+    /// The trailer fields, once the content has ended.
+    pub fn take_trailers(&self) -> FieldLines {
+        let mut state = self.session.state.borrow_mut();
+        state
+            .streams
+            .get_mut(&self.key.id())
+            .map(|stream| std::mem::take(&mut stream.trailers))
+            .unwrap_or_default()
+    }
+
+    /// Ends the request with trailer fields, behind all of its content. They are sent within no window.
+    pub fn send_trailers(&self, trailers: &FieldLines) {
+        let mut state = self.session.state.borrow_mut();
+        let State { wire, out, .. } = &mut *state;
+        wire.send_trailers(self.key, trailers.as_bytes(), out);
+        self.session.wake();
     }
 
     /// Sends content, and with `is_end` its end. Returns the bytes taken: at least one, unless there is none. A peer

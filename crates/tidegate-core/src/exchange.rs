@@ -1,36 +1,18 @@
-//! One request as modules see it, free of protocol version, and the traits that answer it.
+//! One request as modules see it, free of protocol version.
 
-use crate::access::Pass;
-use crate::body::RequestBody;
-use crate::explain::Foreseen;
 use crate::interim::InterimQueue;
-use crate::phase::Site;
-use crate::remote::Remote;
-use crate::response::Response;
-use std::cell::{Cell, OnceCell};
+use crate::kept::Kept;
+use crate::reply::Reply;
+use crate::state::RequestState;
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::rc::Rc;
-use std::sync::Arc;
-use tidegate_http::{Field, Fields, Method, Status};
-use tidegate_io::LocalFuture;
+use tidegate_http::{Fields, Method, Version};
 use tidegate_io::socket::{self, Peer, Stream};
-use tidegate_tls::{ClientIdentity, Handshake};
+use tidegate_tls::ClientIdentity;
 
-/// In place of a minor version of HTTP/1: the request came over HTTP/2.
-pub const HTTP_2: u8 = 20;
-
-/// The protocol and its version, as CGI and logs write it.
-pub fn version_name(minor_version: u8) -> &'static str {
-    match minor_version {
-        0 => "HTTP/1.0",
-        HTTP_2 => "HTTP/2.0",
-        _ => "HTTP/1.1",
-    }
-}
-
-/// One request. It borrows from the worker's read buffer: a handler that answers later copies what it
-/// needs before it returns.
+/// One request. Its head borrows from the worker's read buffer: what is answered later goes through
+/// [`Exchange::answer_after`] or [`Exchange::prepare_after`], which keep it.
 pub struct Exchange<'a> {
     /// Method.
     pub method: Method,
@@ -51,12 +33,8 @@ pub struct Exchange<'a> {
     /// The protocol that an extended CONNECT asks for (RFC 8441), such as `websocket`. The method is `GET` then,
     /// and the answer a tunnel: an upgrade, as HTTP/1 has it, in the words of HTTP/2.
     pub protocol: Option<&'a str>,
-    /// Minor version of HTTP/1, 0 or 1; or [`HTTP_2`].
-    pub minor_version: u8,
-    /// Who asks.
-    pub remote: Remote,
-    /// What the TLS handshake has agreed upon; `None` on a plain connection.
-    pub tls: Option<&'a Arc<Handshake>>,
+    /// The version that it came in.
+    pub version: Version,
     /// It came with the first packet of a TLS connection (0-RTT) and may have been played again by somebody
     /// (RFC 8470). Only safe methods come so far.
     pub is_early: bool,
@@ -64,98 +42,21 @@ pub struct Exchange<'a> {
     pub now: i64,
     /// When the head was complete: monotonic, nanoseconds.
     pub started: u64,
-    /// Content of the request, until a handler takes it.
-    pub body: Option<RequestBody>,
-    /// What the engine knows beside the request.
-    pub context: ExchangeContext<'a>,
-}
-
-/// What the engine knows beside the request. The default knows nothing: for requests that came from no
-/// client.
-#[derive(Clone, Copy, Default)]
-pub struct ExchangeContext<'a> {
-    pub(crate) local: Local<'a>,
-    pub(crate) site: Option<&'a Rc<Site>>,
-    /// Which of the site's routes has the request.
-    pub(crate) route: usize,
-    pub(crate) wishes: Option<&'a Wishes>,
-    /// How often the request was handed on to another route already.
-    pub(crate) hops: u8,
-    pub(crate) has_encoded_slash: bool,
-    /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
-    pub(crate) forwarded: Option<&'a Rc<Vec<Vec<u8>>>>,
-}
-
-/// What whoever answers a request asks of its connection.
-#[derive(Default)]
-pub(crate) struct Wishes {
-    /// The request is to be given up when the client goes away.
-    abandons: Cell<bool>,
-    /// Interim responses may come.
-    interim: OnceCell<InterimQueue>,
-    /// Of the client: it does not understand them.
-    refuses_interim: bool,
-    /// The application that is waited for.
-    upstream: Cell<u64>,
-    /// There once the request has been kept.
-    late: OnceCell<Rc<LateWishes>>,
-}
-
-/// What is asked while an answer is made, of a request that was kept until then.
-#[derive(Default)]
-pub(crate) struct LateWishes {
-    pub(crate) abandons: Cell<bool>,
-    pub(crate) upstream: Cell<u64>,
-}
-
-impl Wishes {
-    /// For a client of this version; HTTP/1.0 knows no interim responses (RFC 9110 section 15.2).
-    #[inline]
-    pub(crate) fn of_client(minor_version: u8) -> Wishes {
-        Wishes { refuses_interim: minor_version == 0, ..Wishes::default() }
-    }
-
-    #[inline]
-    pub(crate) fn abandons(&self) -> bool {
-        self.abandons.get()
-    }
-
-    /// The application that the request waits for; 0 for none.
-    #[inline]
-    pub(crate) fn upstream(&self) -> u64 {
-        self.upstream.get()
-    }
-
-    /// What is still asked later, if the request has been kept.
-    #[inline]
-    pub(crate) fn late(&self) -> Option<Rc<LateWishes>> {
-        self.late.get().cloned()
-    }
-
-    /// The same wishes for a request that is kept: both ends see what the other asks.
-    fn keep(&self) -> Wishes {
-        let late = self.late.get_or_init(Rc::default);
-        let kept = Wishes { refuses_interim: self.refuses_interim, ..Wishes::default() };
-        let _ = kept.late.set(late.clone());
-        if !self.refuses_interim {
-            let _ = kept.interim.set(self.interim.get_or_init(InterimQueue::default).clone());
-        }
-        kept
-    }
-
-    /// Where interim responses will be found, if anyone has asked.
-    #[inline]
-    pub(crate) fn take_interim(&mut self) -> Option<InterimQueue> {
-        self.interim.take()
-    }
+    /// The address that the client connected to.
+    pub local: Local<'a>,
+    /// What is known of it beside the head.
+    pub state: RequestState,
 }
 
 /// Where a connection remembers its own address, once somebody has asked. Most never do.
 pub(crate) type LocalAddress = OnceCell<Box<Option<SocketAddr>>>;
 
-/// The address that the client connected to.
+/// The address that a client connected to.
 #[derive(Clone, Copy, Default)]
-pub(crate) enum Local<'a> {
+pub struct Local<'a>(pub(crate) LocalSource<'a>);
+
+#[derive(Clone, Copy, Default)]
+pub(crate) enum LocalSource<'a> {
     #[default]
     None,
     /// Asked of the kernel when somebody wants to know, once for a connection.
@@ -163,84 +64,37 @@ pub(crate) enum Local<'a> {
     Known(SocketAddr),
 }
 
-impl<'a> ExchangeContext<'a> {
-    pub(crate) fn new(
-        stream: &'a Stream,
-        local: &'a LocalAddress,
-        site: &'a Rc<Site>,
-        wishes: &'a Wishes,
-    ) -> Self {
-        let local = Local::Stream(stream, local);
-        let context = ExchangeContext::default();
-        ExchangeContext { local, site: Some(site), wishes: Some(wishes), ..context }
-    }
-
-    /// For a request of the server's own.
-    pub(crate) fn of_server(site: &'a Rc<Site>, route: usize, hops: u8) -> Self {
-        ExchangeContext { site: Some(site), route, hops, ..ExchangeContext::default() }
-    }
-
-    /// The same, and whether the path was sent with a `%2F`.
-    #[inline]
-    pub fn with_encoded_slash(self, has_encoded_slash: bool) -> Self {
-        ExchangeContext { has_encoded_slash, ..self }
-    }
-
-    /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
-    /// `None` for a client that does not understand them.
-    pub fn interim(&self) -> Option<InterimQueue> {
-        let wishes = self.wishes.filter(|wishes| !wishes.refuses_interim)?;
-        Some(wishes.interim.get_or_init(InterimQueue::default).clone())
-    }
-
-    /// The answer is worth nothing once the client has gone: then the future that makes it is dropped, and so
-    /// is a body under way. For answers that hold something others wait for, such as a place in a queue. A
-    /// client that only closes its sending side is taken to be gone as well, as everywhere.
-    pub fn ends_with_client(&self) {
-        if let Some(wishes) = self.wishes {
-            wishes.abandons.set(true);
-            if let Some(late) = wishes.late.get() {
-                late.abandons.set(true);
-            }
-        }
-    }
-
-    /// Says which application the answer waits for: a number that is the same on all workers, and not 0. It takes its
-    /// place among those in flight on that account (`limits in-flight`).
-    pub fn waits_for(&self, upstream: u64) {
-        if let Some(wishes) = self.wishes {
-            wishes.upstream.set(upstream);
-            if let Some(late) = wishes.late.get() {
-                late.upstream.set(upstream);
-            }
-        }
-    }
-
-    /// The address that the client connected to; `None` for a unix socket.
-    pub fn local(&self) -> Option<SocketAddr> {
-        match self.local {
-            Local::None => None,
-            Local::Known(address) => Some(address),
-            Local::Stream(stream, known) => **known.get_or_init(|| {
-                Box::new(match socket::local_address(stream.as_fd()) {
-                    Ok(Peer::Tcp(address)) => Some(address),
-                    _ => None,
-                })
-            }),
-        }
-    }
-}
-
 impl Exchange<'_> {
+    /// A `GET` of `/` that came from nobody, for tests to begin with.
+    pub fn empty() -> Exchange<'static> {
+        Exchange {
+            method: Method::Get,
+            method_token: "GET",
+            target: "/",
+            path: b"/",
+            query: None,
+            scheme: "http",
+            authority: "",
+            fields: Fields::default(),
+            protocol: None,
+            version: Version::Http11,
+            is_early: false,
+            now: 0,
+            started: 0,
+            local: Local::default(),
+            state: RequestState::default(),
+        }
+    }
+
     /// Whether the path was sent with a `%2F`, and so names no file: [`Exchange::path`] has a slash there, and only
     /// what passes the target on as it was sent gets such a request.
     pub fn has_encoded_slash(&self) -> bool {
-        self.context.has_encoded_slash
+        self.state.has_encoded_slash
     }
 
-    /// Whether [`Exchange::hand_on`] could ever succeed.
+    /// Whether [`Exchange::hand_on`] could ever lead to a program.
     pub fn has_programs(&self) -> bool {
-        self.context.site.is_some_and(|site| site.has_programs())
+        self.state.site.as_ref().is_some_and(|site| site.has_programs())
     }
 
     /// The value of the first field of this name.
@@ -251,208 +105,67 @@ impl Exchange<'_> {
 
     /// Who the client is, by a certificate that has been verified.
     pub fn client(&self) -> Option<&ClientIdentity> {
-        self.tls.and_then(|handshake| handshake.client.as_deref())
-    }
-}
-
-impl Exchange<'_> {
-    /// A copy that outlives the worker's read buffer, without the content: for answers that come later.
-    pub fn keep(&self) -> Kept {
-        let own = |field: &Field<'_>| (field.name.to_owned(), field.value.to_owned());
-        Kept {
-            method: self.method,
-            method_token: self.method_token.to_owned(),
-            target: self.target.to_owned(),
-            path: self.path.to_owned(),
-            query: self.query.map(str::to_owned),
-            scheme: self.scheme,
-            authority: self.authority.to_owned(),
-            fields: self.fields.iter().map(own).collect(),
-            protocol: self.protocol.map(str::to_owned),
-            minor_version: self.minor_version,
-            remote: self.remote,
-            tls: self.tls.cloned(),
-            is_early: self.is_early,
-            now: self.now,
-            started: self.started,
-            local: self.context.local(),
-            site: self.context.site.cloned(),
-            route: self.context.route,
-            hops: self.context.hops,
-            wishes: self.context.wishes.map(Wishes::keep),
-            has_encoded_slash: self.context.has_encoded_slash,
-            forwarded: self.context.forwarded.cloned(),
-        }
-    }
-}
-
-/// A request that has been kept.
-pub struct Kept {
-    method: Method,
-    method_token: String,
-    target: String,
-    path: Vec<u8>,
-    query: Option<String>,
-    scheme: &'static str,
-    authority: String,
-    fields: Vec<(String, Vec<u8>)>,
-    protocol: Option<String>,
-    minor_version: u8,
-    remote: Remote,
-    tls: Option<Arc<Handshake>>,
-    is_early: bool,
-    now: i64,
-    started: u64,
-    local: Option<SocketAddr>,
-    site: Option<Rc<Site>>,
-    route: usize,
-    hops: u8,
-    wishes: Option<Wishes>,
-    has_encoded_slash: bool,
-    forwarded: Option<Rc<Vec<Vec<u8>>>>,
-}
-
-impl Kept {
-    /// Lends it as the exchange it was, without content.
-    pub fn lend<R>(&self, f: impl FnOnce(&Exchange<'_>) -> R) -> R {
-        let fields: Vec<_> = self.fields.iter().map(|(name, value)| Field { name, value }).collect();
-        f(&Exchange {
-            method: self.method,
-            method_token: &self.method_token,
-            target: &self.target,
-            path: &self.path,
-            query: self.query.as_deref(),
-            scheme: self.scheme,
-            authority: &self.authority,
-            fields: Fields::new(&fields),
-            protocol: self.protocol.as_deref(),
-            minor_version: self.minor_version,
-            remote: self.remote,
-            tls: self.tls.as_ref(),
-            is_early: self.is_early,
-            now: self.now,
-            started: self.started,
-            body: None,
-            context: ExchangeContext {
-                local: self.local.map_or(Local::None, Local::Known),
-                site: self.site.as_ref(),
-                route: self.route,
-                wishes: self.wishes.as_ref(),
-                hops: self.hops,
-                has_encoded_slash: self.has_encoded_slash,
-                forwarded: self.forwarded.as_ref(),
-            },
-        })
-    }
-}
-
-/// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
-pub trait Handler {
-    /// Answers at once, or says that it has to wait for something. The pass says that the request has been let in.
-    fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply;
-
-    /// Says in one sentence each what this handler would do and why, for `tidegate explain`, and who would answer in
-    /// the end. Touches files, never the network.
-    fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen;
-}
-
-/// What a handler returns. Only what waits pays for a future.
-pub enum Reply {
-    /// The answer.
-    Ready(Response),
-    /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
-    /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
-    Later(LocalFuture<Response>),
-    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
-    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
-    /// state is bounded by `limits incoming-bodies`.
-    Preparing(LocalFuture<Reply>),
-}
-
-impl Reply {
-    /// An answer without fields or content.
-    pub fn status(status: Status) -> Reply {
-        Reply::Ready(Response::empty(status))
+        self.state.tls.as_ref().and_then(|handshake| handshake.client.as_deref())
     }
 
-    /// Changes the response, now or when it comes.
-    pub fn map(self, change: impl FnOnce(Response) -> Response + 'static) -> Reply {
-        match self {
-            Reply::Ready(response) => Reply::Ready(change(response)),
-            Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
-            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
+    /// The address that the client connected to; `None` for a unix socket.
+    pub fn local(&self) -> Option<SocketAddr> {
+        match self.local.0 {
+            LocalSource::None => None,
+            LocalSource::Known(address) => Some(address),
+            LocalSource::Stream(stream, known) => **known.get_or_init(|| {
+                Box::new(match socket::local_address(stream.as_fd()) {
+                    Ok(Peer::Tcp(address)) => Some(address),
+                    _ => None,
+                })
+            }),
         }
     }
 
-    /// The answer, for who has a place in flight and waits for it there.
-    pub async fn settled(mut self) -> Response {
-        loop {
-            self = match self {
-                Reply::Ready(response) => return response,
-                Reply::Later(future) => return future.await,
-                Reply::Preparing(future) => future.await,
-            };
-        }
+    /// Where interim responses are put to be sent before the answer, which has to be one that comes later;
+    /// `None` for a client that does not understand them.
+    pub fn interim(&self) -> Option<InterimQueue> {
+        self.state.signals.interim()
     }
-}
 
-/// Changes responses on their way out.
-pub trait Filter {
-    /// Looks at the request while it is there. `None`: nothing to do whatever the response is.
-    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>>;
-
-    /// How many bytes of content of unknown length decide what it does: a body that ends before comes with its length,
-    /// where that can be known within a few milliseconds.
-    fn looks_ahead(&self) -> usize {
-        0
+    /// The answer is worth nothing once the client has gone: then the future that makes it is dropped, and so
+    /// is a body under way. For answers that hold something others wait for, such as a place in a queue. A
+    /// client that only closes its sending side is taken to be gone as well, as everywhere.
+    pub fn ends_with_client(&self) {
+        self.state.signals.abandon();
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::interim::Interim;
-    use tidegate_http::FieldLines;
+    /// Says which application the answer waits for: a number that is the same on all workers, and not 0. It takes its
+    /// place among those in flight on that account (`limits in-flight`).
+    pub fn waits_for(&self, upstream: u64) {
+        self.state.signals.wait_for(upstream);
+    }
 
-    /// A handler that waits for a look-up, as on a cold disk, asks what it would have asked at once.
-    #[test]
-    fn what_is_kept_keeps_its_wishes() {
-        for minor_version in [1, 0] {
-            let mut wishes = Wishes::of_client(minor_version);
-            let exchange = Exchange {
-                method: Method::Get,
-                method_token: "GET",
-                target: "/",
-                path: b"/",
-                query: None,
-                scheme: "http",
-                authority: "x",
-                fields: Fields::default(),
-                protocol: None,
-                minor_version,
-                remote: Remote::direct(Peer::Unix),
-                tls: None,
-                is_early: false,
-                now: 0,
-                started: 0,
-                body: None,
-                context: ExchangeContext { wishes: Some(&wishes), ..ExchangeContext::default() },
-            };
-            let kept = exchange.keep();
-            let hint = || Interim { status: Status::EARLY_HINTS, lines: FieldLines::new() };
-            kept.lend(|exchange| {
-                exchange.context.ends_with_client();
-                exchange.context.waits_for(7);
-                if let Some(queue) = exchange.context.interim() {
-                    queue.push(hint());
-                }
-                assert_eq!(exchange.context.interim().is_some(), minor_version > 0);
-            });
-            let late = wishes.late().expect("it was kept");
-            assert!(late.abandons.get());
-            assert_eq!(late.upstream.get(), 7);
-            let sent = wishes.take_interim().and_then(|queue| queue.pop());
-            assert_eq!(sent.is_some(), minor_version > 0);
-        }
+    /// Answers once `job` is done, in a place among those in flight: the request is kept until then, its content
+    /// included, and `then` gets it back.
+    pub fn answer_after<T: 'static>(
+        &mut self,
+        job: impl Future<Output = T> + 'static,
+        then: impl FnOnce(T, &mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        let kept = Kept::of(self);
+        Reply::Later(Box::pin(async move {
+            let done = job.await;
+            kept.lend(|exchange| then(done, exchange)).settled().await
+        }))
+    }
+
+    /// The same before there is anything to run: for what the request needs first, and waits for without a place among
+    /// those in flight (see [`Reply::Preparing`]).
+    pub fn prepare_after<T: 'static>(
+        &mut self,
+        job: impl Future<Output = T> + 'static,
+        then: impl FnOnce(T, &mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        let kept = Kept::of(self);
+        Reply::Preparing(Box::pin(async move {
+            let done = job.await;
+            kept.lend(|exchange| then(done, exchange))
+        }))
     }
 }

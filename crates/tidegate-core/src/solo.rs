@@ -3,9 +3,10 @@
 
 use crate::admission::{Account, Admission, Later, Shared};
 use crate::conn::{Connection, Next};
-use crate::exchange::Reply;
+use crate::context::Ctx;
 use crate::log::{AccessBuffers, Writer};
-use crate::worker::{Ctx, LogSet, MakeRegistry, Registry};
+use crate::registry::{LogSet, MakeRegistry, Registry};
+use crate::reply::Reply;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::{
-    Action, CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
+    CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
 };
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
@@ -385,10 +385,7 @@ pub fn key_of(files: &CertificateFiles) -> PairKey {
 
 /// TLS with applications, wherever it stands.
 pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
-    settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| match &route.action {
-        Action::Proxy(proxy) => proxy.gateway.tls.as_ref(),
-        _ => None,
-    })
+    settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.action.backend_tls())
 }
 
 /// A pair that can be served.

@@ -7,11 +7,13 @@
 mod door;
 mod relief;
 
-use crate::admission::{Admission, Shared};
-use crate::conn::{BatchMemory, Connection, Next};
+use crate::admission::Shared;
+use crate::conn::{Connection, Next};
+use crate::context::{Ctx, head_limits};
+use crate::engine::Engine;
 use crate::listen::{self, Listener};
 use crate::log::{self, AccessBuffers, Writer};
-use crate::phase::Engine;
+pub use crate::registry::{LogSet, MakeRegistry, Registry};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -19,63 +21,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tidegate_config::settings::{AccessLog, Settings};
-use tidegate_http::HttpDate;
-use tidegate_io::clock::{monotonic_ns, wall_seconds};
+use tidegate_config::settings::Settings;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::poller::EVENTS;
 use tidegate_io::runtime::Runtime;
 use tidegate_io::wheel::TICK;
-use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab, Wheel};
+use tidegate_io::{Key, Kind, Poller, Ready, Remote, Slab};
 use tidegate_stats::{Flush, Worker as Stats};
-use tidegate_wire::h1::HeadLimits;
-use tidegate_wire::h2::Section;
 
 /// Access lines wait this long at most.
 const LOG_DELAY: Duration = Duration::from_secs(1);
 /// What nobody uses is given back to the system so much later.
 const TRIM_DELAY: Duration = Duration::from_secs(1);
-/// Bytes read in one call.
-const READ_BUFFER: usize = 64 << 10;
-
-/// Makes engines out of settings, on a worker's thread, and keeps what its handlers share there.
-pub trait Registry {
-    /// The engine for a revision, and the logs its sites write.
-    fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine>;
-
-    /// An engine of this registry is in force from now on: what its handlers share follows these settings.
-    /// Not every engine comes so far: a reload that fails elsewhere is given up.
-    fn in_force(&mut self, _settings: &Arc<Settings>) {}
-
-    /// Gives up descriptors that are only kept in case somebody asks, since there are no others. Returns how many.
-    fn spare_descriptors(&mut self) -> usize {
-        0
-    }
-
-    /// Answers a question of the operator about what this worker holds, such as its file cache.
-    fn ask(&mut self, question: &str) -> String;
-}
-
-/// The logs of an engine, collected while it is made.
-pub struct LogSet {
-    writer: Arc<Writer>,
-    pub(crate) opened: Vec<(log::Sink, AccessLog)>,
-}
-
-impl LogSet {
-    pub(crate) fn new(writer: Arc<Writer>) -> LogSet {
-        LogSet { writer, opened: Vec::new() }
-    }
-
-    /// Opens a log, or finds it open.
-    pub fn open(&mut self, log: &AccessLog) -> io::Result<log::Sink> {
-        let sink = self.writer.sink(&log.target)?;
-        self.opened.push((sink, log.clone()));
-        Ok(sink)
-    }
-}
-
-/// Makes a worker's registry on its thread.
-pub type MakeRegistry = Arc<dyn Fn(Arc<Stats>) -> Box<dyn Registry> + Send + Sync>;
 
 /// What a worker may be told.
 pub enum Command {
@@ -196,94 +153,6 @@ pub fn start(
     })?;
     let remote = outcome.recv().unwrap_or_else(|_| Err(io::Error::other("the worker ended at once")))?;
     Ok(Handle { commands, remote, thread: Some(thread), stats })
-}
-
-/// What a running connection may touch: everything of the worker but the connections, so that none can
-/// reach itself or another one while it is borrowed.
-pub struct Ctx {
-    /// Of the present revision; a request keeps the one that it began with.
-    pub engine: Rc<Engine>,
-    /// From the settings, in the form the codec takes.
-    pub head_limits: HeadLimits,
-    /// Deadlines of connections.
-    pub wheel: Wheel,
-    /// Counters.
-    pub stats: Arc<Stats>,
-    /// Access lines.
-    pub log: AccessBuffers,
-    /// Who is let in, who waits, who is turned away.
-    pub admission: Admission,
-    /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
-    pub(crate) turn: u32,
-    /// Wall clock, seconds.
-    pub now: i64,
-    /// The `Date` field of this second.
-    pub date: [u8; 29],
-    /// Answers say that the connection ends.
-    pub draining: bool,
-    /// Connections end as soon as they are between requests.
-    pub closes_idle: bool,
-    pub(crate) read_buffer: Vec<u8>,
-    pub(crate) path_buffer: Vec<u8>,
-    /// Where fields of HTTP/2 are decoded; away while they are looked at.
-    pub(crate) section: Option<Box<Section>>,
-    /// Lent to whichever connection runs.
-    pub(crate) batch_memory: BatchMemory,
-}
-
-impl Ctx {
-    pub(crate) fn new(
-        number: usize,
-        engine: Engine,
-        stats: Arc<Stats>,
-        mut log: AccessBuffers,
-        shared: Arc<Shared>,
-    ) -> Ctx {
-        let now = wall_seconds();
-        let admission = Admission::new(shared, stats.clone(), &engine.settings, number);
-        log.tick(now);
-        let head_limits = head_limits(&engine.settings);
-        Ctx {
-            engine: Rc::new(engine),
-            head_limits,
-            wheel: Wheel::default(),
-            stats,
-            log,
-            admission,
-            turn: 0,
-            now,
-            date: HttpDate(now).format(),
-            draining: false,
-            closes_idle: false,
-            read_buffer: vec![0; READ_BUFFER],
-            path_buffer: Vec::new(),
-            section: None,
-            batch_memory: BatchMemory::with_capacity(READ_BUFFER),
-        }
-    }
-
-    /// Seconds that never run backwards, modulo 2^32.
-    pub(crate) fn second(&self) -> u32 {
-        (monotonic_ns() / 1_000_000_000) as u32
-    }
-
-    pub(crate) fn tick(&mut self) {
-        let now = wall_seconds();
-        if now != self.now {
-            self.now = now;
-            self.date = HttpDate(now).format();
-            self.log.tick(now);
-        }
-    }
-}
-
-pub(crate) fn head_limits(settings: &Settings) -> HeadLimits {
-    let limits = &settings.limits;
-    HeadLimits {
-        head_size: limits.head_size as usize,
-        target_size: limits.target_size as usize,
-        fields: usize::from(limits.fields),
-    }
 }
 
 struct Worker {

@@ -25,6 +25,7 @@ pub mod quality;
 pub mod range;
 pub mod status;
 pub mod target;
+pub mod version;
 pub mod words;
 
 pub use authority::{Authority, AuthorityError};
@@ -41,3 +42,4 @@ pub use path::PathError;
 pub use range::{ByteRange, Ranges, Selection};
 pub use status::Status;
 pub use target::{Target, TargetError};
+pub use version::Version;

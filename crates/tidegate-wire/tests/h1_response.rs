@@ -106,7 +106,15 @@ fn ambiguous_responses_15() {
         ("other protocol", "GET", b"ICY 200 OK\r\n\r\n", InvalidVersion),
         ("lower case", "GET", b"http/1.1 200 OK\r\n\r\n", InvalidVersion),
         ("HTTP/2", "GET", b"HTTP/2.0 200 OK\r\n\r\n", UnsupportedVersion),
-        ("HTTP/1.2", "GET", b"HTTP/1.2 200 OK\r\n\r\n", UnsupportedVersion),
+        ("HTTP/1.2 of two digits", "GET", b"HTTP/1.22 200 OK\r\n\r\n", InvalidVersion),
+        ("HTTP/1.2, status 999", "GET", b"HTTP/1.2 999 OK\r\n\r\n", InvalidStatus),
+        ("HTTP/1.2, bare LF", "GET", b"HTTP/1.2 200 OK\n\r\n", Field(FieldError::BareLf)),
+        (
+            "HTTP/1.2, space before the colon",
+            "GET",
+            b"HTTP/1.2 200 OK\r\nA : b\r\n\r\n",
+            Field(FieldError::SpaceBeforeColon),
+        ),
         ("HTTP/1.x", "GET", b"HTTP/1.x 200 OK\r\n\r\n", InvalidVersion),
     ];
     for (name, method, bytes, expected) in rows {
@@ -142,6 +150,15 @@ fn what_good_responses_mean() {
             (Final, Length(5), false),
         ),
         ("1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n", (Final, Length(5), false)),
+        ("1.2", "GET", "HTTP/1.2 200 OK\r\nContent-Length: 5\r\n", (Final, Length(5), true)),
+        ("1.2, no reason", "GET", "HTTP/1.2 200\r\nContent-Length: 5\r\n", (Final, Length(5), true)),
+        ("1.9 chunked", "GET", "HTTP/1.9 200 OK\r\nTransfer-Encoding: chunked\r\n", (Final, Chunked, true)),
+        (
+            "1.2, close",
+            "GET",
+            "HTTP/1.2 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n",
+            (Final, Length(5), false),
+        ),
         (
             "1.0 keep-alive",
             "GET",

@@ -6,7 +6,9 @@ mod h2_support;
 use h2_support::*;
 use tidegate_http::FieldLines;
 use tidegate_wire::h2::Malformed::{self, *};
-use tidegate_wire::h2::{ErrorCode, FieldSource, FrameKind, Limits, RequestParts, StreamError, flag};
+use tidegate_wire::h2::{
+    ConnectionError, ErrorCode, FieldSource, Flood, FrameKind, Limits, RequestParts, StreamError, flag,
+};
 
 const HEAD: [(&str, &str); 4] =
     [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
@@ -348,6 +350,46 @@ fn asked(method: &str) -> (End, u32) {
 }
 
 #[test]
+fn empty_data_of_a_server_is_the_fault_of_one_stream() {
+    let (mut end, flooded) = asked("GET");
+    let lines = FieldLines::new();
+    let parts = RequestParts {
+        method: "GET",
+        scheme: "http",
+        authority: "a",
+        target: "/",
+        protocol: None,
+        fields: FieldSource::Lines(&lines),
+        content_length: None,
+    };
+    let other = end.connection.send_request(&parts, true, &mut end.out).unwrap().id();
+    let ok = block(&[(":status", "200")]);
+    end.feed(&headers(flooded, BLOCK, &ok)).feed(&headers(other, BLOCK, &ok));
+    end.out.clear();
+    let piece = data(flooded, 0, b"").repeat(1000);
+    let broken = Seen::Broken { id: Some(flooded), error: StreamError::EmptyData };
+    let pieces = (1..1000).find(|_| {
+        end.feed(&piece);
+        end.seen.last() == Some(&broken)
+    });
+    assert_eq!(pieces, Some(21));
+    let (header, payload) = end.sent().pop().unwrap();
+    assert_eq!((header.kind, header.stream), (FrameKind::RST_STREAM, flooded));
+    assert_eq!(payload, ErrorCode::ENHANCE_YOUR_CALM.0.to_be_bytes());
+    // What was on its way is ignored, and so is an empty frame of another stream.
+    for _ in 0..1000 {
+        end.feed(&piece);
+    }
+    end.feed(&data(other, 0, b"")).feed(&data(other, END, b"abc"));
+    assert_eq!(end.seen.last(), Some(&Seen::Data { id: other, data: b"abc".into(), is_end: true }));
+    // A server that goes on regardless is told to go.
+    for _ in 0..100 {
+        end.feed(&piece);
+    }
+    assert_eq!(end.seen.last(), Some(&Seen::Failed(ConnectionError::Flood(Flood::Ignored))));
+}
+
+#[test]
 fn responses() {
     let ok = block(&[(":status", "200"), ("x", "y")]);
     let of = |status: &str| block(&[(":status", status)]);
@@ -361,7 +403,9 @@ fn responses() {
             headers(1, WHOLE, &ok),
             Seen::Response { id: 1, head: "200 None x: y".into(), is_end: true },
         ),
-        ("any three digits", "GET", headers(1, WHOLE, of("999")), whole("999", true)),
+        ("the highest status", "GET", headers(1, WHOLE, of("599")), whole("599", true)),
+        ("beyond it", "GET", headers(1, WHOLE, of("600")), broken(Status)),
+        ("three digits of no class", "GET", headers(1, WHOLE, of("999")), broken(Status)),
         (
             "content",
             "GET",

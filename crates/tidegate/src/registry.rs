@@ -9,9 +9,10 @@ use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::decoration::Decoration;
+use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::log::{self, Sink};
-use tidegate_core::phase::{self, Engine};
+use tidegate_core::site;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
@@ -91,11 +92,11 @@ impl Registry {
                 if let Some(notes) = &self.notes {
                     handler = Rc::new(Rehearsed::new(handler, notes.clone()));
                 }
-                routes.push(phase::Route::new(handler, filters_for(route), Decoration::of(route)));
+                routes.push(site::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
-            sites.push(phase::Site::new(site.clone(), routes, sink));
+            sites.push(site::Site::new(site.clone(), routes, sink));
         }
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.tls)?)
     }

@@ -613,7 +613,10 @@ fn a_file_that_does_not_lead_to_a_server_is_told_apart() {
         outcome.stderr
     };
     let gone = said(&["status", "--config", "gone.kdl"]);
-    assert!(gone.contains("gone.kdl cannot be read: there is no such file") && gone.contains("--control"), "{gone}");
+    assert!(
+        gone.contains("gone.kdl cannot be read: there is no such file") && gone.contains("--control"),
+        "{gone}"
+    );
     folder.write("plain.kdl", "listen \":1\"\nsite { respond 204 }\n");
     let plain = said(&["stop", "--config", "plain.kdl"]);
     assert!(plain.contains("plain.kdl names neither `control` nor `pid-file`"), "{plain}");

@@ -5,10 +5,12 @@
 //! socket refused. An idle connection has none of them. Output is in its own `batch` until it is sent. `receive` reads requests, `send` writes responses;
 //! this file decides when.
 
-mod batch;
+mod content;
+mod decide;
 mod faults;
 mod h2;
 mod pieces;
+mod preface;
 mod progress;
 mod receive;
 mod send;
@@ -16,28 +18,27 @@ mod stream;
 mod transport;
 
 use crate::admission::Entry;
+use crate::batch::Batch;
 use crate::body::RequestBodyError;
+use crate::context::Ctx;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
 use crate::memory;
-use crate::worker::Ctx;
-use batch::Batch;
-pub(crate) use batch::BatchMemory;
+use crate::opening::Opening;
+use content::Incoming;
 use h2::Http2;
 use progress::{Reader, Terms};
-use receive::Incoming;
 use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use tidegate_http::Status;
+use tidegate_http::{Status, Version};
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_stats::Timeout;
 use tidegate_wire::h1::{self, HeadScanner};
-pub(crate) use transport::Opening;
 use transport::Transport;
 
 /// Reads, or chunks of a stream, in one turn: fairness between connections.
@@ -133,8 +134,30 @@ pub struct Connection {
     /// Bytes that leave in one call. Empty unless it runs.
     batch: Batch,
     work: Option<Box<Work>>,
-    /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
-    h2: Option<Box<Http2>>,
+    protocol: Protocol,
+}
+
+/// What is spoken on a connection, above its transport.
+enum Protocol {
+    /// HTTP/1, which needs nothing but `work` and `scanner`.
+    H1,
+    /// HTTP/2, which uses neither of them. While it runs its state is lent to it, and `H1` stands here.
+    H2(Box<Http2>),
+}
+
+impl Protocol {
+    #[inline]
+    fn h2(&self) -> Option<&Http2> {
+        match self {
+            Protocol::H1 => None,
+            Protocol::H2(h2) => Some(h2),
+        }
+    }
+
+    #[inline]
+    fn is_h2(&self) -> bool {
+        matches!(self, Protocol::H2(_))
+    }
 }
 
 /// A request that could not be finished at once.
@@ -153,7 +176,7 @@ struct Work {
 struct Request {
     /// `HEAD`: everything but the content.
     head_only: bool,
-    minor_version: u8,
+    version: Version,
     /// The client waits for `100 Continue` before it sends the content.
     expects_continue: bool,
     /// An upgrade in the words of HTTP/2: only a tunnel can be its success.
@@ -216,7 +239,7 @@ impl Connection {
             held: Vec::new(),
             batch: Batch::default(),
             work: None,
-            h2: None,
+            protocol: Protocol::H1,
         }
     }
 
@@ -301,7 +324,7 @@ impl Connection {
         self.work.is_none()
             && self.held.is_empty()
             && !self.transport.has_pending()
-            && self.h2.as_ref().is_none_or(|h2| h2.is_idle())
+            && self.protocol.h2().is_none_or(Http2::is_idle)
     }
 
     /// Nothing keeps the next request from being read.
@@ -471,7 +494,7 @@ impl Connection {
         self.is_probed = true;
         let Some(work) = self.work.as_deref() else { return self.take_turn(key, cx) };
         let is_awaited = work.output.as_ref().is_some_and(Output::is_awaited);
-        if is_awaited && work.request.minor_version > 0 {
+        if is_awaited && work.request.version != Version::Http10 {
             cx.stats.responses.add(Status::CONTINUE.0);
             self.batch.extend_from_slice(h1::CONTINUE);
         } else if !is_awaited && self.has_left_late && self.window == 0 {
@@ -482,7 +505,7 @@ impl Connection {
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
-            if self.h2.is_some() {
+            if self.protocol.is_h2() {
                 return self.run_h2(key, cx);
             }
             if self.lingering {
@@ -523,7 +546,7 @@ impl Connection {
                     }
                     match count {
                         0 => Ok(()),
-                        _ if self.h2.is_some() => self.take_first_frames(cx, &buffer[..count]),
+                        _ if self.protocol.is_h2() => self.take_first_frames(cx, &buffer[..count]),
                         _ => self.accept_bytes(key, cx, &buffer[..count]),
                     }
                 }
@@ -540,7 +563,7 @@ impl Connection {
             };
             cx.read_buffer = buffer;
             result?;
-            if self.h2.is_some() {
+            if self.protocol.is_h2() {
                 continue;
             }
             // The common case ends here: answered at once, socket drained.
@@ -586,14 +609,14 @@ impl Connection {
         self.timer == Timer::Idle
             && self.owned == 0
             && !self.is_blocked
-            && self.h2.is_none()
+            && !self.protocol.is_h2()
             && self.transport.is_bare()
             && self.is_between_requests()
     }
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
-        if self.h2.is_some() && !self.lingering {
+        if self.protocol.is_h2() && !self.lingering {
             return self.arm_h2(key, cx);
         }
         let limits = &cx.engine.settings.limits;
@@ -638,7 +661,7 @@ impl Connection {
     /// Tells what it owns, which is nothing unless it is stuck.
     #[inline]
     fn account(&mut self, cx: &Ctx) {
-        let is_bare = self.h2.is_none() && !self.transport.is_tls();
+        let is_bare = !self.protocol.is_h2() && !self.transport.is_tls();
         let owned = if is_bare && self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
         if owned != self.owned {
             if self.owned == 0 {
@@ -653,7 +676,7 @@ impl Connection {
     /// Bytes that its client has made it hold: buffers, what is under way, and what the protocols remember.
     fn weigh(&self) -> u32 {
         let work = self.work.as_ref().map_or(0, |work| work.held());
-        let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
+        let streams = self.protocol.h2().map_or(0, Http2::weigh);
         let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
         u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)
     }

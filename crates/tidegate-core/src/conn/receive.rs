@@ -1,181 +1,31 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
-use super::batch::Batch;
+use super::decide::{Decision, Outcome, RequestHead};
+use super::preface::is_meant_for_http1;
 use super::send::Output;
-use super::transport::TransportError;
 use super::{Connection, Request, Timer, Work, faults};
-use crate::admission::{Account, Entry};
+use crate::admission::Entry;
 use crate::answer;
-use crate::body::{self, BodySink, RequestBody, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, Reply, Wishes};
+use crate::batch::Batch;
+use crate::body::RequestBody;
+use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
-use crate::phase::{Arrival, Engine, Site};
-use crate::remote::Remote;
+use crate::reply::Reply;
 use crate::response::Response;
-use crate::worker::Ctx;
+use crate::state::RequestState;
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_http::{Fields, Method, Status, Target};
+use tidegate_http::{Fields, Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::socket::Received;
 use tidegate_io::text::ascii;
 use tidegate_io::{Key, runtime};
-use tidegate_stats::ParseError;
-use tidegate_tls::SessionError;
-use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner, RequestHead, Version};
-
-/// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
-const ALPN_H2: &[u8] = b"h2";
-/// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
-/// comes behind; to all others HTTP/1 answers.
-const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
-
-/// Whether the first bytes of a connection, which are no request, were meant for HTTP/1, so that an answer in it is
-/// understood: they begin with a method, or name the protocol. Whatever else they are, a broken preface ends the
-/// connection (RFC 9113 section 3.4).
-fn is_meant_for_http1(data: &[u8]) -> bool {
-    let line = data.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
-    let is_method = std::str::from_utf8(word).is_ok_and(|word| Method::from_token(word) != Method::Other);
-    !data.starts_with(PREFACE_START) && (is_method || line.windows(5).any(|part| part == b"HTTP/"))
-}
-
-/// Content of a request that is still arriving.
-pub(super) enum Incoming {
-    /// A handler reads it.
-    Pipe { decoder: BodyDecoder, sink: BodySink, received: u64 },
-    /// Not content of a request at all: what a client sends through a tunnel.
-    Tunnel(BodySink),
-    /// Nobody does: read and dropped to keep the connection, within a limit.
-    Discard { decoder: BodyDecoder, left: u64 },
-}
-
-impl Incoming {
-    /// Bytes held for the handler.
-    pub(super) fn held(&self) -> usize {
-        match self {
-            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.held(),
-            Incoming::Discard { .. } => 0,
-        }
-    }
-
-    /// Whether bytes from the client are waited for, and not a handler that has enough for now.
-    pub(super) fn wants_more(&self) -> bool {
-        match self {
-            Incoming::Pipe { sink, .. } => sink.room() > 0 && sink.is_wanted() && sink.has_reader(),
-            Incoming::Tunnel(sink) => sink.room() > 0 && sink.has_reader(),
-            Incoming::Discard { .. } => true,
-        }
-    }
-
-    /// Whether a client that sends too slowly is given up. One that has nothing to say in a tunnel is not.
-    pub(super) fn has_least_rate(&self) -> bool {
-        !matches!(self, Incoming::Tunnel(_))
-    }
-}
-
-/// A request whose target has been understood.
-pub(super) struct Located<'a> {
-    pub path: &'a str,
-    pub query: Option<&'a str>,
-}
+use tidegate_wire::h1::{self, BodyDecoder, BodyLength, FieldSpace, HeadScanner};
 
 impl Connection {
-    pub(super) fn is_receiving(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.incoming.is_some())
-    }
-
-    /// Whether reading goes on while a response is under way.
-    pub(super) fn takes_more(&self) -> bool {
-        let incoming = self.work.as_ref().and_then(|work| work.incoming.as_ref());
-        incoming.is_some_and(Incoming::wants_more) && (self.readable || !self.input.is_empty())
-    }
-
     /// Enough is held that cannot be worked on yet: the rest stays in the kernel.
     pub(super) fn is_backed_up(&self, cx: &Ctx) -> bool {
         !self.is_free() && !self.input.is_empty() && self.input.len() >= cx.head_limits.head_size
-    }
-
-    /// Tells the handler that the content will not be complete.
-    pub(super) fn fail_receiving(&mut self, error: RequestBodyError) {
-        if let Some(Incoming::Pipe { sink, .. }) = self.work.as_mut().and_then(|work| work.incoming.take()) {
-            sink.fail(error);
-        }
-    }
-
-    /// The client has finished sending.
-    pub(super) fn on_end(&mut self) {
-        if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
-            sink.complete();
-        } else if self.is_receiving() {
-            self.fail_receiving(RequestBodyError::Interrupted);
-            self.keep_alive = false;
-        }
-    }
-
-    /// Whether the client may begin with the preface of HTTP/2.
-    fn may_become_h2(&self, cx: &Ctx) -> bool {
-        let listeners = &cx.engine.settings.listeners;
-        self.served == 0
-            && !self.transport.is_tls() // there ALPN decides, RFC 9113 section 3.3
-            && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
-    }
-
-    /// One read, with what there is to count and to say about the transport.
-    #[inline]
-    pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        if self.transport.is_opening() {
-            return self.receive_opening(cx, buffer);
-        }
-        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        received.or_else(|error| self.fail_transport(cx, error))
-    }
-
-    /// What comes before the first request: who the client is, and how it is spoken with.
-    fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
-        let balancer = self.peer;
-        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
-        if self.peer != balancer {
-            // Until now it was the connection of a balancer, which speaks for many.
-            match cx.admission.named(self.entry, self.peer) {
-                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
-                Err(why) => {
-                    cx.stats.connections_refused.add(1);
-                    cx.stats.connection_refusals.add(why, 1);
-                    return Err(io::ErrorKind::ConnectionAborted.into());
-                }
-            }
-        }
-        if let Some(handshake) = self.transport.handshake() {
-            cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
-            if handshake.protocol == Some(ALPN_H2) {
-                self.begin_h2(cx);
-            }
-        }
-        received.or_else(|error| self.fail_transport(cx, error))
-    }
-
-    #[cold]
-    fn fail_transport(&mut self, cx: &mut Ctx, error: TransportError) -> io::Result<Received> {
-        if let Some(kind) = faults::kind_of_transport(&error) {
-            cx.stats.tls_errors.add(kind, 1);
-        }
-        match error {
-            TransportError::Tls(SessionError::NotTls) => {
-                let received = self.transport.fall_back();
-                // Methods are upper case: whoever speaks something else would not understand the answer.
-                if !received.first().is_some_and(u8::is_ascii_uppercase) {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                self.unread = true;
-                let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
-                self.refuse(cx, Status::BAD_REQUEST, Some(why), false)?;
-                Ok(Received::Bytes { count: 0, drained: false })
-            }
-            TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        }
     }
 
     pub(super) fn accept_bytes(&mut self, key: Key, cx: &mut Ctx, new: &[u8]) -> io::Result<()> {
@@ -263,14 +113,16 @@ impl Connection {
     }
 
     /// A complete head: decide, answer, and set up what is left of it.
-    fn begin(&mut self, key: Key, cx: &mut Ctx, head: &RequestHead<'_, '_>, is_last: bool) -> io::Result<()> {
+    fn begin(
+        &mut self,
+        key: Key,
+        cx: &mut Ctx,
+        head: &h1::RequestHead<'_, '_>,
+        is_last: bool,
+    ) -> io::Result<()> {
         let engine = cx.engine.clone();
         let limits = &engine.settings.limits;
-        cx.stats.requests.add(1);
-        if self.served > 0 {
-            cx.stats.keep_alive_hits.add(1);
-        }
-        self.served = self.served.saturating_add(1);
+        self.count_request(cx);
         self.keep_alive = head.keep_alive
             && !cx.draining
             && !matches!(self.entry, Entry::Reserved(_))
@@ -285,7 +137,7 @@ impl Connection {
         }
         let request = Request {
             head_only: head.method == "HEAD",
-            minor_version: if head.version == Version::Http10 { 0 } else { 1 },
+            version: if head.version == h1::Version::Http10 { Version::Http10 } else { Version::Http11 },
             expects_continue: head.expects_continue,
             is_upgrade: false,
             ends_with_client: false,
@@ -293,129 +145,58 @@ impl Connection {
             received: head.len as u64,
         };
         cx.admission.on_request(request.started);
-        let fields = Fields::new(head.fields);
-        let method = Method::from_token(head.method);
-
-        let (decoder, len) = match head.body {
+        let (decoder, content_length) = match head.body {
             BodyLength::Empty | BodyLength::Length(0) => (None, None),
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let authority = head.host.and_then(ascii).unwrap_or("");
-        let site = engine.site_for(usize::from(self.listener), authority);
-        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
-        let mut entry = log::Entry {
-            client: remote.client,
-            method: head.method,
+        let expects_continue = head.expects_continue;
+        let head = RequestHead {
+            version: request.version,
+            method: Method::from_token(head.method),
+            method_token: head.method,
+            sent_method: head.method,
             target: head.target,
-            authority,
-            minor_version: request.minor_version,
-            referer: &[],
-            user_agent: &[],
-            tls: None,
-            fields: EntryFields::All(fields),
+            authority: head.host.and_then(ascii).unwrap_or(""),
+            fields: Fields::new(head.fields),
+            protocol: None,
+            has_content: decoder.is_some(),
+            content_length,
+            refused: None,
+            started: request.started,
         };
-        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let located = locate(method, head.target);
-        let sink = site.and_then(|site| site.access_log);
-        if sink.is_some() {
-            entry.referer = fields.first("referer").unwrap_or(&[]);
-            entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
-            entry.tls = made.as_ref();
+        let (decision, mut entry) = self.decide(cx, &engine, &head);
+        let Decision { reply, outcome, content_sink, account, is_exempt, state, log: sink } = decision;
+        let RequestState { body: content, signals, tls, .. } = state;
+        entry.tls = tls.as_ref();
+        match outcome {
+            Outcome::Answered => {}
+            Outcome::TooLarge => (self.keep_alive, self.unread) = (false, true),
+            // Opening a connection anew would cost both sides more than the answer.
+            Outcome::TurnedAway => {
+                if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
+                    cx.stats.keep_alive_refusals.add(self.keep_alive.into());
+                    (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
+                }
+            }
         }
-
-        let is_early = self.transport.is_early();
-        let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = 0;
-        let mut wishes = Wishes::of_client(request.minor_version);
-        let reply = match (site, located) {
-            _ if len.is_some_and(|len| len > limits.body_size) => {
-                (self.keep_alive, self.unread) = (false, true);
-                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
+        let reply = match (reply, content) {
+            // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
+            // connection ends.
+            (Reply::Ready(response), Some(content)) if content_length.is_none() && !expects_continue => {
+                let answer = once_read(response, content, limits.discard_size);
+                Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
             }
-            (_, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
-            (_, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
-            (None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
-            _ if self.is_misdirected(&engine, entry.authority) => {
-                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
-            }
-            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
-            (Some(site), Ok(located))
-                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
-            {
-                Reply::Ready(response)
-            }
-            (Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
-                Err(error) => Reply::Ready(answer::error(error.status())),
-                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
-                    // Opening a connection anew would cost both sides more than the answer.
-                    if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
-                        cx.stats.keep_alive_refusals.add(self.keep_alive.into());
-                        (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
-                    }
-                    Reply::Ready(cx.admission.busy())
-                }
-                Ok((path, has_encoded_slash)) => {
-                    let content = decoder.is_some().then(|| {
-                        let (sink, content) = body::pipe(len);
-                        content_sink = Some(sink);
-                        content
-                    });
-                    let mut exchange = Exchange {
-                        method,
-                        method_token: head.method,
-                        target: head.target,
-                        path,
-                        query: located.query,
-                        scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority,
-                        fields,
-                        protocol: None,
-                        minor_version: request.minor_version,
-                        remote,
-                        tls: self.transport.handshake(),
-                        is_early,
-                        now: cx.now,
-                        started: request.started,
-                        body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
-                            .with_encoded_slash(has_encoded_slash),
-                    };
-                    let reply = engine.handle(site, &mut exchange);
-                    if sink.is_some() {
-                        entry.client = exchange.remote.client;
-                    }
-                    if !matches!(reply, Reply::Ready(_)) {
-                        is_exempt = engine.always_answers(site, path);
-                        account = site.account();
-                    }
-                    match (reply, exchange.body.take()) {
-                        // What has chunks may turn out to be no request at all, or so long that the answer has to
-                        // say that the connection ends.
-                        (Reply::Ready(response), Some(content))
-                            if len.is_none() && !head.expects_continue =>
-                        {
-                            let answer = once_read(response, content, limits.discard_size);
-                            Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
-                        }
-                        (reply, _) => reply,
-                    }
-                }
-            },
+            (reply, _) => reply,
         };
-        cx.path_buffer = path_buffer;
-
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
-        let interim = wishes.take_interim();
+        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let interim = signals.interim_sent();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
-                let account = Account { site: account, upstream: wishes.upstream(), peer: remote.client };
-                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(signals.later());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
@@ -446,178 +227,14 @@ impl Connection {
         }
     }
 
-    /// What answers in the place of the site, on a plain connection.
+    /// Counts a request that has come.
     #[inline]
-    pub(super) fn entrance(
-        &self,
-        engine: &Engine,
-        site: &Site,
-        entry: &log::Entry<'_>,
-        located: &Located<'_>,
-    ) -> Option<Response> {
-        if self.transport.is_tls() {
-            return None;
+    pub(super) fn count_request(&mut self, cx: &Ctx) {
+        cx.stats.requests.add(1);
+        if self.served > 0 {
+            cx.stats.keep_alive_hits.add(1);
         }
-        let Located { path, query } = *located;
-        engine.entrance(site, &Arrival { listener: self.listener, authority: entry.authority, path, query })
-    }
-
-    /// The site asks other things of its clients than the one that this connection was made to.
-    #[inline]
-    pub(super) fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
-        let handshake = self.transport.handshake();
-        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
-    }
-
-    /// Whether the server is too busy for a request. The status page is always served, and only that to who
-    /// was let in for it.
-    #[inline]
-    pub(super) fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
-        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
-        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
-            return false;
-        }
-        let Some(why) = why else {
-            let is_shed = cx.admission.sheds_request();
-            cx.stats.requests_shed.add(is_shed.into());
-            return is_shed;
-        };
-        cx.stats.connections_refused.add(1);
-        cx.stats.connection_refusals.add(why, 1);
-        true
-    }
-
-    /// What becomes of announced content after the handler has seen the request.
-    fn receive_content(
-        &mut self,
-        cx: &mut Ctx,
-        decoder: BodyDecoder,
-        sink: Option<BodySink>,
-        request: &Request,
-    ) -> Option<Incoming> {
-        match sink {
-            Some(sink) if sink.has_reader() => Some(Incoming::Pipe { decoder, sink, received: 0 }),
-            _ => self.discard(cx, decoder, request.expects_continue),
-        }
-    }
-
-    /// Content that nobody reads: dropped to keep the connection, where that is safe and not too much.
-    fn discard(&mut self, cx: &Ctx, decoder: BodyDecoder, expects_continue: bool) -> Option<Incoming> {
-        let left = cx.engine.settings.limits.discard_size;
-        // Whether a client that was told the answer instead of `100 Continue` still sends its content is its
-        // choice; what follows could be content or a request, so nothing more is read as one.
-        if expects_continue || !self.keep_alive || decoder.remaining().is_some_and(|length| length > left) {
-            (self.keep_alive, self.unread) = (false, true);
-            return None;
-        }
-        Some(Incoming::Discard { decoder, left })
-    }
-
-    /// The response is there: content that its handler has let go of is dropped from here on; content that
-    /// the response goes on reading is asked for, before the client takes the answer for a refusal.
-    pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
-        let Some(work) = &mut self.work else { return };
-        match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, received }) if !sink.has_reader() => {
-                // More has come than is dropped, and who knows how much will: the answer can still say so.
-                let is_too_much = decoder.remaining().is_none()
-                    && !decoder.is_complete()
-                    && received > cx.engine.settings.limits.discard_size;
-                let expects_continue = work.request.expects_continue || is_too_much;
-                let incoming = self.discard(cx, decoder, expects_continue);
-                if let Some(work) = &mut self.work {
-                    work.incoming = incoming;
-                }
-            }
-            incoming => {
-                if incoming.is_some() && std::mem::take(&mut work.request.expects_continue) {
-                    cx.stats.responses.add(Status::CONTINUE.0);
-                    self.batch.extend_from_slice(h1::CONTINUE);
-                }
-                work.incoming = incoming;
-            }
-        }
-    }
-
-    /// The response is sent: nobody reads content after it.
-    pub(super) fn end_content(&mut self, cx: &mut Ctx) {
-        let Some(work) = &mut self.work else { return };
-        match work.incoming.take() {
-            Some(Incoming::Pipe { decoder, sink, .. }) => {
-                sink.fail(RequestBodyError::Interrupted);
-                let incoming = self.discard(cx, decoder, false);
-                if let Some(work) = &mut self.work {
-                    work.incoming = incoming;
-                }
-            }
-            incoming => work.incoming = incoming,
-        }
-    }
-
-    /// Gives arriving bytes to the content of the present request. Returns the bytes used.
-    fn feed(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
-        let limits = &cx.engine.settings.limits;
-        let mut at = 0;
-        while at < data.len() {
-            let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
-                break;
-            };
-            let room = incoming.room();
-            if room == 0 {
-                break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
-            }
-            let piece = &data[at..data.len().min(at.saturating_add(room))];
-            match incoming.take(piece, limits.body_size) {
-                Ok(used) => {
-                    at += used;
-                    self.window = self.window.saturating_add(used as u32);
-                    request.received += used as u64;
-                }
-                Err(refusal) => {
-                    (self.keep_alive, self.unread) = (false, true);
-                    self.refuse_content(cx, refusal)?;
-                    return Ok(data.len());
-                }
-            }
-            if incoming.is_complete()
-                && let Some(work) = &mut self.work
-            {
-                work.incoming = None;
-                if work.output.is_none() {
-                    self.work = None;
-                    self.end_if_idle_ends(cx);
-                }
-            }
-        }
-        Ok(at)
-    }
-
-    fn refuse_content(&mut self, cx: &mut Ctx, refusal: Refusal) -> io::Result<()> {
-        let (status, error) = match refusal {
-            Refusal::Malformed(kind) => {
-                cx.stats.parse_errors.add(kind, 1);
-                (Status::BAD_REQUEST, RequestBodyError::Malformed)
-            }
-            Refusal::TooLarge => {
-                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge)
-            }
-            Refusal::TooMuchToDiscard => (Status::CONTENT_TOO_LARGE, RequestBodyError::TooLarge),
-        };
-        self.fail_receiving(error);
-        match &mut self.work {
-            Some(work) if work.output.as_ref().is_some_and(|output| !output.has_begun()) => {
-                self.refuse(cx, status, None, false)
-            }
-            Some(work) => {
-                work.incoming = None;
-                if work.output.is_none() {
-                    self.work = None;
-                }
-                Ok(())
-            }
-            None => Ok(()),
-        }
+        self.served = self.served.saturating_add(1);
     }
 
     /// Answers for the server itself, in place of whatever was being made, and closes. `head_only` is for a request that
@@ -642,7 +259,7 @@ impl Connection {
         cx.stats.requests_unread.add(1);
         let request = Request {
             head_only,
-            minor_version: 1,
+            version: Version::Http11,
             expects_continue: false,
             is_upgrade: false,
             ends_with_client: false,
@@ -651,10 +268,11 @@ impl Connection {
         };
         let entry = log::Entry {
             client: self.peer,
+            scheme: if self.transport.is_tls() { "https" } else { "http" },
             method: "-",
             target: "-",
             authority: "",
-            minor_version: 1,
+            version: Version::Http11,
             referer: &[],
             user_agent: &[],
             tls: None,
@@ -686,88 +304,11 @@ impl Connection {
     }
 }
 
-impl Incoming {
-    /// Bytes that may be taken now.
-    fn room(&self) -> usize {
-        match self {
-            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) if !sink.has_reader() => 0,
-            Incoming::Pipe { sink, .. } | Incoming::Tunnel(sink) => sink.room(),
-            Incoming::Discard { .. } => usize::MAX,
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        match self {
-            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder.is_complete(),
-            Incoming::Tunnel(_) => false,
-        }
-    }
-
-    /// Decodes the front of `data`, which is not empty; the bytes used.
-    fn take(&mut self, data: &[u8], limit: u64) -> Result<usize, Refusal> {
-        let decoder = match self {
-            Incoming::Pipe { decoder, .. } | Incoming::Discard { decoder, .. } => decoder,
-            Incoming::Tunnel(sink) => {
-                sink.push(data);
-                return Ok(data.len());
-            }
-        };
-        let decoded =
-            decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
-        let is_complete = decoder.is_complete();
-        match self {
-            Incoming::Pipe { sink, received, .. } => {
-                *received += decoded.data.len() as u64;
-                if *received > limit {
-                    return Err(Refusal::TooLarge);
-                }
-                sink.push(decoded.data);
-                if is_complete {
-                    sink.complete();
-                }
-            }
-            Incoming::Tunnel(_) => {}
-            Incoming::Discard { left, .. } => {
-                *left = left.checked_sub(decoded.consumed as u64).ok_or(Refusal::TooMuchToDiscard)?;
-            }
-        }
-        Ok(decoded.consumed)
-    }
-}
-
 /// Appends what is to be told before the answer.
 pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     while let Some(Interim { status, lines }) = queue.pop() {
         cx.stats.responses.add(status.0);
         h1::encode_interim(batch, status.0, status.reason(), lines.as_bytes());
-    }
-}
-
-/// Why content is not read to its end.
-enum Refusal {
-    Malformed(ParseError),
-    TooLarge,
-    TooMuchToDiscard,
-}
-
-/// Why a target leads to no path.
-pub(super) enum Unlocated {
-    /// `OPTIONS *`.
-    Server,
-    Refused(Status),
-}
-
-/// RFC 9112 section 3.2. The codec has settled which authority counts.
-#[inline]
-pub(super) fn locate(method: Method, target: &str) -> Result<Located<'_>, Unlocated> {
-    match Target::parse(method, target) {
-        Ok(Target::Asterisk) => Err(Unlocated::Server),
-        Ok(Target::Authority(_)) => Err(Unlocated::Refused(Status::NOT_IMPLEMENTED)),
-        Err(_) => Err(Unlocated::Refused(Status::BAD_REQUEST)),
-        Ok(target) => match target.path() {
-            Some(path) => Ok(Located { path, query: target.query() }),
-            None => Err(Unlocated::Server), // `OPTIONS http://host` is `OPTIONS *`, section 3.2.4
-        },
     }
 }
 

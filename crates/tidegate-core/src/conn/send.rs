@@ -3,18 +3,20 @@
 //! Small answers are joined in the connection's batch and leave in one `send(2)`; what the socket refuses is
 //! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
+use super::content::Incoming;
 use super::pieces::Turn;
-use super::receive::{Incoming, push_interim};
+use super::receive::push_interim;
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
+use crate::body_stream::BodyStream;
+use crate::context::Ctx;
 use crate::log::{Ending, Entry, Sink};
-use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
-use crate::worker::Ctx;
+use crate::response::{Body, FilePiece, Head, Message, Part, Response};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use tidegate_http::{FieldLines, Status};
+use tidegate_http::{FieldLines, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
@@ -289,7 +291,7 @@ impl Connection {
             (Head::Prebuilt(head), Body::Prebuilt(body))
                 if self.keep_alive
                     && !request.head_only
-                    && request.minor_version == 1
+                    && request.version == Version::Http11
                     && Rc::ptr_eq(head, body) =>
             {
                 Some(head)
@@ -368,17 +370,20 @@ impl Connection {
         let len = response.body.len();
         let is_tunnel = matches!(response.body, Body::Tunnel { .. });
         self.keep_alive &= !is_tunnel;
+        let has_trailers = matches!(response.body, Body::Stream { has_trailers: true, .. });
         let framing = match len {
             _ if !status.has_body() => ResponseFraming::None,
+            // Only chunks have a place for trailers (RFC 9112 section 7.1.2).
+            Some(_) if has_trailers && request.version != Version::Http10 => ResponseFraming::Chunked,
             Some(len) => ResponseFraming::Length(len),
-            None if request.minor_version == 0 => ResponseFraming::UntilClose,
+            None if request.version == Version::Http10 => ResponseFraming::UntilClose,
             None => ResponseFraming::Chunked,
         };
         self.keep_alive &= framing != ResponseFraming::UntilClose;
-        let connection = match (self.keep_alive, request.minor_version) {
+        let connection = match (self.keep_alive, request.version) {
             _ if is_tunnel => ConnectionField::None, // its maker says `Connection: upgrade`
             (false, _) => ConnectionField::Close,
-            (true, 0) => ConnectionField::KeepAlive,
+            (true, Version::Http10) => ConnectionField::KeepAlive,
             (true, _) => ConnectionField::None,
         };
         let begin = self.batch.len();

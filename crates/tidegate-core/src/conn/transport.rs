@@ -4,7 +4,8 @@
 //! Two things are different with TLS, and the callers mind them: what has been taken by [`Transport::send`]
 //! may still wait here as ciphertext ([`Transport::has_pending`]), and the kernel cannot send a file.
 
-use crate::phase::Engine;
+use crate::engine::Engine;
+use crate::opening::Opening;
 use crate::remote::UNNAMED;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,20 +14,6 @@ use thiserror::Error;
 use tidegate_io::socket::{Peer, Received, Stream};
 use tidegate_tls::{Handshake, Hello, Session, SessionError};
 use tidegate_wire::proxy_protocol::{self, Header, HeaderError};
-
-/// How a connection begins, as its listener has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opening {
-    /// With a request.
-    Plain,
-    /// With a TLS handshake.
-    Tls,
-    /// With a header of the PROXY protocol, and then a request or a handshake.
-    Proxy {
-        /// Whether a handshake follows.
-        then_tls: bool,
-    },
-}
 
 /// Why a connection cannot go on; always the client's doing, or the network's.
 #[derive(Debug, Error)]

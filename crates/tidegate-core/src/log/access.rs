@@ -2,11 +2,10 @@
 
 use super::pattern;
 use super::{Sink, Writer, push_escaped, push_json_escaped};
-use crate::exchange::version_name;
 use std::io::Write;
 use std::sync::Arc;
 use tidegate_config::settings::{AccessFormat, AccessLog, LogPart};
-use tidegate_http::{FieldLines, Fields, HttpDate, ip_text, push_decimal};
+use tidegate_http::{FieldLines, Fields, HttpDate, Version, ip_text, push_decimal};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Handshake;
 
@@ -18,14 +17,16 @@ const FLUSH_AT: usize = 64 << 10;
 pub struct Entry<'a> {
     /// Who asks.
     pub client: Peer,
+    /// `http` or `https`, as the client speaks it.
+    pub scheme: &'static str,
     /// Method as sent; `-` where the request could not be read.
     pub method: &'a str,
     /// Target as sent.
     pub target: &'a str,
     /// Host and port as sent.
     pub authority: &'a str,
-    /// Minor version of HTTP/1, or [`HTTP_2`](crate::exchange::HTTP_2).
-    pub minor_version: u8,
+    /// Version of the request.
+    pub version: Version,
     /// `Referer` field.
     pub referer: &'a [u8],
     /// `User-Agent` field.
@@ -90,7 +91,8 @@ pub struct Record {
     /// Ends of method, target, authority and referer in `text`.
     ends: [u32; 4],
     client: Peer,
-    minor_version: u8,
+    scheme: &'static str,
+    version: Version,
     tls: Option<Arc<Handshake>>,
     fields: Box<[KeptField]>,
     /// Where the line goes.
@@ -133,7 +135,8 @@ impl Record {
             text: text.into(),
             ends,
             client: entry.client,
-            minor_version: entry.minor_version,
+            scheme: entry.scheme,
+            version: entry.version,
             tls: entry.tls.cloned(),
             fields: fields.collect(),
             sink,
@@ -146,10 +149,11 @@ impl Record {
         let text = |from: usize, to: usize| std::str::from_utf8(&self.text[from..to]).unwrap_or("-");
         Entry {
             client: self.client,
+            scheme: self.scheme,
             method: text(0, a),
             target: text(a, b),
             authority: text(b, c),
-            minor_version: self.minor_version,
+            version: self.version,
             referer: &self.text[c..d],
             user_agent: &self.text[d..],
             tls: self.tls.as_ref(),
@@ -299,7 +303,7 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Endin
     out.push(b' ');
     push_escaped(out, entry.target.as_bytes());
     out.push(b' ');
-    out.extend_from_slice(version_name(entry.minor_version).as_bytes());
+    out.extend_from_slice(entry.version.name().as_bytes());
     out.extend_from_slice(b"\" ");
     push_decimal(out, u64::from(ending.status));
     out.push(b' ');
@@ -311,7 +315,7 @@ fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");
     push_peer(out, entry.client);
-    let version = version_name(entry.minor_version).as_bytes();
+    let version = entry.version.name().as_bytes();
     for (name, value) in [
         ("host", entry.authority.as_bytes()),
         ("method", entry.method.as_bytes()),

@@ -4,7 +4,6 @@
 
 use super::access::{Ending, Entry, Times, push_peer};
 use super::push_escaped;
-use crate::exchange::version_name;
 use tidegate_config::settings::LogPart;
 use tidegate_http::push_decimal;
 use tidegate_io::socket::Peer;
@@ -30,16 +29,14 @@ pub(super) fn push(
                 Peer::Tcp(address) if address.port() != 0 => push_decimal(out, u64::from(address.port())),
                 Peer::Tcp(_) | Peer::Unix => out.push(b'-'),
             },
-            LogPart::Scheme => {
-                out.extend_from_slice(if entry.tls.is_some() { b"https".as_slice() } else { b"http" });
-            }
+            LogPart::Scheme => out.extend_from_slice(entry.scheme.as_bytes()),
             LogPart::Host => push_value(out, entry.authority.as_bytes()),
             LogPart::Method => push_value(out, entry.method.as_bytes()),
             LogPart::Target => push_value(out, entry.target.as_bytes()),
             LogPart::Path => push_value(out, path.as_bytes()),
             LogPart::Query => push_value(out, query.unwrap_or_default().as_bytes()),
             LogPart::Protocol => {
-                out.extend_from_slice(version_name(entry.minor_version).as_bytes());
+                out.extend_from_slice(entry.version.name().as_bytes());
             }
             LogPart::Status => push_decimal(out, u64::from(ending.status)),
             LogPart::Bytes => push_decimal(out, ending.bytes()),
@@ -86,11 +83,12 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let entry = Entry {
+            scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
             method: "GET",
             target: "/a%20b?c=d",
             authority: "example.com",
-            minor_version: 1,
+            version: tidegate_http::Version::Http11,
             referer: b"",
             user_agent: b"",
             tls: None,

@@ -6,9 +6,10 @@
 //! the help of the spare one, a few at each try, since hanging helps nobody.
 
 use super::Worker;
-use crate::conn::{Connection, Opening};
+use crate::conn::Connection;
 use crate::listen::{self, ACCEPTS, Accepted, EXHAUSTION, PAUSE};
 use crate::log;
+use crate::opening::Opening;
 use std::os::fd::AsFd;
 use tidegate_io::socket::{self, Peer, Received, Stream};
 use tidegate_io::{Kind, descriptors};

@@ -20,6 +20,29 @@ const STUCK: u32 = 2;
 /// Stuck connections are looked through no more often.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection, and what it owns.
+struct Owner<K> {
+    owned: u32,
+    /// Seconds without progress.
+    age: u32,
+    key: K,
+}
+
+/// Who goes so that `wanted` bytes of `memory` become free.
+fn those_to_reset<K: Copy>(mut owners: Vec<Owner<K>>, wanted: u64, memory: u64) -> Vec<K> {
+    // Were all of them to own no more than this, there would be no excess.
+    let share = memory / (owners.len() as u64).max(1);
+    owners.retain(|owner| u64::from(owner.owned) > share && owner.age >= STUCK);
+    owners.sort_unstable_by_key(|owner| Reverse(u64::from(owner.owned) * u64::from(owner.age)));
+    let mut left = wanted;
+    let chosen = owners.iter().take_while(|owner| {
+        let is_wanted = left > 0;
+        left = left.saturating_sub(owner.owned.into());
+        is_wanted
+    });
+    chosen.map(|owner| owner.key).collect()
+}
+
 impl Worker {
     /// Whether there is something to do soon even when nothing happens.
     pub(super) fn wants_relief(&self) -> bool {
@@ -82,29 +105,20 @@ impl Worker {
     }
 
     /// Resets those that own the most for the longest, until there is some room again. What came a moment ago
-    /// is left alone; while that alone is too much, nobody new is let in.
+    /// is left alone; while that alone is too much, nobody new is let in. So is what owns no more than its share:
+    /// it is not the reason, however long it has been there.
     #[cold]
     fn free_memory(&mut self) {
         let excess = self.cx.admission.excess();
         if excess == 0 {
             return self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
         }
-        let now = self.cx.now as u32;
-        let mut stuck: Vec<(u64, u32, Key)> = self
-            .connections
-            .keys()
-            .filter_map(|key| {
-                let (owned, age) = self.connections.get(key)?.owned(now);
-                (owned > 0 && age >= STUCK).then(|| (u64::from(owned) * u64::from(age), owned, key))
-            })
-            .collect();
-        stuck.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
-        let mut wanted = excess + self.cx.admission.memory() / 8;
-        for (_, owned, key) in stuck {
-            if wanted == 0 {
-                break;
-            }
-            wanted = wanted.saturating_sub(owned.into());
+        let (now, memory) = (self.cx.now as u32, self.cx.admission.memory());
+        let owners = self.connections.keys().filter_map(|key| {
+            let (owned, age) = self.connections.get(key)?.owned(now);
+            Some(Owner { owned, age, key })
+        });
+        for key in those_to_reset(owners.collect(), excess + memory / 8, memory) {
             if let Some(connection) = self.connections.get_mut(key) {
                 if connection.is_resting() && connection.is_quiet() {
                     self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
@@ -115,5 +129,50 @@ impl Worker {
                 self.close(key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_go_that_own_the_most_for_the_longest() {
+        const KIB: u32 = 1024;
+        for (name, owners, expected) in [
+            ("the larger one", &[(600 * KIB, 5), (700 * KIB, 5)][..], &[1][..]),
+            ("both, where one is not enough", &[(800 * KIB, 9), (800 * KIB, 5), (800 * KIB, 7)], &[0, 2]),
+            ("the older one", &[(600 * KIB, 9), (700 * KIB, 5)], &[0]),
+            ("nobody who came just now", &[(600 * KIB, 1), (700 * KIB, 1)], &[]),
+            (
+                "not the small one, though all others came just now",
+                &[(100, 60), (600 * KIB, 1), (700 * KIB, 1)],
+                &[],
+            ),
+            ("not the small one, however old", &[(100, 100_000), (600 * KIB, 3), (700 * KIB, 2)], &[1]),
+            ("enough of many that are small", &[(3 * KIB, 4); 512], &[0; 256][..]),
+        ] {
+            let memory = u64::from(1024 * KIB);
+            let owned: u64 = owners.iter().map(|(owned, _)| u64::from(*owned)).sum();
+            let list = owners.iter().zip(0..).map(|(&(owned, age), key)| Owner { owned, age, key });
+            let gone = those_to_reset(list.collect(), owned - memory + memory / 8, memory);
+            match expected.len() {
+                256.. => assert!(gone.len() > 200 && gone.len() < 300, "{name}: {}", gone.len()),
+                _ => assert_eq!(gone, expected, "{name}"),
+            }
+        }
+    }
+
+    /// Whatever is owned by whom, enough is found as soon as all of it is stuck.
+    #[test]
+    fn there_is_always_somebody_to_reset() {
+        proptest::proptest!(|(owned in proptest::collection::vec(0..1000u32, 1..50), memory in 1..20_000u64)| {
+            let sum: u64 = owned.iter().copied().map(u64::from).sum();
+            let owner = |(owned, key): (u32, usize)| Owner { owned, age: STUCK, key };
+            let excess = sum.saturating_sub(memory);
+            let gone = those_to_reset(owned.iter().copied().zip(0..).map(owner).collect(), excess, memory);
+            let free: u64 = gone.iter().map(|at| u64::from(owned[*at])).sum();
+            proptest::prop_assert!(free >= excess, "{} of {}", free, excess);
+        });
     }
 }

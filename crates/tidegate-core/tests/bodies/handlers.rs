@@ -5,13 +5,16 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::body_stream::Splice;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::response::FilePiece;
-use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Pass, Reply, Response};
+use tidegate_core::{Body, BodyStream, Chunk, Exchange, Handler, Part, Pass, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
 use tidegate_io::clock::monotonic_ns;
@@ -19,21 +22,25 @@ use tidegate_io::paged::PagedFile;
 
 /// Keeps handlers waiting until a test opens it, from another thread.
 #[derive(Default)]
-pub struct Gate(Mutex<(bool, Vec<Waker>)>);
+pub struct Gate {
+    state: Mutex<(bool, Vec<Waker>)>,
+    /// How often streams that wait for it were asked for content.
+    pub polls: AtomicU64,
+}
 
 impl Gate {
     pub fn open(&self) {
         let wakers = {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             state.0 = true;
             std::mem::take(&mut state.1)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    async fn pass(&self) {
+    pub async fn pass(&self) {
         poll_fn(|cx| {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             if state.0 {
                 return Poll::Ready(());
             }
@@ -75,7 +82,7 @@ async fn read_all(body: &mut Option<RequestBody>) -> Result<Vec<u8>, RequestBody
 impl Handler for Table {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let size = exchange.query.and_then(|query| query.parse().ok()).unwrap_or(0_usize);
-        let mut body = exchange.body.take();
+        let mut body = exchange.state.body.take();
         let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());
         let tell = move |what: String| drop(outcomes.send(what));
         match exchange.path {
@@ -147,7 +154,7 @@ impl Handler for Table {
             })),
             b"/duplex" => {
                 let stream = Box::new(Duplex { body, tell: self.outcomes.clone() });
-                Reply::Ready(with_body(Body::Stream { len: None, stream }))
+                Reply::Ready(with_body(Body::Stream { len: None, has_trailers: false, stream }))
             }
             // Takes the worker for itself for a while.
             b"/spin" => {
@@ -171,6 +178,16 @@ impl Handler for Table {
             b"/empty" => Reply::status(Status::NO_CONTENT),
             b"/stream" => scripted(None, script(size)),
             b"/known" => scripted(Some(size as u64), script(size)),
+            // A byte, and the rest when the gate opens.
+            b"/event" => {
+                let stream = Box::new(Event { gate: self.gate.clone(), has_begun: false });
+                Reply::Ready(with_body(Body::Stream { len: None, has_trailers: false, stream }))
+            }
+            // So many bytes, with a wait in front of each.
+            b"/ticks" => {
+                let ticks = (0..size).flat_map(|_| [Step::Wait, Step::Give(b"x".to_vec())]);
+                scripted(None, ticks.collect())
+            }
             b"/broken" => {
                 let mut steps = script(size);
                 steps.push_back(Step::Break);
@@ -190,7 +207,6 @@ impl Handler for Table {
 /// A file without a name that holds a pattern, from its 7th byte to its end.
 fn piece(len: usize) -> FilePiece {
     use std::io::Write;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("tidegate-bodies-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     let path = std::env::temp_dir().join(name);
@@ -223,7 +239,8 @@ fn script(size: usize) -> VecDeque<Step> {
 }
 
 fn scripted(len: Option<u64>, steps: VecDeque<Step>) -> Reply {
-    Reply::Ready(with_body(Body::Stream { len, stream: Box::new(Scripted { steps, waits_for: None }) }))
+    let stream = Box::new(Scripted { steps, waits_for: None });
+    Reply::Ready(with_body(Body::Stream { len, has_trailers: false, stream }))
 }
 
 struct Scripted {
@@ -236,7 +253,13 @@ impl BodyStream for Scripted {
         0
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         loop {
             if let Some(pending) = &mut self.waits_for {
                 match Future::poll(pending.as_mut(), cx) {
@@ -245,7 +268,7 @@ impl BodyStream for Scripted {
                 }
             }
             match self.steps.pop_front() {
-                None => return Poll::Ready(Ok(0)),
+                None => return Poll::Ready(Ok(Chunk::End)),
                 Some(Step::Break) => return Poll::Ready(Err(io::Error::other("as told"))),
                 Some(Step::Wait) => self.waits_for = Some(Box::pin(blocking::run(|| ()).unwrap())),
                 Some(Step::Give(mut data)) => {
@@ -254,10 +277,44 @@ impl BodyStream for Scripted {
                     if !rest.is_empty() {
                         self.steps.push_front(Step::Give(rest));
                     }
-                    return Poll::Ready(Ok(data.len()));
+                    return Poll::Ready(Ok(Chunk::of(data.len())));
                 }
             }
         }
+    }
+}
+
+/// A byte at once, and a byte when the gate opens.
+struct Event {
+    gate: Arc<Gate>,
+    has_begun: bool,
+}
+
+impl BodyStream for Event {
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        self.gate.polls.fetch_add(1, Relaxed);
+        if !std::mem::replace(&mut self.has_begun, true) {
+            buffer[0] = b'x';
+            return Poll::Ready(Ok(Chunk::of(1)));
+        }
+        let mut state = self.gate.state.lock().unwrap();
+        if state.0 {
+            return Poll::Ready(Ok(Chunk::End));
+        }
+        state.1.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {
+        self.gate.polls.fetch_add(1, Relaxed);
     }
 }
 
@@ -272,8 +329,14 @@ impl BodyStream for Duplex {
         0
     }
 
-    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(Ok(0)) };
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(Ok(Chunk::End)) };
         let mut data = Vec::new();
         match body.poll_read(&mut data) {
             Poll::Pending => Poll::Pending,
@@ -285,7 +348,7 @@ impl BodyStream for Duplex {
             Poll::Ready(Ok(count)) => {
                 data.make_ascii_uppercase();
                 buffer[..count].copy_from_slice(&data);
-                Poll::Ready(Ok(count))
+                Poll::Ready(Ok(Chunk::of(count)))
             }
         }
     }

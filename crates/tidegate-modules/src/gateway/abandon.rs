@@ -1,9 +1,13 @@
-//! A FastCGI request whose client has gone: the application is told, and its connection closed when it has ended
-//! the request, or soon.
+//! What is left of a FastCGI request when nobody reads its answer any more.
 //!
-//! Its place is free at once. The connection is not used again: applications that have not read the record by
-//! the end of the request take it for the beginning of the next.
+//! Where all of the answer is here that anybody wants, only the record that ends the request is missing: it is waited
+//! for ([`finish`]), and connection and place are the next request's. Else the client has gone, and the application is
+//! told ([`abandon`]): its place is free at once, and the connection is closed when it has ended the request, or soon. It
+//! is not used again: applications that have not read the record by the end of the request take it for the beginning of
+//! the next.
 
+use super::answer::Content;
+use super::stream::Line;
 use super::upload::REQUEST;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -23,6 +27,61 @@ thread_local! {
 
 /// More are closed at once: clients that come and go must not pile up connections.
 const MOST: usize = 256;
+/// Bytes that are read for nobody while the end is waited for: an application that sends more does not end soon.
+const SURPLUS: usize = 64 << 10;
+
+/// Waits for the end of a request, for so long, without a client. All of the request has been sent, and of the answer
+/// nobody wants more.
+pub(super) fn finish(line: Line, content: Content, patience: Duration) {
+    if !content.ends_with_record() {
+        return;
+    }
+    if ENDING.get() >= MOST {
+        return give_up(line, content);
+    }
+    // There is none any more where the worker itself ends.
+    runtime::try_with(|runtime| runtime.spawn(await_end(line, content, patience)));
+}
+
+async fn await_end(line: Line, mut content: Content, patience: Duration) {
+    let count = Counted::new();
+    let mut deadline = Box::pin(timer::after(patience));
+    let mut left = SURPLUS;
+    let has_ended = poll_fn(|cx| {
+        while !content.is_complete() {
+            let polled = runtime::with_scratch(|scratch| {
+                let polled = line.connection.poll_recv(cx, scratch);
+                polled.map(|received| match received {
+                    Ok(0) | Err(_) => false,
+                    Ok(count) => {
+                        left = left.saturating_sub(count);
+                        content.decode_in_place(scratch, count).is_ok() && left > 0
+                    }
+                })
+            });
+            match polled {
+                Poll::Ready(true) => {}
+                Poll::Ready(false) => break,
+                Poll::Pending => return deadline.as_mut().poll(cx).map(|()| false),
+            }
+        }
+        Poll::Ready(content.is_complete())
+    })
+    .await;
+    drop(count);
+    if !has_ended {
+        give_up(line, content);
+    } else if content.may_keep() {
+        line.pool.put(line.connection);
+    }
+}
+
+/// Lets go of an answer that has not ended.
+pub(super) fn give_up(line: Line, content: Content) {
+    if let Some(decoder) = content.into_records() {
+        abandon(line.connection, decoder);
+    }
+}
 
 /// Tells the application, and lets go of the connection in its time. All of the request has been sent.
 pub(super) fn abandon(connection: Connection, decoder: ResponseDecoder) {

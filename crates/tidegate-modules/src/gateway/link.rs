@@ -17,7 +17,7 @@ use tidegate_client::http2::Http2Pool;
 use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern};
-use tidegate_core::phase::account_of;
+use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
 use tidegate_stats::Worker as Stats;
 

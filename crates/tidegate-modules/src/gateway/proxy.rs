@@ -5,9 +5,9 @@
 
 use super::about::About;
 use super::call::{Call, Dialect};
-use super::fields;
+use super::fields::{self, RequestTrailers};
 use super::link::{Link, Shared};
-use super::multiplexed::Multiplexed;
+use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
@@ -25,7 +25,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::template::Template;
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
-use tidegate_http::{FieldLines, IpText, Method, Status, ip_text};
+use tidegate_http::{FieldLines, IpText, Method, Status, Version, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_tls::Connector;
 use tidegate_wire::h1::{self, ConnectionField, RequestFraming, append_field};
@@ -37,7 +37,7 @@ const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
 pub(super) const USUAL_HEAD: usize = 1024;
 
 /// Fields that end here, or are written anew.
-const ENDS_HERE: [&str; 13] = [
+const ENDS_HERE: [&str; 12] = [
     "connection",
     "content-length",
     "expect",
@@ -48,7 +48,6 @@ const ENDS_HERE: [&str; 13] = [
     "proxy-authorization",
     "proxy-connection",
     "te",
-    "trailer",
     "transfer-encoding",
     "upgrade",
 ];
@@ -60,6 +59,7 @@ pub struct Proxy {
     host: Option<String>,
     strip_prefix: Option<String>,
     request_fields: Vec<(String, Template)>,
+    trailers: Rc<RequestTrailers>,
     redirects: Option<Rc<Redirects>>,
     speaks_http2: bool,
 }
@@ -91,6 +91,9 @@ impl Proxy {
                 .iter()
                 .map(|(name, value)| (name.clone(), Template::parse(value)))
                 .collect(),
+            trailers: Rc::new(RequestTrailers::beside(
+                settings.request_fields.iter().map(|(name, _)| name.as_str()),
+            )),
             redirects: Redirects::of(settings),
             speaks_http2: settings.speaks_http2,
         })
@@ -146,7 +149,7 @@ impl Proxy {
 
     /// The fields for the backend, without those of the connection.
     fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
-        let is_trusted = exchange.remote.is_trusted;
+        let is_trusted = exchange.state.remote.is_trusted;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
@@ -228,7 +231,7 @@ impl Proxy {
         if wanted_upgrade(exchange).is_some() {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
-        let body = exchange.body.take();
+        let body = exchange.state.body.take();
         let mut raw = Vec::with_capacity(USUAL_HEAD);
         if self.fields(exchange, &mut raw).is_none() {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
@@ -251,18 +254,18 @@ impl Proxy {
             authority: self.authority(exchange).to_owned(),
             target,
             lines,
-            body,
+            upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers.clone()),
             content_length,
             may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
-            interim: exchange.context.interim(),
+            interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
             errand: Errand::of(&self.link, exchange, may_repeat),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
-        Reply::Later(Box::pin(call.run()))
+        call.run()
     }
 }
 
@@ -281,12 +284,12 @@ impl Handler for Proxy {
             Ok(_) => {}
             Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
         }
-        exchange.context.ends_with_client();
-        exchange.context.waits_for(self.link.account);
+        exchange.ends_with_client();
+        exchange.waits_for(self.link.account);
         if self.speaks_http2 {
             return self.multiplex(exchange);
         }
-        let body = exchange.body.take();
+        let body = exchange.state.body.take();
         let framing = match &body {
             Some(body) => body.len.map_or(RequestFraming::Chunked, RequestFraming::Length),
             None if exchange.fields.contains("content-length") => RequestFraming::Length(0),
@@ -299,7 +302,7 @@ impl Handler for Proxy {
         let upload = match body {
             None => Upload::whole(head),
             Some(body) if framing == RequestFraming::Chunked => {
-                Upload::with_body(head, body, Framing::Chunked)
+                Upload::with_body(head, body, Framing::Chunked).with_trailers(self.trailers.clone())
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };
@@ -312,7 +315,7 @@ impl Handler for Proxy {
             may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
-            interim: exchange.context.interim(),
+            interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
@@ -361,7 +364,10 @@ fn wanted_upgrade<'a>(exchange: &Exchange<'a>) -> Option<&'a [u8]> {
     let is_named =
         exchange.fields.elements("connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"));
     let leads_round = exchange.fields.elements("upgrade").any(leads_round_the_rules);
-    exchange.fields.single("upgrade").filter(|_| is_named && !leads_round && exchange.minor_version > 0)
+    exchange
+        .fields
+        .single("upgrade")
+        .filter(|_| is_named && !leads_round && exchange.version != Version::Http10)
 }
 
 /// Another version of HTTP, or TLS with HTTP in it: requests behind the switch would pass none of the rules here.
@@ -392,7 +398,7 @@ fn is_forwarded(name: &str) -> bool {
 
 /// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
 fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) -> bool, lines: &mut Vec<u8>) {
-    let client = match exchange.remote.peer {
+    let client = match exchange.state.remote.peer {
         Peer::Tcp(peer) => ip_text(peer.ip()),
         Peer::Unix => IpText::new(),
     };
@@ -420,12 +426,14 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
     // RFC 7239 is extended where somebody before has begun it: told twice over, a client has to be told alike.
     let chain = known("forwarded");
     if !chain.is_empty() && !is_set("forwarded") {
-        let node = match exchange.remote.peer {
+        let node = match exchange.state.remote.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
             Peer::Tcp(_) => client.to_string(),
             Peer::Unix => "unknown".to_owned(),
         };
-        let own = format!("for={node};proto={};host=\"{}\"", exchange.scheme, exchange.authority);
+        // Of this hop alone, whatever those before have spoken.
+        let proto = if exchange.state.tls.is_some() { "https" } else { "http" };
+        let own = format!("for={node};proto={proto};host=\"{}\"", exchange.authority);
         let value = [chain.join(&b", "[..]).as_slice(), own.as_bytes()].join(&b", "[..]);
         put(lines, "Forwarded", &value);
     }

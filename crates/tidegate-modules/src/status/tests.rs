@@ -4,10 +4,9 @@ use super::*;
 use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::Access;
-use tidegate_core::access::admit;
-use tidegate_core::{Body, Head, Remote};
+use tidegate_core::gate::admit;
+use tidegate_core::{Body, Head};
 use tidegate_http::{Field, Fields};
-use tidegate_io::socket::Peer;
 
 #[derive(Default)]
 struct Fake {
@@ -77,18 +76,9 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         target,
         path: path.as_bytes(),
         query,
-        scheme: "http",
         authority: "example.com:8080",
         fields: Fields::new(&fields),
-        protocol: None,
-        minor_version: 1,
-        remote: Remote::direct(Peer::Unix),
-        tls: None,
-        is_early: false,
-        now: 0,
-        started: 0,
-        body: None,
-        context: Default::default(),
+        ..Exchange::empty()
     };
     let page = StatusPage::new(source.clone());
     let pass = admit(&Access::default(), &exchange).unwrap();
@@ -236,25 +226,7 @@ fn explaining() {
     let mut said = Vec::new();
     let page = StatusPage::new(Rc::<Fake>::default());
     for query in [None, Some("cache"), Some("stop"), Some("format=x")] {
-        let exchange = Exchange {
-            method: Method::Get,
-            method_token: "GET",
-            target: "/",
-            path: b"/",
-            query,
-            scheme: "http",
-            authority: "",
-            fields: Fields::default(),
-            protocol: None,
-            minor_version: 1,
-            remote: Remote::direct(Peer::Unix),
-            tls: None,
-            is_early: false,
-            now: 0,
-            started: 0,
-            body: None,
-            context: Default::default(),
-        };
+        let exchange = Exchange { query, ..Exchange::empty() };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
     }
     assert_eq!(said.len(), 4);

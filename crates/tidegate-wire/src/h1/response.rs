@@ -2,7 +2,7 @@
 //! 502 and discards the backend's connection (FAULTS 15).
 
 use super::framing::Framing;
-use super::response_fault::first_fault;
+use super::response_fault::{first_fault, status_line_end};
 use super::{BodyLength, FieldError, FieldSpace, FramingError, HeadLimits, MAX_FIELDS, Version};
 use std::mem::MaybeUninit;
 use thiserror::Error;
@@ -51,7 +51,7 @@ pub enum ResponseError {
     /// It does not begin with a status line of HTTP/1.
     #[error("the response does not begin with HTTP/1.1")]
     InvalidVersion,
-    /// A version of HTTP other than 1.0 and 1.1.
+    /// A version of HTTP other than 1.x.
     #[error("the response is of an unsupported version of HTTP")]
     UnsupportedVersion,
     /// The status is not a number from 100 to 599.
@@ -104,14 +104,25 @@ pub fn parse_response<'h, 'b>(
     let mut response = httparse::Response::new(&mut []);
     let outcome =
         httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, view, slots);
-    let (len, status, minor) = match (outcome, response.code, response.version) {
-        (Ok(httparse::Status::Complete(len)), Some(status), Some(minor)) => (len, status, minor),
+    let mut spare = Vec::new();
+    let (len, status, minor, reason, headers) = match (outcome, response.code, response.version) {
+        (Ok(httparse::Status::Complete(len)), Some(status), Some(minor)) => {
+            (len, status, minor, response.reason.unwrap_or_default(), &*response.headers)
+        }
+        (Err(httparse::Error::Version), ..) => {
+            spare.resize(limits.field_slots(), httparse::EMPTY_HEADER);
+            match later_minor(view, &mut spare) {
+                Ok(Some((len, status, reason, headers))) => (len, status, 1, reason, headers),
+                Ok(None) => return unfinished(view, limits, None),
+                Err(error) => return unfinished(view, limits, Some(error)),
+            }
+        }
         (outcome, ..) => return unfinished(view, limits, outcome.err()),
     };
     if !matches!(status, 100..=599) {
         return Err(ResponseError::InvalidStatus);
     }
-    space.fill(view.get(..len).unwrap_or(view), response.headers)?;
+    space.fill(view.get(..len).unwrap_or(view), headers)?;
 
     let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let mut framing = Framing::default();
@@ -131,13 +142,34 @@ pub fn parse_response<'h, 'b>(
         len,
         version,
         status,
-        reason: response.reason.unwrap_or_default(),
+        reason,
         fields: &space.fields,
         kind,
         body,
         keep_alive: is_persistent,
         upgrade,
     }))
+}
+
+/// Length, status, reason and fields of a head of version 1.2 to 1.9, which is read as the highest that there is
+/// (RFC 9110 section 2.5). `Ok(None)`: more bytes are needed, or `first_fault` says what is wrong.
+#[cold]
+#[expect(clippy::type_complexity, reason = "what its one caller takes apart at once")]
+fn later_minor<'s, 'b>(
+    view: &'b [u8],
+    headers: &'s mut [httparse::Header<'b>],
+) -> Result<Option<(usize, u16, &'b str, &'s [httparse::Header<'b>])>, httparse::Error> {
+    const CODE: usize = "HTTP/1.2 ".len();
+    let Ok(Some(fields)) = status_line_end(view) else { return Ok(None) };
+    let httparse::Status::Complete((len, headers)) = httparse::parse_headers(fields, headers)? else {
+        return Ok(None);
+    };
+    let at = view.len() - fields.len();
+    let code = view.get(CODE..CODE + 3).unwrap_or_default();
+    let status = code.iter().fold(0, |status, digit| status * 10 + u16::from(digit.wrapping_sub(b'0')));
+    let reason = view.get(CODE + 4..at.saturating_sub(2)).unwrap_or_default();
+    let reason = if reason.is_ascii() { std::str::from_utf8(reason).unwrap_or_default() } else { "" };
+    Ok(Some((at + len, status, reason, headers)))
 }
 
 /// RFC 9112 section 6.3, rule by rule.

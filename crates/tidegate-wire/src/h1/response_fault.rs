@@ -14,19 +14,16 @@ pub(super) fn first_fault(head: &[u8], limits: &HeadLimits) -> Option<ResponseEr
     }
 }
 
-/// What follows the status line. `Ok(None)`: not all there yet.
-fn status_line_end(head: &[u8]) -> Result<Option<&[u8]>, ResponseError> {
+/// What follows the status line of any version 1.x. `Ok(None)`: not all there yet.
+pub(super) fn status_line_end(head: &[u8]) -> Result<Option<&[u8]>, ResponseError> {
     const PREFIX: &[u8] = b"HTTP/";
     if !head.iter().zip(PREFIX).all(|(sent, expected)| sent == expected) {
         return Err(ResponseError::InvalidVersion);
     }
     let rest = match head.get(PREFIX.len()..).unwrap_or_default() {
-        [] | [b'1'] | [b'1', b'.'] | [b'1', b'.', b'0' | b'1'] => return Ok(None),
-        [b'1', b'.', b'0' | b'1', b' ', rest @ ..] => rest,
-        [b'1', b'.', b'0' | b'1', ..] => return Err(ResponseError::InvalidVersion),
-        [b'1', b'.', b, ..] | [b, ..] if b.is_ascii_digit() && *b != b'1' => {
-            return Err(ResponseError::UnsupportedVersion);
-        }
+        [] | [b'1'] | [b'1', b'.'] | [b'1', b'.', b'0'..=b'9'] => return Ok(None),
+        [b'1', b'.', b'0'..=b'9', b' ', rest @ ..] => rest,
+        [b, ..] if b.is_ascii_digit() && *b != b'1' => return Err(ResponseError::UnsupportedVersion),
         _ => return Err(ResponseError::InvalidVersion),
     };
     let (code, rest) = rest.split_at(rest.len().min(3));

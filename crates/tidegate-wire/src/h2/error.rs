@@ -220,6 +220,9 @@ pub enum StreamError {
     /// PRIORITY of a length other than 5.
     #[error("PRIORITY frame of a wrong length")]
     PriorityLength,
+    /// Empty DATA frames without end, of a server's stream.
+    #[error("empty DATA frames without end")]
+    EmptyData,
 }
 
 impl StreamError {
@@ -233,6 +236,7 @@ impl StreamError {
             StreamError::TooManyStreams => ErrorCode::REFUSED_STREAM,
             StreamError::WindowOverflow | StreamError::WindowExceeded => ErrorCode::FLOW_CONTROL_ERROR,
             StreamError::PriorityLength => ErrorCode::FRAME_SIZE_ERROR,
+            StreamError::EmptyData => ErrorCode::ENHANCE_YOUR_CALM,
         }
     }
 }
@@ -292,7 +296,7 @@ pub enum Malformed {
     /// `host` more than once.
     #[error("host more than once")]
     RepeatedHost,
-    /// Not three digits, or 101.
+    /// Not a number from 100 to 599, or 101.
     #[error("invalid :status")]
     Status,
     /// An interim response that ends the stream.

@@ -7,7 +7,7 @@
 use super::error::Flood;
 
 /// What is too much at once; and how much of it a second makes good.
-const BUCKETS: [(u16, u16); Flood::COUNT] = [
+const BUCKETS: [(u32, u32); Flood::COUNT] = [
     (200, 20),   // Reset
     (100, 10),   // ProvokedReset
     (0, 0),      // Continuation: a limit for each block
@@ -25,20 +25,20 @@ const BUCKETS: [(u16, u16); Flood::COUNT] = [
 /// not counted at all: an application that resets whatever one client asks for must not end the requests of the others.
 /// What comes for streams that we have given up is as much as was on its way.
 ///
-/// Empty DATA does end the connection, and with it the requests of others: no client makes an application send 20,000
-/// frames that say nothing, and 2,000 more each second, beyond one for each kilobyte of content. Such an application is
-/// broken for everybody; a reset of one stream would leave the others to pay for reading what it goes on sending.
-const OF_A_SERVER: [(u16, u16); Flood::COUNT] = [
-    (0, 0),           // Reset: one for each request
-    (1000, 100),      // ProvokedReset, of streams that are no more
-    (0, 0),           // Continuation: a limit for each block
-    (0, 0),           // FieldSection: the same
-    (1000, 100),      // Ping
-    (500, 50),        // Settings
-    (20_000, 2000),   // EmptyData
-    (1000, 100),      // Priority
-    (60_000, 20_000), // WindowUpdate
-    (60_000, 20_000), // Ignored
+/// Empty DATA of an open stream beyond one for each kilobyte of content is that stream's fault: it is reset, and the bucket
+/// is empty again for the others. What comes for streams that we have given up is ignored, as much of it as socket buffers
+/// can hold (a frame is 9 bytes); a server that goes on regardless is broken for everybody, and its connection ends.
+const OF_A_SERVER: [(u32, u32); Flood::COUNT] = [
+    (0, 0),            // Reset: one for each request
+    (1000, 100),       // ProvokedReset, of streams that are no more
+    (0, 0),            // Continuation: a limit for each block
+    (0, 0),            // FieldSection: the same
+    (1000, 100),       // Ping
+    (500, 50),         // Settings
+    (20_000, 2000),    // EmptyData
+    (1000, 100),       // Priority
+    (60_000, 20_000),  // WindowUpdate
+    (1 << 20, 20_000), // Ignored
 ];
 
 /// Updates of windows that may be owed at most: those of a gigabyte on its way, which is the window of a connection of
@@ -50,9 +50,9 @@ const GIVEN_BACK_AT_ONCE: usize = 4 << 10;
 /// The buckets of one connection.
 #[derive(Debug)]
 pub(super) struct Floods {
-    buckets: &'static [(u16, u16); Flood::COUNT],
+    buckets: &'static [(u32, u32); Flood::COUNT],
     second: u32,
-    levels: [u16; Flood::COUNT],
+    levels: [u32; Flood::COUNT],
     /// Updates of windows that content has earned and that have not come yet.
     windows_owed: u32,
 }
@@ -70,7 +70,7 @@ impl Floods {
         if second == self.second {
             return;
         }
-        let passed = u16::try_from(second.saturating_sub(self.second)).unwrap_or(u16::MAX);
+        let passed = second.saturating_sub(self.second);
         self.second = second;
         for (level, (_, each_second)) in self.levels.iter_mut().zip(self.buckets) {
             *level = level.saturating_sub(passed.saturating_mul(*each_second));
@@ -89,7 +89,7 @@ impl Floods {
             self.windows_owed -= u32::from(count);
             return Ok(());
         }
-        *level = level.saturating_add(count);
+        *level = level.saturating_add(count.into());
         if *level > *most { Err(kind) } else { Ok(()) }
     }
 
@@ -97,7 +97,15 @@ impl Floods {
     #[inline]
     pub(super) fn forgive(&mut self, kind: Flood, count: u16) {
         if let Some(level) = self.levels.get_mut(kind as usize) {
-            *level = level.saturating_sub(count);
+            *level = level.saturating_sub(count.into());
+        }
+    }
+
+    /// Somebody has been found who is to blame for all of it.
+    #[cold]
+    pub(super) fn clear(&mut self, kind: Flood) {
+        if let Some(level) = self.levels.get_mut(kind as usize) {
+            *level = 0;
         }
     }
 

@@ -223,9 +223,7 @@ impl Connection {
         }
         self.receive_window.release(padded + padding);
         let is_end = header.has(flag::END_STREAM);
-        if data == 0 && !is_end {
-            self.count(Flood::EmptyData, 1)?;
-        }
+        let is_too_empty = data == 0 && !is_end && self.is_flooded_by_empty_data(key)?;
         if data > 0 {
             self.floods.forgive(Flood::Ping, 1);
         }
@@ -234,6 +232,8 @@ impl Connection {
             stream.receive_window.release(padded + padding);
             if stream.is_remote_closed {
                 Some(StreamError::Closed)
+            } else if is_too_empty {
+                Some(StreamError::EmptyData)
             } else if !stream.has_head {
                 Some(StreamError::Malformed(Malformed::DataBeforeHead))
             } else if !stream.receive_window.take(header.length) {
@@ -258,6 +258,21 @@ impl Connection {
         }
         self.data = Some(open);
         Ok(None)
+    }
+
+    /// Counts an empty frame; whether its stream has to go for it. What a client sends is the client's fault, what a
+    /// server sends that of the application behind one stream: the others go on.
+    fn is_flooded_by_empty_data(&mut self, key: Option<StreamKey>) -> Result<bool, ConnectionError> {
+        if self.is_server {
+            self.count(Flood::EmptyData, 1)?;
+            return Ok(false);
+        }
+        // Of a stream that is gone it is ignored, and counted as that.
+        let is_flooded = key.is_some() && self.count(Flood::EmptyData, 1).is_err();
+        if is_flooded {
+            self.floods.clear(Flood::EmptyData);
+        }
+        Ok(is_flooded)
     }
 
     /// More of a DATA frame. Returns the bytes used; the frame is done when `self.data` is empty.

@@ -100,7 +100,7 @@ pub struct RequestHead<'h, 'b> {
 /// A response's head, borrowed from its section.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'h> {
-    /// From 100 to 999, never 101.
+    /// From 100 to 599, never 101.
     pub status: u16,
     /// The fields.
     pub fields: Fields<'h>,
@@ -338,7 +338,8 @@ impl Section {
             Purpose::Response => {
                 let digits = self.pseudo_bytes(STATUS).ok_or(Malformed::MissingPseudo)?;
                 self.status = match digits {
-                    [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+                    // Beyond 599 is invalid (RFC 9110 section 15), as in HTTP/1.
+                    [a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
                         u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
                     }
                     _ => return Err(Malformed::Status),

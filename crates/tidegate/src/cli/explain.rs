@@ -21,11 +21,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
+use tidegate_core::exchange::Local;
 use tidegate_core::explain::{Asked, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
-use tidegate_core::{Exchange, ExchangeContext, Remote, Reply, Response};
+use tidegate_core::{Exchange, Reply, RequestState, Response};
 use tidegate_http::field::is_token;
-use tidegate_http::{Authority, Field, Fields, Method, Target};
+use tidegate_http::{Authority, Field, Fields, Method, Target, Version};
 use tidegate_io::runtime::{self, Runtime};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Kind, Poller, Slab};
@@ -157,14 +158,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         authority: &authority,
         fields: Fields::new(&fields),
         protocol: None,
-        minor_version: 1,
-        remote: Remote::direct(arguments.from),
-        tls: None,
+        version: Version::Http11,
         is_early: false,
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
-        body: None,
-        context: ExchangeContext::default(),
+        local: Local::default(),
+        state: RequestState::default(),
     };
     let listener = u16::try_from(listener).unwrap_or(0);
     let asked = Asked { listener, peer: arguments.from, raw_path, exchange };

@@ -1,22 +1,20 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
-use super::super::progress::StreamPace;
-use super::super::receive::{Unlocated, locate};
+use super::super::decide::{Decision, RequestHead};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::{Account, Entry};
+use crate::admission::Entry;
 use crate::answer;
-use crate::body::{self, RequestBodyError};
-use crate::exchange::{Exchange, ExchangeContext, HTTP_2, Reply, Wishes};
+use crate::body::RequestBodyError;
+use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
-use crate::log::{self, EntryFields};
-use crate::remote::Remote;
-use crate::worker::Ctx;
+use crate::reply::Reply;
+use crate::state::RequestState;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
-use tidegate_http::{Method, Status};
+use tidegate_http::{Method, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{ConnectionFault, ParseError, StreamReset};
 use tidegate_wire::h1::FieldSpace;
@@ -64,8 +62,18 @@ impl Connection {
             Event::Refused { stream, status, is_end } => {
                 self.begin_stream(h2, cx, section, stream, is_end, Some(status))
             }
-            Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
-            Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
+            Event::Data { stream, data, is_end } => {
+                let end = is_end.then(FieldLines::new);
+                self.take_content(h2, cx, stream, data, end)
+            }
+            Event::Trailers { stream } => {
+                let mut space = FieldSpace::new();
+                let mut lines = FieldLines::new();
+                for field in section.fields(&mut space).iter() {
+                    lines.push(field.name, field.value);
+                }
+                self.take_content(h2, cx, stream, &[], Some(lines))
+            }
             Event::Reset { stream, .. } => {
                 cx.stats.http2_resets.add(StreamReset::Client, 1);
                 let was_under_way = h2.work(stream).is_some();
@@ -109,12 +117,8 @@ impl Connection {
     ) -> io::Result<()> {
         let engine = cx.engine.clone();
         let limits = &engine.settings.limits;
-        cx.stats.requests.add(1);
+        self.count_request(cx);
         cx.stats.http2_streams.add(1);
-        if self.served > 0 {
-            cx.stats.keep_alive_hits.add(1);
-        }
-        self.served = self.served.saturating_add(1);
         let is_last = limits.keep_alive_requests.is_some_and(|most| self.served >= most)
             || matches!(self.entry, Entry::Reserved(_));
         if is_last && !h2.is_closing {
@@ -132,7 +136,7 @@ impl Connection {
         };
         let request = Request {
             head_only: head.method == "HEAD",
-            minor_version: 1,
+            version: Version::Http2,
             expects_continue: head.expects_continue && !is_end,
             is_upgrade: protocol.is_some(),
             ends_with_client: false,
@@ -140,107 +144,32 @@ impl Connection {
             received: section.size() as u64,
         };
         cx.admission.on_request(request.started);
-        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
-        let site = engine.site_for(usize::from(self.listener), head.authority);
-        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
-        let mut entry = log::Entry {
-            client: remote.client,
-            method: if head.method.is_empty() { "-" } else { head.method },
-            target: if head.target.is_empty() { "-" } else { head.target },
+        let head = RequestHead {
+            version: request.version,
+            method,
+            method_token,
+            sent_method: head.method,
+            target: head.target,
             authority: head.authority,
-            minor_version: HTTP_2,
-            referer: &[],
-            user_agent: &[],
-            tls: None,
-            fields: EntryFields::All(head.fields),
+            fields: head.fields,
+            protocol,
+            has_content: !is_end && protocol.is_none(),
+            content_length: head.content_length,
+            refused: refused.map(Status),
+            started: request.started,
         };
-        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let sink = site.and_then(|site| site.access_log);
-        if sink.is_some() {
-            entry.referer = head.fields.first("referer").unwrap_or(&[]);
-            entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
-            entry.tls = made.as_ref();
-        }
-        let is_early = self.transport.is_early();
-        let (mut content_sink, mut is_exempt) = (None, false);
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
-        let mut wishes = Wishes::of_client(HTTP_2);
-        let reply = match (refused, site, locate(method, head.target)) {
-            (Some(status), ..) => {
-                let kind = match status {
-                    414 => ParseError::TargetTooLong,
-                    431 => ParseError::HeadTooLarge,
-                    _ => ParseError::Other,
-                };
-                cx.stats.parse_errors.add(kind, 1);
-                Reply::Ready(answer::error(Status(status)))
-            }
-            _ if head.content_length.is_some_and(|len| len > limits.body_size) => {
-                cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
-                Reply::Ready(answer::error(Status::CONTENT_TOO_LARGE))
-            }
-            (_, _, Err(Unlocated::Server)) => Reply::Ready(answer::options_of_the_server()),
-            (_, _, Err(Unlocated::Refused(status))) => Reply::Ready(answer::error(status)),
-            (_, None, _) => Reply::Ready(answer::error(Status::NOT_FOUND)),
-            _ if self.is_misdirected(&engine, head.authority) => {
-                Reply::Ready(answer::error(Status::MISDIRECTED_REQUEST))
-            }
-            _ if is_early && !method.is_safe() => Reply::Ready(answer::error(Status::TOO_EARLY)),
-            (_, Some(site), Ok(located))
-                if let Some(response) = self.entrance(&engine, site, &entry, &located) =>
-            {
-                Reply::Ready(response)
-            }
-            (_, Some(site), Ok(located)) => match site.path_of(located.path, &mut path_buffer) {
-                Err(error) => Reply::Ready(answer::error(error.status())),
-                // The connection stays: what it has under way is not lost for what it may not have more.
-                Ok((path, _)) if self.is_turned_away(cx, &engine, site, path) => {
-                    Reply::Ready(cx.admission.busy())
-                }
-                Ok((path, has_encoded_slash)) => {
-                    let content = (!is_end && protocol.is_none()).then(|| {
-                        let (sink, content) = body::pipe(head.content_length);
-                        content_sink = Some(sink);
-                        content
-                    });
-                    let mut exchange = Exchange {
-                        method,
-                        method_token,
-                        target: head.target,
-                        path,
-                        query: located.query,
-                        scheme: if self.transport.is_tls() { "https" } else { "http" },
-                        authority: head.authority,
-                        fields: head.fields,
-                        protocol,
-                        minor_version: HTTP_2,
-                        remote,
-                        tls: self.transport.handshake(),
-                        is_early,
-                        now: cx.now,
-                        started: request.started,
-                        body: content,
-                        context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
-                            .with_encoded_slash(has_encoded_slash),
-                    };
-                    let reply = engine.handle(site, &mut exchange);
-                    entry.client = exchange.remote.client;
-                    if !matches!(reply, Reply::Ready(_)) {
-                        is_exempt = engine.always_answers(site, path);
-                        account.site = site.account();
-                    }
-                    reply
-                }
-            },
-        };
-        cx.path_buffer = path_buffer;
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
-        let interim = wishes.take_interim();
-        account.upstream = wishes.upstream();
+        let (decision, mut entry) = self.decide(cx, &engine, &head);
+        // The connection stays, whatever has become of the request: what it has under way is not lost for that.
+        let Decision { reply, content_sink, account, is_exempt, state, log: sink, outcome: _ } = decision;
+        let RequestState { body: content, signals, tls, .. } = state;
+        entry.tls = tls.as_ref();
+        drop(content); // nobody reads what the handler has left
+        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let interim = signals.interim_sent();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(wishes.late())),
+            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals.later())),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
@@ -266,18 +195,10 @@ impl Connection {
             Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let mut work = Box::new(StreamWork {
-            key: stream,
-            request,
-            output,
-            incoming,
-            interim,
-            record,
-            pace: StreamPace::new(limits.rate_grace),
-            is_under_way: false,
-        });
+        let mut work = StreamWork::new(stream, request, output, limits.rate_grace);
+        (work.incoming, work.interim, work.record) = (incoming, interim, record);
         work.invite(h2, cx);
-        h2.insert(work);
+        h2.begin(work);
         self.flush_if_full(h2)
     }
 
@@ -285,14 +206,14 @@ impl Connection {
         if h2.batch.len() >= BATCH_MAX { self.flush_frames(h2) } else { Ok(()) }
     }
 
-    /// Content, or its end.
+    /// Content, and its end with what comes behind it.
     fn take_content(
         &mut self,
         h2: &mut Http2,
         cx: &mut Ctx,
         stream: StreamKey,
         data: &[u8],
-        is_end: bool,
+        end: Option<FieldLines>,
     ) -> io::Result<()> {
         let limits = &cx.engine.settings.limits;
         let (limit, discard) = (limits.body_size, limits.discard_size);
@@ -320,9 +241,11 @@ impl Connection {
         }
         incoming.sink.push(data);
         incoming.unreleased += data.len();
-        if is_end {
-            incoming.sink.complete();
+        if let Some(trailers) = end {
+            incoming.sink.complete(trailers);
         }
+        h2.make_due(stream.slot()); // whoever reads it
+        h2.weigh_anew(stream.slot());
         Ok(())
     }
 
@@ -330,7 +253,7 @@ impl Connection {
     fn refuse_stream_content(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) -> io::Result<()> {
         let Some(mut work) = h2.remove(stream) else { return Ok(()) };
         if work.output.has_begun() {
-            h2.insert(work);
+            h2.begin(work); // whoever reads it learns that it is not complete
             return Ok(());
         }
         work.output =

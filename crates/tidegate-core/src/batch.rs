@@ -2,7 +2,7 @@
 //!
 //! What is made for one connection must never reach another. Therefore the worker owns no output: it owns memory, which
 //! is empty by type ([`BatchMemory`]) and is lent to the connection that runs. The bytes are in the connection's own
-//! [`Batch`]. When the connection stops running, [`super::Connection`] sends or holds what is left in its batch before
+//! [`Batch`]. When the connection stops running, `Connection` sends or holds what is left in its batch before
 //! the memory goes back, so that no path through the protocols can leave bytes behind.
 
 use std::ops::{Deref, DerefMut};
@@ -30,12 +30,12 @@ impl BatchMemory {
 /// Dropped with bytes in it, it has lost output: that is a mistake of ours, which debug builds do not survive. Whoever
 /// means to lose them says so with [`Batch::discard`].
 #[derive(Debug, Default)]
-pub(super) struct Batch(Vec<u8>);
+pub(crate) struct Batch(Vec<u8>);
 
 impl Batch {
     /// Takes the worker's memory to work in.
     #[inline]
-    pub(super) fn borrow_memory(&mut self, memory: &mut BatchMemory) {
+    pub(crate) fn borrow_memory(&mut self, memory: &mut BatchMemory) {
         // What should have been flushed is still this connection's, and goes first.
         if self.0.is_empty() {
             std::mem::swap(&mut self.0, &mut memory.0);
@@ -44,7 +44,7 @@ impl Batch {
 
     /// Gives the memory back. What has not been flushed stays here.
     #[inline]
-    pub(super) fn return_memory(&mut self, memory: &mut BatchMemory) {
+    pub(crate) fn return_memory(&mut self, memory: &mut BatchMemory) {
         debug_assert!(self.0.is_empty(), "invariant: a connection flushes its batch before it gives it back");
         if self.0.is_empty() && !memory.is_home() {
             std::mem::swap(&mut self.0, &mut memory.0);
@@ -54,7 +54,7 @@ impl Batch {
 
     /// Loses the bytes, since the client is gone.
     #[inline]
-    pub(super) fn discard(&mut self) {
+    pub(crate) fn discard(&mut self) {
         self.0.clear();
     }
 }

@@ -1,0 +1,266 @@
+//! The one decision over a request, whichever protocol has brought it.
+//!
+//! A protocol reads a [`RequestHead`], asks [`Connection::decide`], and sends what the [`Decision`] says. Decided are, in
+//! this order: what may not be served as it is, the site, whether this connection may ask for that site, the path,
+//! whether the server is too busy; then come the phases of the site (`phase`).
+
+use super::Connection;
+use crate::admission::{Account, Entry};
+use crate::answer;
+use crate::body::{self, BodySink};
+use crate::context::Ctx;
+use crate::engine::Engine;
+use crate::exchange::{Exchange, Local, LocalSource};
+use crate::https::Arrival;
+use crate::log::{self, EntryFields, Sink};
+use crate::remote::Remote;
+use crate::reply::Reply;
+use crate::response::Response;
+use crate::signals::Signals;
+use crate::site::Site;
+use crate::state::RequestState;
+use std::rc::Rc;
+use tidegate_http::{Fields, Method, Status, Target, Version};
+use tidegate_stats::ParseError;
+
+/// The head of a request, as far as it decides.
+pub(super) struct RequestHead<'a> {
+    pub version: Version,
+    /// Of an extended CONNECT it is `GET`: the request is an upgrade in other words (RFC 8441 section 4).
+    pub method: Method,
+    pub method_token: &'a str,
+    /// What is logged as the method.
+    pub sent_method: &'a str,
+    pub target: &'a str,
+    /// Host and port as sent; empty where there are none.
+    pub authority: &'a str,
+    pub fields: Fields<'a>,
+    /// The protocol that an extended CONNECT asks for.
+    pub protocol: Option<&'a str>,
+    /// Content follows.
+    pub has_content: bool,
+    /// Bytes of content, where the client has said so.
+    pub content_length: Option<u64>,
+    /// The codec has read it, and says that it may not be served.
+    pub refused: Option<Status>,
+    /// When it was complete: monotonic, nanoseconds.
+    pub started: u64,
+}
+
+/// What is decided about a request.
+pub(super) struct Decision {
+    pub reply: Reply,
+    pub outcome: Outcome,
+    /// Where content goes, if a handler was asked.
+    pub content_sink: Option<BodySink>,
+    /// On whose account an answer that comes later waits.
+    pub account: Account,
+    /// It is served however busy the server is.
+    pub is_exempt: bool,
+    /// What is known of it, with the content that nobody has taken.
+    pub state: RequestState,
+    /// Where its access line goes.
+    pub log: Option<Sink>,
+}
+
+/// What has become of a request, as far as its connection has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is answered, with an error perhaps, and the connection goes on.
+    Answered,
+    /// Its content is longer than is taken.
+    TooLarge,
+    /// The server is too busy for it.
+    TurnedAway,
+}
+
+/// A request that the phases of a site may see.
+struct Located<'p> {
+    site: &'p Rc<Site>,
+    path: &'p [u8],
+    query: Option<&'p str>,
+    has_encoded_slash: bool,
+}
+
+/// The answer to a request that no site sees.
+struct Rejected(Outcome, Response);
+
+impl From<Response> for Rejected {
+    #[cold]
+    fn from(response: Response) -> Rejected {
+        Rejected(Outcome::Answered, response)
+    }
+}
+
+impl Connection {
+    /// Decides about a request, and says what is logged of it, but for the handshake.
+    #[inline]
+    pub(super) fn decide<'a>(
+        &self,
+        cx: &mut Ctx,
+        engine: &Engine,
+        head: &RequestHead<'a>,
+    ) -> (Decision, log::Entry<'a>) {
+        let site = engine.site_for(usize::from(self.listener), head.authority);
+        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
+        let mut entry = log::Entry {
+            client: remote.client,
+            scheme: remote.scheme(self.transport.is_tls()),
+            method: or_dash(head.sent_method),
+            target: or_dash(head.target),
+            authority: head.authority,
+            version: head.version,
+            referer: &[],
+            user_agent: &[],
+            tls: None,
+            fields: EntryFields::All(head.fields),
+        };
+        let log = site.and_then(|site| site.access_log);
+        if log.is_some() {
+            entry.referer = head.fields.first("referer").unwrap_or(&[]);
+            entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
+        }
+        let mut state = RequestState {
+            tls: self.transport.handshake().cloned(),
+            signals: Signals::of_client(head.version),
+            ..RequestState::of(remote)
+        };
+        let (mut content_sink, mut site_account, mut is_exempt) = (None, 0, false);
+        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
+        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &mut path_buffer) {
+            Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
+            Ok(Located { site, path, query, has_encoded_slash }) => {
+                let mut exchange = Exchange {
+                    method: head.method,
+                    method_token: head.method_token,
+                    target: head.target,
+                    path,
+                    query,
+                    scheme: entry.scheme,
+                    authority: head.authority,
+                    fields: head.fields,
+                    protocol: head.protocol,
+                    version: head.version,
+                    is_early: self.transport.is_early(),
+                    now: cx.now,
+                    started: head.started,
+                    local: Local(LocalSource::Stream(self.transport.stream(), &self.local)),
+                    state: RequestState {
+                        body: head.has_content.then(|| {
+                            let (sink, content) = body::pipe(head.content_length);
+                            content_sink = Some(sink);
+                            content
+                        }),
+                        site: Some(site.clone()),
+                        has_encoded_slash,
+                        ..state
+                    },
+                };
+                let reply = engine.handle(site, &mut exchange);
+                state = exchange.state;
+                (entry.client, entry.scheme) = (state.remote.client, exchange.scheme);
+                if !matches!(reply, Reply::Ready(_)) {
+                    is_exempt = engine.always_answers(site, path);
+                    site_account = site.account();
+                }
+                (Outcome::Answered, reply)
+            }
+        };
+        cx.path_buffer = path_buffer;
+        let upstream = state.signals.upstream();
+        let account = Account { site: site_account, upstream, peer: state.remote.client };
+        (Decision { reply, outcome, content_sink, account, is_exempt, state, log }, entry)
+    }
+
+    /// Finds the site and the path of a request, or the answer to one that has none.
+    #[inline]
+    fn locate<'p>(
+        &self,
+        cx: &mut Ctx,
+        engine: &Engine,
+        site: Option<&'p Rc<Site>>,
+        head: &RequestHead<'p>,
+        remote: Remote,
+        path_buffer: &'p mut Vec<u8>,
+    ) -> Result<Located<'p>, Rejected> {
+        if let Some(status) = head.refused {
+            let kind = match status {
+                Status::URI_TOO_LONG => ParseError::TargetTooLong,
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE => ParseError::HeadTooLarge,
+                _ => ParseError::Other,
+            };
+            cx.stats.parse_errors.add(kind, 1);
+            return Err(answer::error(status).into());
+        }
+        if head.content_length.is_some_and(|len| len > engine.settings.limits.body_size) {
+            cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+            return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
+        }
+        let (raw_path, query) = path_and_query(head.method, head.target)?;
+        let Some(site) = site else { return Err(answer::error(Status::NOT_FOUND).into()) };
+        if self.is_misdirected(engine, head.authority) {
+            return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
+        }
+        if self.transport.is_early() && !head.method.is_safe() {
+            return Err(answer::error(Status::TOO_EARLY).into());
+        }
+        let (listener, authority, is_tls) = (self.listener, head.authority, self.transport.is_tls());
+        let fields = &head.fields;
+        let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+        if let Some(response) = engine.entrance(site, &arrival) {
+            return Err(response.into());
+        }
+        let (path, has_encoded_slash) =
+            site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;
+        if self.is_turned_away(cx, engine, site, path) {
+            return Err(Rejected(Outcome::TurnedAway, cx.admission.busy()));
+        }
+        Ok(Located { site, path, query, has_encoded_slash })
+    }
+
+    /// The site asks other things of its clients than the one that this connection was made to.
+    #[inline]
+    fn is_misdirected(&self, engine: &Engine, authority: &str) -> bool {
+        let handshake = self.transport.handshake();
+        handshake.is_some_and(|made| !engine.admits_on(made, usize::from(self.listener), authority))
+    }
+
+    /// Whether the server is too busy for a request. The status page is always served, and only that to who
+    /// was let in for it.
+    #[inline]
+    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
+        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
+            return false;
+        }
+        let Some(why) = why else {
+            let is_shed = cx.admission.sheds_request();
+            cx.stats.requests_shed.add(is_shed.into());
+            return is_shed;
+        };
+        cx.stats.connections_refused.add(1);
+        cx.stats.connection_refusals.add(why, 1);
+        true
+    }
+}
+
+/// For a log: a request that could be read may still lack what it is refused for.
+#[inline]
+fn or_dash(word: &str) -> &str {
+    if word.is_empty() { "-" } else { word }
+}
+
+/// Path and query of a target, as sent (RFC 9112 section 3.2). The codec has settled which authority counts.
+#[inline]
+fn path_and_query(method: Method, target: &str) -> Result<(&str, Option<&str>), Rejected> {
+    match Target::parse(method, target) {
+        Ok(Target::Asterisk) => Err(answer::options_of_the_server().into()),
+        Ok(Target::Authority(_)) => Err(answer::error(Status::NOT_IMPLEMENTED).into()),
+        Err(_) => Err(answer::error(Status::BAD_REQUEST).into()),
+        Ok(target) => match target.path() {
+            Some(path) => Ok((path, target.query())),
+            // `OPTIONS http://host` is `OPTIONS *`, section 3.2.4.
+            None => Err(answer::options_of_the_server().into()),
+        },
+    }
+}

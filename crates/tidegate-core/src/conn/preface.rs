@@ -1,0 +1,91 @@
+//! What comes before the first request: a header of the PROXY protocol, a TLS handshake, the preface of HTTP/2.
+
+use super::transport::TransportError;
+use super::{Connection, faults};
+use crate::context::Ctx;
+use std::io;
+use tidegate_http::{Method, Status};
+use tidegate_io::socket::Received;
+use tidegate_tls::SessionError;
+
+/// The name of HTTP/2 in ALPN (RFC 9113 section 3.2).
+const ALPN_H2: &[u8] = b"h2";
+/// What the preface of HTTP/2 begins with (RFC 9113 section 3.4). Whoever begins so understands what HTTP/2 says to what
+/// comes behind; to all others HTTP/1 answers.
+const PREFACE_START: &[u8] = b"PRI * HTTP/2.0\r\n";
+
+/// Whether the first bytes of a connection, which are no request, were meant for HTTP/1, so that an answer in it is
+/// understood: they begin with a method, or name the protocol. Whatever else they are, a broken preface ends the
+/// connection (RFC 9113 section 3.4).
+pub(super) fn is_meant_for_http1(data: &[u8]) -> bool {
+    let line = data.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let is_method = std::str::from_utf8(word).is_ok_and(|word| Method::from_token(word) != Method::Other);
+    !data.starts_with(PREFACE_START) && (is_method || line.windows(5).any(|part| part == b"HTTP/"))
+}
+
+impl Connection {
+    /// Whether the client may begin with the preface of HTTP/2.
+    pub(super) fn may_become_h2(&self, cx: &Ctx) -> bool {
+        let listeners = &cx.engine.settings.listeners;
+        self.served == 0
+            && !self.transport.is_tls() // there ALPN decides, RFC 9113 section 3.3
+            && listeners.get(usize::from(self.listener)).is_some_and(|listener| listener.h2c)
+    }
+
+    /// One read, with what there is to count and to say about the transport.
+    #[inline]
+    pub(super) fn receive(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        if self.transport.is_opening() {
+            return self.receive_opening(cx, buffer);
+        }
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    /// What comes before the first request: who the client is, and how it is spoken with.
+    fn receive_opening(&mut self, cx: &mut Ctx, buffer: &mut [u8]) -> io::Result<Received> {
+        let balancer = self.peer;
+        let received = self.transport.recv(buffer, &cx.engine, self.listener, &mut self.peer);
+        if self.peer != balancer {
+            // Until now it was the connection of a balancer, which speaks for many.
+            match cx.admission.named(self.entry, self.peer) {
+                Ok(entry) => (self.entry, self.admitted) = (entry, self.peer),
+                Err(why) => {
+                    cx.stats.connections_refused.add(1);
+                    cx.stats.connection_refusals.add(why, 1);
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            }
+        }
+        if let Some(handshake) = self.transport.handshake() {
+            cx.stats.tls_handshakes.add(faults::kind_of_handshake(handshake.resumption), 1);
+            if handshake.protocol == Some(ALPN_H2) {
+                self.begin_h2(cx);
+            }
+        }
+        received.or_else(|error| self.fail_transport(cx, error))
+    }
+
+    #[cold]
+    fn fail_transport(&mut self, cx: &mut Ctx, error: TransportError) -> io::Result<Received> {
+        if let Some(kind) = faults::kind_of_transport(&error) {
+            cx.stats.tls_errors.add(kind, 1);
+        }
+        match error {
+            TransportError::Tls(SessionError::NotTls) => {
+                let received = self.transport.fall_back();
+                // Methods are upper case: whoever speaks something else would not understand the answer.
+                if !received.first().is_some_and(u8::is_ascii_uppercase) {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                self.unread = true;
+                let why = "a plain HTTP request was sent to an HTTPS port; ask with https";
+                self.refuse(cx, Status::BAD_REQUEST, Some(why), false)?;
+                Ok(Received::Bytes { count: 0, drained: false })
+            }
+            TransportError::Socket(error) | TransportError::Tls(SessionError::Socket(error)) => Err(error),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What of its worker a connection works with while it runs.
+
+use crate::admission::{Admission, Shared};
+use crate::batch::BatchMemory;
+use crate::engine::Engine;
+use crate::log::AccessBuffers;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::Settings;
+use tidegate_http::HttpDate;
+use tidegate_io::Wheel;
+use tidegate_io::clock::{monotonic_ns, wall_seconds};
+use tidegate_stats::Worker as Stats;
+use tidegate_wire::h1::HeadLimits;
+use tidegate_wire::h2::Section;
+
+/// Bytes read in one call.
+const READ_BUFFER: usize = 64 << 10;
+
+/// What a running connection may touch: everything of the worker but the connections, so that none can
+/// reach itself or another one while it is borrowed.
+pub struct Ctx {
+    /// Of the present revision; a request keeps the one that it began with.
+    pub engine: Rc<Engine>,
+    /// From the settings, in the form the codec takes.
+    pub head_limits: HeadLimits,
+    /// Deadlines of connections.
+    pub wheel: Wheel,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    /// Access lines.
+    pub log: AccessBuffers,
+    /// Who is let in, who waits, who is turned away.
+    pub admission: Admission,
+    /// Turns of the worker, modulo 2^32: the order in which connections fell idle.
+    pub(crate) turn: u32,
+    /// Wall clock, seconds.
+    pub now: i64,
+    /// The `Date` field of this second.
+    pub date: [u8; 29],
+    /// Answers say that the connection ends.
+    pub draining: bool,
+    /// Connections end as soon as they are between requests.
+    pub closes_idle: bool,
+    pub(crate) read_buffer: Vec<u8>,
+    pub(crate) path_buffer: Vec<u8>,
+    /// Where fields of HTTP/2 are decoded; away while they are looked at.
+    pub(crate) section: Option<Box<Section>>,
+    /// Lent to whichever connection runs.
+    pub(crate) batch_memory: BatchMemory,
+}
+
+impl Ctx {
+    pub(crate) fn new(
+        number: usize,
+        engine: Engine,
+        stats: Arc<Stats>,
+        mut log: AccessBuffers,
+        shared: Arc<Shared>,
+    ) -> Ctx {
+        let now = wall_seconds();
+        let admission = Admission::new(shared, stats.clone(), &engine.settings, number);
+        log.tick(now);
+        let head_limits = head_limits(&engine.settings);
+        Ctx {
+            engine: Rc::new(engine),
+            head_limits,
+            wheel: Wheel::default(),
+            stats,
+            log,
+            admission,
+            turn: 0,
+            now,
+            date: HttpDate(now).format(),
+            draining: false,
+            closes_idle: false,
+            read_buffer: vec![0; READ_BUFFER],
+            path_buffer: Vec::new(),
+            section: None,
+            batch_memory: BatchMemory::with_capacity(READ_BUFFER),
+        }
+    }
+
+    /// Seconds that never run backwards, modulo 2^32.
+    pub(crate) fn second(&self) -> u32 {
+        (monotonic_ns() / 1_000_000_000) as u32
+    }
+
+    pub(crate) fn tick(&mut self) {
+        let now = wall_seconds();
+        if now != self.now {
+            self.now = now;
+            self.date = HttpDate(now).format();
+            self.log.tick(now);
+        }
+    }
+}
+
+pub(crate) fn head_limits(settings: &Settings) -> HeadLimits {
+    let limits = &settings.limits;
+    HeadLimits {
+        head_size: limits.head_size as usize,
+        target_size: limits.target_size as usize,
+        fields: usize::from(limits.fields),
+    }
+}

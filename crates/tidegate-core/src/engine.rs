@@ -1,0 +1,140 @@
+//! One [`Engine`] for each worker and settings revision: the sites behind their names, and what their listeners ask of a
+//! connection. A request keeps the one it began with.
+
+use crate::hosts::Hosts;
+use crate::opening::Opening;
+use crate::pattern::matches;
+use crate::site::Site;
+use crate::tls::{TlsError, TlsSites, TlsStore};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::{PathPattern, Settings};
+use tidegate_io::socket::Peer;
+use tidegate_tls::{Handshake, Hello, SiteConfig};
+
+/// Sites and routes ready to serve.
+pub struct Engine {
+    /// The revision this was made from.
+    pub settings: Arc<Settings>,
+    sites: Vec<Rc<Site>>,
+    hosts: Hosts,
+    /// The patterns of all status routes.
+    status: Vec<PathPattern>,
+    /// `None` where no listener speaks TLS.
+    pub(crate) tls: Option<Secure>,
+    /// Plain requests may have to be sent to `https`, or be an authority's.
+    pub(crate) has_entrance: bool,
+}
+
+/// What an engine needs where a listener speaks TLS.
+pub(crate) struct Secure {
+    pub(crate) store: Arc<TlsStore>,
+    sites: Arc<TlsSites>,
+}
+
+impl Engine {
+    /// Puts the sites, in the order of the settings, behind their names.
+    pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
+        let hosts = Hosts::new(&settings, sites.iter().map(Site::config));
+        let routes = sites.iter().flat_map(|site| &site.config().routes);
+        let status =
+            routes.filter(|route| route.action.always_answers()).map(|route| route.pattern.clone()).collect();
+        let sites = sites.into_iter().map(Rc::new).collect();
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
+            || settings.sites.iter().any(|site| site.is_https_only);
+        Engine { settings, sites, hosts, status, tls: None, has_entrance }
+    }
+
+    /// Whether a path of a site leads to the status page, which is served however busy the server is.
+    pub fn always_answers(&self, site: &Site, path: &[u8]) -> bool {
+        !self.status.is_empty()
+            && site.route_for(path).is_some_and(|index| site.route(index).action.always_answers())
+    }
+
+    /// Whether these first bytes of a connection may be a request to a status page: cheap, for connections
+    /// that are otherwise turned away unread. [`Engine::always_answers`] has the last word.
+    pub fn may_ask_for_status(&self, bytes: &[u8]) -> bool {
+        if self.status.is_empty() {
+            return false;
+        }
+        let mut words = bytes.splitn(3, |byte| *byte == b' ');
+        let (Some(_method), Some(target), Some(_rest)) = (words.next(), words.next(), words.next()) else {
+            return false;
+        };
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+        self.status.iter().any(|pattern| matches(pattern, path))
+    }
+
+    /// Adds what listeners with TLS need. Fails where the settings cannot be served so.
+    pub fn with_tls(mut self, store: &Arc<TlsStore>) -> Result<Engine, TlsError> {
+        if self.settings.listeners.iter().any(|listener| listener.tls.is_some()) {
+            self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });
+            self.has_entrance = true;
+        }
+        Ok(self)
+    }
+
+    /// How connections begin on a listener.
+    #[inline]
+    pub(crate) fn opening(&self, listener: u16, peer: Peer) -> Opening {
+        let Some(listener) = self.settings.listeners.get(usize::from(listener)) else {
+            return Opening::Plain;
+        };
+        let then_tls = listener.tls.is_some();
+        if listener.proxies.covers(peer.ip()) {
+            return Opening::Proxy { then_tls };
+        }
+        if then_tls { Opening::Tls } else { Opening::Plain }
+    }
+
+    /// The terms for a TLS connection on a listener. `local` is the address that the client has connected to: asked for
+    /// where the client names no site, as clients do that were given an address.
+    pub(crate) fn terms(
+        &self,
+        listener: usize,
+        hello: &Hello,
+        local: impl FnOnce() -> Option<IpAddr>,
+    ) -> Option<Arc<SiteConfig>> {
+        let Secure { store, sites } = self.tls.as_ref()?;
+        if hello.server_name.is_none()
+            && let Some(terms) = sites.at_address(listener, local)
+        {
+            return Some(terms.clone());
+        }
+        let name = hello.server_name.as_deref().unwrap_or("");
+        if hello.is_challenge
+            && let Some(config) = store.challenges().find(name)
+        {
+            return Some(SiteConfig::of_challenge(config));
+        }
+        sites.terms(listener, self.hosts.site_index(listener, name).0).cloned()
+    }
+
+    /// Whether a connection was made under terms that hold for the site as well. Where the rules for client
+    /// certificates are others, the client has to come again under the right name (RFC 9110 section 15.5.20).
+    #[inline]
+    pub(crate) fn admits_on(&self, handshake: &Handshake, listener: usize, authority: &str) -> bool {
+        let Some(Secure { sites, .. }) = &self.tls else { return true };
+        match sites.terms(listener, self.hosts.site_index(listener, authority).0) {
+            Some(terms) => Arc::ptr_eq(terms, &handshake.site) || terms.has_same_clients(&handshake.site),
+            None => true,
+        }
+    }
+
+    /// The site that answers for `authority` (host and port) on a listener.
+    #[inline]
+    pub fn site_for(&self, listener: usize, authority: &str) -> Option<&Rc<Site>> {
+        self.sites.get(self.hosts.site_index(listener, authority).0)
+    }
+
+    /// The site that answers, and why it is that one.
+    pub(crate) fn site_and_reason(
+        &self,
+        listener: usize,
+        authority: &str,
+    ) -> (Option<&Rc<Site>>, &'static str) {
+        let (index, why) = self.hosts.site_index(listener, authority);
+        (self.sites.get(index), why)
+    }
+}

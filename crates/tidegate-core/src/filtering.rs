@@ -1,0 +1,92 @@
+//! The Filter phase: the error page of a route, the fields that it puts on its responses, and its filters.
+
+use crate::ahead;
+use crate::exchange::Exchange;
+use crate::interim::Interim;
+use crate::reply::Reply;
+use crate::response::{Author, Head, Response};
+use crate::site::{Route, Site};
+use crate::subrequest::Elsewhere;
+use std::rc::Rc;
+use tidegate_http::{FieldLines, Method, Status, Version};
+
+impl Site {
+    /// Whether a route has anything for the Filter phase.
+    #[inline]
+    pub(crate) fn has_filter_phase(&self, index: usize) -> bool {
+        let Route { filters, decoration, .. } = &self.routes[index];
+        !filters.is_empty() || !decoration.is_empty() || !self.config.routes[index].error_pages.is_empty()
+    }
+
+    /// The Filter phase: error page, fields of the route, filters. A finished response is left alone.
+    pub(crate) fn finish(self: &Rc<Self>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
+        let route = &self.routes[index];
+        let filters: Vec<_> = route.filters.iter().filter_map(|filter| filter.prepare(exchange)).collect();
+        let pages = !self.config.routes[index].error_pages.is_empty();
+        let pages = pages.then(|| Elsewhere::of(self, exchange));
+        if filters.is_empty() && route.decoration.is_empty() && pages.is_none() {
+            return reply;
+        }
+        let least = match exchange.method {
+            Method::Head => 0,
+            _ => route.filters.iter().map(|filter| filter.looks_ahead()).max().unwrap_or(0),
+        };
+        let reply = if filters.is_empty() { reply } else { ahead::look_ahead(reply, least) };
+        let (decoration, filled) = (route.decoration.clone(), route.decoration.fill(exchange));
+        let dress = move |mut response: Response| {
+            let Head::Fields(lines) = &mut response.head else { return response };
+            decoration.apply(response.status, &filled, lines);
+            filters.into_iter().fold(response, |response, filter| filter(response))
+        };
+        let Some(pages) = pages else { return reply.map(dress) };
+        self.clone().with_pages(index, pages, reply, dress)
+    }
+
+    fn with_pages(
+        self: Rc<Self>,
+        index: usize,
+        pages: Elsewhere,
+        reply: Reply,
+        dress: impl FnOnce(Response) -> Response + 'static,
+    ) -> Reply {
+        match reply {
+            Reply::Ready(response) => self.with_page(index, &pages, response).map(dress),
+            Reply::Later(future) => Reply::Later(Box::pin(async move {
+                dress(self.with_page(index, &pages, future.await).settled().await)
+            })),
+            Reply::Preparing(future) => {
+                Reply::Preparing(Box::pin(async move { self.with_pages(index, pages, future.await, dress) }))
+            }
+        }
+    }
+
+    /// Puts the page that the settings name for an error in its place.
+    fn with_page(&self, index: usize, pages: &Elsewhere, response: Response) -> Reply {
+        let config = &self.config.routes[index];
+        let is_finished = !matches!(response.head, Head::Fields(_));
+        if is_finished || (response.author == Author::Application && !config.intercepts) {
+            return Reply::Ready(response);
+        }
+        match config.error_pages.iter().find(|(of, _)| *of == response.status.0) {
+            Some((_, path)) => pages.error_page(path, response),
+            None => Reply::Ready(response),
+        }
+    }
+}
+
+/// Tells a browser what it will need while the page is still being made (RFC 8297). Only where one navigates
+/// and speaks HTTP/2: others do nothing with it, and old clients of HTTP/1 take it for the answer.
+#[cold]
+pub(crate) fn hint(links: &[String], exchange: &Exchange<'_>) {
+    let navigates = exchange.fields.first("sec-fetch-mode").is_some_and(|mode| mode == b"navigate");
+    if exchange.version != Version::Http2 || exchange.method != Method::Get || !navigates {
+        return;
+    }
+    if let Some(queue) = exchange.interim() {
+        let mut lines = FieldLines::new();
+        for link in links {
+            lines.push("Link", link);
+        }
+        queue.push(Interim { status: Status::EARLY_HINTS, lines });
+    }
+}

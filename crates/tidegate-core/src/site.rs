@@ -1,0 +1,168 @@
+//! A site at run time: its routes in source order, and the path by which everything is decided.
+
+use crate::decoration::Decoration;
+use crate::gate::Gate;
+use crate::handler::{Filter, Handler};
+use crate::log::Sink;
+use crate::pattern::matches;
+use crate::remote::Remote;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_config::settings::{self, PathPattern};
+use tidegate_http::Fields;
+use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
+use tidegate_io::socket::Peer;
+
+/// A site at run time.
+pub struct Site {
+    pub(crate) config: Arc<settings::Site>,
+    pub(crate) routes: Vec<Route>,
+    has_programs: bool,
+    /// On whose account its requests wait: the same on all workers, and after a reload.
+    account: u64,
+    /// Some route passes on what holds an encoded slash.
+    takes_encoded_slashes: bool,
+    /// Some route is only for clients on this machine.
+    is_partly_for_this_machine: bool,
+    /// Some route trusts other proxies than the site does.
+    pub(crate) trusts_by_route: bool,
+    /// Where its access lines go.
+    pub access_log: Option<Sink>,
+}
+
+/// A route at run time: what a module has made of it.
+pub struct Route {
+    pub(crate) handler: Rc<dyn Handler>,
+    pub(crate) filters: Vec<Rc<dyn Filter>>,
+    pub(crate) decoration: Rc<Decoration>,
+    pub(crate) gates: Vec<Rc<dyn Gate>>,
+}
+
+impl Route {
+    /// A route with what answers it.
+    pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
+        Route { handler, filters, decoration, gates: Vec::new() }
+    }
+
+    /// The same behind gates, which are asked in this order once its access rules have let a request in.
+    pub fn behind(self, gates: Vec<Rc<dyn Gate>>) -> Route {
+        Route { gates, ..self }
+    }
+}
+
+/// On whose account the requests of a site wait, wherever they do: the same on all workers, and after a reload.
+pub fn account_of(site: &settings::Site) -> u64 {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    hasher.hash_one(site.names.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
+impl Site {
+    /// A site; `routes` are in the order of its settings.
+    pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
+        debug_assert_eq!(config.routes.len(), routes.len());
+        let has_programs = config.routes.iter().any(|route| route.action.is_program());
+        let account = account_of(&config);
+        let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
+        let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
+        let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
+        let is_partly_for_this_machine = levels.any(|rules| rules.has_any_for_this_machine());
+        Site {
+            config,
+            routes,
+            access_log,
+            has_programs,
+            account,
+            takes_encoded_slashes,
+            is_partly_for_this_machine,
+            trusts_by_route,
+        }
+    }
+
+    /// The path of a request by which everything is decided, and whether it was sent with a `%2F`.
+    ///
+    /// Such a path names no file. Where the route says so (`encoded-slashes`) the application gets it as it was
+    /// sent, and may take the `%2F` for a slash or for a part of a name. The route has to be the same either way:
+    /// then whatever holds for it has been asked, however the application reads it.
+    #[inline]
+    pub(crate) fn path_of<'a>(
+        &self,
+        raw_path: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<(&'a [u8], bool), PathError> {
+        if self.takes_encoded_slashes && has_encoded_slash(raw_path) {
+            return self.ambiguous_path(raw_path, scratch).map(|path| (path, true));
+        }
+        normalise(raw_path, scratch).map(|path| (path, false))
+    }
+
+    #[cold]
+    fn ambiguous_path<'a>(&self, raw_path: &str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
+        let (as_separator, as_data) = both_readings(raw_path)?;
+        *scratch = as_separator;
+        match self.route_for(scratch) {
+            Some(index)
+                if self.route_for(&as_data) == Some(index) && self.config.takes_encoded_slash(index) =>
+            {
+                Ok(scratch)
+            }
+            _ => Err(PathError::EncodedSlash),
+        }
+    }
+
+    /// Its settings.
+    pub(crate) fn config(&self) -> &settings::Site {
+        &self.config
+    }
+
+    /// See [`Account`](crate::admission::Account).
+    #[inline]
+    pub(crate) fn account(&self) -> u64 {
+        self.account
+    }
+
+    /// Who asks, as this site sees it.
+    #[inline]
+    pub(crate) fn remote(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
+        let mut remote = Remote::behind(&self.config.trusted_proxies, peer, fields);
+        if self.is_partly_for_this_machine {
+            remote.look_for_proxy(fields);
+        }
+        remote
+    }
+
+    /// The same as a route of this site sees it.
+    pub(crate) fn remote_at(&self, index: usize, remote: Remote, fields: &Fields<'_>) -> Remote {
+        if !self.trusts_by_route {
+            return remote;
+        }
+        let own = self.route(index).trusted_proxies.as_ref();
+        remote.seen_behind(own.unwrap_or(&self.config.trusted_proxies), fields)
+    }
+
+    /// Whether a route has gates beside its access rules.
+    pub(crate) fn has_gates(&self, index: usize) -> bool {
+        !self.routes[index].gates.is_empty()
+    }
+
+    /// Whether any route has a program answer.
+    pub(crate) fn has_programs(&self) -> bool {
+        self.has_programs
+    }
+
+    /// A route's settings. The index is one of [`Site::route_for`].
+    pub(crate) fn route(&self, index: usize) -> &settings::Route {
+        &self.config.routes[index]
+    }
+
+    /// The route that has this name and no path.
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
+        let is_it = |route: &settings::Route| matches!(&route.pattern, PathPattern::Exact(of) if of == name);
+        self.config.routes.iter().position(is_it)
+    }
+
+    /// The first route whose pattern fits.
+    pub(crate) fn route_for(&self, path: &[u8]) -> Option<usize> {
+        self.config.routes.iter().position(|route| matches(&route.pattern, path))
+    }
+}
