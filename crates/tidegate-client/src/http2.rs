@@ -5,15 +5,16 @@
 //! a setting. Content that is not taken waits within the windows of flow control, so nothing grows without bound.
 
 use crate::connection::{Connection, PeerTls};
+use crate::peer::Peer;
 use crate::pool::{Pool, PoolLimits};
 use session::{Driver, Session};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use thiserror::Error;
 use tidegate_http::FieldLines;
-use tidegate_io::connect::Address;
 use tidegate_io::runtime;
 use tidegate_wire::h2::{ErrorCode, RequestParts};
 
@@ -67,9 +68,9 @@ pub struct Http2Pool {
 
 impl Http2Pool {
     /// An empty pool. With `tls` the peer must choose `h2` by ALPN; without, it is known to speak HTTP/2.
-    pub fn new(address: &Address, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Http2Pool> {
+    pub fn new(peer: Arc<Peer>, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Http2Pool> {
         Rc::new(Http2Pool {
-            connector: Pool::with_tls(address, limits, tls),
+            connector: Pool::with_tls(peer, limits, tls),
             sessions: RefCell::default(),
             is_connecting: Cell::new(false),
             connects: Cell::new(0),

@@ -13,6 +13,8 @@ pub enum Context {
     Listen,
     /// Inside `limits { … }`.
     Limits,
+    /// Inside `limits { … }` of a site or a route.
+    RequestLimits,
     /// Inside `file-cache { … }`.
     FileCache,
     /// Inside `site { … }`.
@@ -43,10 +45,11 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
+        Self::RequestLimits,
         Self::FileCache,
         Self::Site,
         Self::Route,
@@ -68,6 +71,7 @@ impl Context {
             Self::Top => "at the top level",
             Self::Listen => "in `listen`",
             Self::Limits => "in `limits`",
+            Self::RequestLimits => "in `limits` of a site or a route",
             Self::FileCache => "in `file-cache`",
             Self::Site => "in `site`",
             Self::Route => "in `route`",
@@ -90,6 +94,7 @@ impl Context {
             Self::Top => "top",
             Self::Listen => "listen",
             Self::Limits => "limits",
+            Self::RequestLimits => "request-limits",
             Self::FileCache => "file-cache",
             Self::Site => "site",
             Self::Route => "route",

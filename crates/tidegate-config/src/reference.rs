@@ -54,10 +54,15 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 16] = [
+const SECTIONS: [(&str, Context, &str); 17] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
+    (
+        "In `limits` of a site or a route",
+        Context::RequestLimits,
+        "`limits { body-size \"1GiB\" }`; those of `limits` that stand there as well.",
+    ),
     ("In `file-cache`", Context::FileCache, "`file-cache { entries 50000 }`"),
     (
         "In `site`",

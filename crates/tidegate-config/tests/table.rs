@@ -21,6 +21,9 @@ fn within(context: Context, text: &str) -> String {
         }
         Context::Listen => format!("listen \"127.0.0.1:1\" {{ {text} }}\n{site}"),
         Context::Limits => format!("limits {{ {text} }}\n{listen}{site}"),
+        Context::RequestLimits => format!(
+            "limits {{ head-size \"1MiB\"; target-size \"1MiB\" }}\n{listen}site {{ root \".\"; limits {{ {text} }} }}\n"
+        ),
         Context::FileCache => format!("file-cache {{ {text} }}\n{listen}{site}"),
         Context::Site => {
             let is_answer =

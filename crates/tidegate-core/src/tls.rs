@@ -73,13 +73,22 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Reads every file that the settings name for TLS. One that cannot be used is what it is in `present`: it
-    /// belongs to a site that stays as it was.
-    pub fn read(settings: &Settings, present: &TlsFiles) -> Result<TlsFiles, TlsError> {
+    /// Reads every file that the settings name for TLS, but for the pairs that were `found` to be good just before. One
+    /// that cannot be used is what it is in `present`: it belongs to a site that stays as it was.
+    pub fn read(
+        settings: &Settings,
+        present: &TlsFiles,
+        found: &HashMap<PairKey, Pair>,
+    ) -> Result<TlsFiles, TlsError> {
         let mut read = TlsFiles::default();
+        let mut seen: HashSet<PairKey> = HashSet::new();
         for files in pair_files(settings) {
             let key = key_of(files);
-            if read.pairs.iter().any(|(known, _)| *known == key) {
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+            if let Some(pair) = found.get(&key) {
+                read.pairs.push((key, pair.clone()));
                 continue;
             }
             let kept = || present.pairs.iter().find(|(known, _)| *known == key).map(|(_, pair)| pair.clone());

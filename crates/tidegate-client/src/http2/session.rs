@@ -61,7 +61,7 @@ pub(super) struct StreamState {
     pub(super) heads: VecDeque<Answer>,
     interims: u32,
     pub(super) data: Vec<u8>,
-    pub(super) trailers: Option<Vec<u8>>,
+    pub(super) trailers: FieldLines,
     pub(super) has_ended: bool,
     pub(super) error: Option<Http2Error>,
     /// Who waits for the answer, and for room to send.
@@ -184,7 +184,7 @@ impl State {
                 let mut space = FieldSpace::new();
                 let lines = lines_of(&section.fields(&mut space));
                 if let Some(state) = self.streams.get_mut(&stream.id()) {
-                    state.trailers = Some(lines.as_bytes().to_vec());
+                    state.trailers = lines;
                     state.has_ended = true;
                     state.wake();
                 }

@@ -4,6 +4,7 @@ use super::session::{OUT_MAX, Session, State, StreamState};
 use super::{Answer, Http2Error};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use tidegate_http::FieldLines;
 use tidegate_wire::h2::{self, ErrorCode, StreamKey};
 
 /// One exchange. Dropped before its end, it is reset.
@@ -39,9 +40,22 @@ impl Http2Stream {
         polled
     }
 
-    /// Encoded trailer lines, once the content has ended.
-    pub fn take_trailers(&self) -> Option<Vec<u8>> {
-        self.session.state.borrow_mut().streams.get_mut(&self.key.id())?.trailers.take()
+    /// The trailer fields, once the content has ended.
+    pub fn take_trailers(&self) -> FieldLines {
+        let mut state = self.session.state.borrow_mut();
+        state
+            .streams
+            .get_mut(&self.key.id())
+            .map(|stream| std::mem::take(&mut stream.trailers))
+            .unwrap_or_default()
+    }
+
+    /// Ends the request with trailer fields, behind all of its content. They are sent within no window.
+    pub fn send_trailers(&self, trailers: &FieldLines) {
+        let mut state = self.session.state.borrow_mut();
+        let State { wire, out, .. } = &mut *state;
+        wire.send_trailers(self.key, trailers.as_bytes(), out);
+        self.session.wake();
     }
 
     /// Sends content, and with `is_end` its end. Returns the bytes taken: at least one, unless there is none. A peer

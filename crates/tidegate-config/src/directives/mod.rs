@@ -6,17 +6,19 @@
 mod answer;
 mod files;
 mod gateway;
+mod limits;
 mod pool;
 mod server;
 mod site;
 mod tls;
 mod upstream;
 
-use crate::directive::{Context, Directive};
+use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 8] = [
+const PARTS: [&[Directive]; 9] = [
     server::DIRECTIVES,
+    limits::DIRECTIVES,
     site::DIRECTIVES,
     files::DIRECTIVES,
     answer::DIRECTIVES,
@@ -44,4 +46,21 @@ pub fn in_context(context: Context) -> impl Iterator<Item = &'static Directive> 
 /// The names of all directives; one that stands in several forms comes several times.
 pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|directive| directive.name)
+}
+
+/// A bound of `limits` or of `file-cache`: one value, one default.
+const fn bound(
+    name: &'static str,
+    contexts: &'static [Context],
+    argument: &'static [Argument],
+    default: &'static str,
+    doc: &'static str,
+    example: &'static str,
+) -> Directive {
+    let mut directive = Directive::new(name, contexts);
+    directive.arguments = argument;
+    directive.default = Some(default);
+    directive.doc = doc;
+    directive.example = example;
+    directive
 }

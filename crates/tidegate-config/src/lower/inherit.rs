@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
-use crate::lower::access;
+use crate::lower::{access, limits};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, Shared, Symlinks, Try,
+    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, Shared, Symlinks,
+    Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -41,6 +42,9 @@ pub(crate) struct Inherited {
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
+    pub limits: RequestLimits,
+    /// Those of the top level.
+    pub limits_of_server: Arc<RequestLimits>,
     /// What routes may name.
     pub applications: Arc<Applications>,
 }
@@ -84,9 +88,11 @@ impl Applications {
 
 impl Inherited {
     /// The defaults of the table with what the top level sets.
-    pub fn top(checker: &mut Checker<'_>, items: &[Item]) -> Self {
+    pub fn top(checker: &mut Checker<'_>, items: &[Item], limits: &RequestLimits) -> Self {
         let applications = Arc::new(Applications::of(items));
-        let mut inherited = Self { applications, ..Self::default() };
+        let limits_of_server = Arc::new(limits.clone());
+        let mut inherited =
+            Self { applications, limits: limits.clone(), limits_of_server, ..Self::default() };
         for directive in directives::in_context(Context::Top) {
             if directive.inheritance != Inheritance::None
                 && let Some(item) = lower::default_item(directive, Context::Top)
@@ -110,6 +116,9 @@ impl Inherited {
             );
         }
         self.access(checker, items);
+        if let Some(block) = has("limits").filter(|item| item.directive.inheritance != Inheritance::None) {
+            self.limits = limits::request(checker, block, &self.limits, &self.limits_of_server);
+        }
         // A field given here takes the place of the inherited one; given twice here, both are sent.
         for item in items.iter().filter(|item| item.directive.name == "header") {
             if let Some(Value::Text(name)) = item.first() {
@@ -201,7 +210,7 @@ impl Inherited {
                 }
             }
             // All of a level together: `access`.
-            "allow" | "deny" | "access" => {}
+            "allow" | "deny" | "access" | "limits" => {}
             name => debug_assert_eq!(
                 item.directive.inheritance,
                 Inheritance::None,

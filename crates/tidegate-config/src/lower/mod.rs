@@ -6,6 +6,7 @@
 mod access;
 mod gateway;
 mod inherit;
+mod limits;
 mod pool;
 mod route;
 mod server;

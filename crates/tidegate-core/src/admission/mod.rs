@@ -41,7 +41,7 @@ use resets::Resets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tidegate_config::settings::{Network, NetworkSet, Settings};
 use tidegate_io::socket::Peer;
@@ -65,14 +65,6 @@ pub struct Shared {
     in_flight: InFlight,
     /// The workers, to be woken.
     workers: Mutex<Vec<Weak<Remote>>>,
-}
-
-impl Shared {
-    /// Of this process.
-    pub fn of_process() -> Arc<Shared> {
-        static SHARED: OnceLock<Arc<Shared>> = OnceLock::new();
-        SHARED.get_or_init(Arc::default).clone()
-    }
 }
 
 /// What a request needs while it waits.

@@ -75,7 +75,7 @@ impl Server {
     /// One whose grace for slow clients is shorter than an operator may make it.
     pub fn impatient(lines: &str) -> Server {
         let mut settings = settings(lines);
-        settings.limits.rate_grace = Duration::from_millis(300);
+        settings.limits.request.rate_grace = Duration::from_millis(300);
         Server::with(settings)
     }
 
@@ -109,7 +109,7 @@ impl Server {
         let on_end = Box::new(|| {});
         let shared = Arc::default();
         let handle =
-            worker::start_sharing(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
+            worker::start(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
         Server { handle, address: tcp, gate, writer, told }
     }
 

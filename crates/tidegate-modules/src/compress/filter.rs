@@ -131,13 +131,16 @@ fn encode(mut response: Response, coding: Coding, level: u8) -> Response {
                 return response;
             }
         },
-        body => match stream(body, coding, level, len) {
-            Ok(stream) => Body::Stream { len: None, stream },
-            Err(body) => {
-                response.body = body;
-                return response;
+        body => {
+            let has_trailers = matches!(body, Body::Stream { has_trailers: true, .. });
+            match stream(body, coding, level, len) {
+                Ok(stream) => Body::Stream { len: None, has_trailers, stream },
+                Err(body) => {
+                    response.body = body;
+                    return response;
+                }
             }
-        },
+        }
     };
     let lines = response.fields_mut();
     lines.push("Content-Encoding", token(coding));
@@ -191,6 +194,7 @@ mod tests {
     use super::super::encoder::tests::decode;
     use super::*;
     use std::task::{Context, Poll, Waker};
+    use tidegate_core::Chunk;
     use tidegate_core::response::FilePiece;
     use tidegate_http::{Field, Fields};
     use tidegate_io::paged::PagedFile;
@@ -321,7 +325,11 @@ mod tests {
             Body::Bytes(plain.clone()),
             Body::Prebuilt(message),
             Body::File(FilePiece::new(file, 0, end)),
-            Body::Stream { len: None, stream: Box::new(BytesSource { bytes: plain.clone(), taken: 0 }) },
+            Body::Stream {
+                len: None,
+                has_trailers: false,
+                stream: Box::new(BytesSource { bytes: plain.clone(), taken: 0 }),
+            },
         ];
         for body in bodies {
             let response = Response { body, ..text(200) };
@@ -331,8 +339,8 @@ mod tests {
             let (mut encoded, mut buffer) = (Vec::new(), vec![0; 10_000]);
             loop {
                 match stream.poll_chunk(&mut Context::from_waker(Waker::noop()), &mut buffer) {
-                    Poll::Ready(Ok(0)) => break,
-                    Poll::Ready(Ok(count)) => encoded.extend_from_slice(&buffer[..count]),
+                    Poll::Ready(Ok(Chunk::Data(count))) => encoded.extend_from_slice(&buffer[..count.get()]),
+                    Poll::Ready(Ok(_)) => break,
                     Poll::Ready(Err(error)) => panic!("{error}"),
                     Poll::Pending => std::thread::yield_now(),
                 }

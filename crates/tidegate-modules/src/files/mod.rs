@@ -130,7 +130,7 @@ impl Files {
             instance,
             lookup: Arc::new(Lookup { root, settings: files.clone() }),
             listing: files.listing.clone().map(Arc::new),
-            ranges: server.limits.ranges,
+            ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),
             stream_filter: maker.compress.as_ref().map(compress::CompressFilter::new),
             maker,

@@ -6,6 +6,7 @@ use super::opcache::Opcache;
 use super::running::{Hands, Running};
 use super::sockets::Folder;
 use super::status::PoolStatus;
+use super::temporary::Sweeper;
 use crate::gateway::board::{PoolDemand, PoolUpdate};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
@@ -79,6 +80,7 @@ impl Supervisor {
             begun: Instant::now(),
             folder: None,
             guard: Guard::default(),
+            sweeper: Sweeper::default(),
             pools: BTreeMap::new(),
             leaving: Vec::new(),
             asked: Duration::ZERO,
@@ -179,6 +181,7 @@ struct Driver {
     folder: Option<Folder>,
     /// Dropped behind the folder.
     guard: Guard,
+    sweeper: Sweeper,
     pools: BTreeMap<String, Running>,
     /// In no settings any more, with processes that still end.
     leaving: Vec<Running>,
@@ -197,7 +200,12 @@ impl Driver {
                 self.ask();
             }
             self.each(Running::advance);
-            self.leaving.retain(|pool| !pool.has_ended());
+            for gone in self.leaving.extract_if(.., |pool| pool.has_ended()) {
+                // One of that name may have come again.
+                if !self.pools.contains_key(&gone.pool.name) {
+                    self.sweeper.forget(&gone.pool.name);
+                }
+            }
             if is_ending && self.leaving.is_empty() && self.pools.values().all(Running::has_ended) {
                 return;
             }
@@ -291,6 +299,7 @@ impl Driver {
         let hands = Hands {
             folder: self.folder.as_ref()?,
             guard: &self.guard,
+            sweeper: &self.sweeper,
             publish: &*self.ends.publish,
             now: self.begun.elapsed(),
             waker: &self.waker,
