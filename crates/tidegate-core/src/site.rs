@@ -1,8 +1,9 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
 use crate::decoration::Decoration;
+use crate::filter::Filter;
 use crate::gate::Gate;
-use crate::handler::{Filter, Handler};
+use crate::handler::Handler;
 use crate::log::Sink;
 use crate::pattern::matches;
 use crate::remote::Remote;
@@ -39,12 +40,15 @@ pub struct Route {
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
     pub(crate) gates: Vec<Rc<dyn Gate>>,
+    /// Some filter is for finished messages, too: they do not skip the Filter phase.
+    pub(crate) filters_finished: bool,
 }
 
 impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
-        Route { handler, filters, decoration, gates: Vec::new() }
+        let filters_finished = filters.iter().any(|filter| filter.sees_finished());
+        Route { handler, filters, decoration, gates: Vec::new(), filters_finished }
     }
 
     /// The same behind gates, which are asked in this order once its access rules have let a request in.
@@ -53,13 +57,18 @@ impl Route {
     }
 }
 
+/// On whose account the requests of a site wait, wherever they do: the same on all workers, and after a reload.
+pub fn account_of(site: &settings::Site) -> u64 {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    hasher.hash_one(site.names.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
 impl Site {
     /// A site; `routes` are in the order of its settings.
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let account = account_of(&config);
         let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);

@@ -121,7 +121,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Requests that the application gets at once, all workers together: the number of its processes where each \
          takes one at a time. The others wait in a queue, in the order of their arrival. `auto` lets 1024 wait for the \
          beginning of their answers, so that an application that hangs fills its own queue and nothing else; an answer \
-         that has begun, such as a WebSocket, is not counted. A pool knows its own.",
+         that has begun, such as a WebSocket, is not counted. Several `processes` have an equal part each, rounded up. A \
+         pool knows its own.",
         "connections 8"),
     Directive {
         properties: &[

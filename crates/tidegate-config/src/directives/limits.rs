@@ -56,7 +56,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("limits", &[Context::Site, Context::Route])
     },
     bound("connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "connections 20000",
-        "Open client connections, all workers together. Each needs a descriptor; raise `LimitNOFILE` with it.",
+        "Open client connections, all workers together. Each needs a descriptor; raise `LimitNOFILE` with it. Several \
+         `processes` have an equal part each: where the kernel gives one of them more than its part, it turns clients \
+         away although another has room.",
         "connections 100000"),
     bound("connections-per-address", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 10_000_000 }, &["unlimited"])],
         "connections-per-address 2048",

@@ -4,7 +4,7 @@ use super::{Connection, Request, Work, faults};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
 use std::io;
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_stats::ParseError;
 use tidegate_wire::h1::{self, BodyDecoder};
 
@@ -63,7 +63,7 @@ impl Connection {
     /// The client has finished sending.
     pub(super) fn on_end(&mut self) {
         if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
-            sink.complete();
+            sink.complete(FieldLines::new());
         } else if self.is_receiving() {
             self.fail_receiving(RequestBodyError::Interrupted);
             self.keep_alive = false;
@@ -231,16 +231,19 @@ impl Incoming {
         };
         let decoded =
             decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
-        let is_complete = decoder.is_complete();
         match self {
-            Incoming::Pipe { sink, received, .. } => {
+            Incoming::Pipe { decoder, sink, received } => {
                 *received += decoded.data.len() as u64;
                 if *received > limit {
                     return Err(Refusal::TooLarge);
                 }
                 sink.push(decoded.data);
-                if is_complete {
-                    sink.complete();
+                if decoder.is_complete() {
+                    let mut lines = FieldLines::new();
+                    if let Some(trailers) = decoder.take_trailers() {
+                        lines.append_lines(trailers.as_lines());
+                    }
+                    sink.complete(lines);
                 }
             }
             Incoming::Tunnel(_) => {}

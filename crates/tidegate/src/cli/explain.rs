@@ -10,6 +10,7 @@ use crate::revision::SettingsFrom;
 use crate::server::privileges::become_user;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -143,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut poller = Poller::new().context("cannot open a poller")?;
     let runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
-    tls.take(&TlsFiles::read(&settings, &TlsFiles::default())?);
+    tls.take(&TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new())?);
     let notes = Notes::default();
     let engine = Registry::for_rehearsal(notes.clone(), tls)
         .build(&settings, &mut |_| Ok(None))

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 use tidegate_config::settings::RequestLimits;
+use tidegate_http::FieldLines;
 use tidegate_io::Key;
 use tidegate_io::parts::{Part, Parts};
 use tidegate_io::socket::Received;
@@ -406,7 +407,7 @@ impl Connection {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
             if let Some(incoming) = work.incoming.take() {
                 if incoming.is_tunnel {
-                    incoming.sink.complete();
+                    incoming.sink.complete(FieldLines::new());
                     continue;
                 }
                 incoming.sink.fail(RequestBodyError::Interrupted);

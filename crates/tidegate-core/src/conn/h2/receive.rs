@@ -62,8 +62,18 @@ impl Connection {
             Event::Refused { stream, status, is_end } => {
                 self.begin_stream(h2, cx, section, stream, is_end, Some(status))
             }
-            Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
-            Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
+            Event::Data { stream, data, is_end } => {
+                let end = is_end.then(FieldLines::new);
+                self.take_content(h2, cx, stream, data, end)
+            }
+            Event::Trailers { stream } => {
+                let mut space = FieldSpace::new();
+                let mut lines = FieldLines::new();
+                for field in section.fields(&mut space).iter() {
+                    lines.push(field.name, field.value);
+                }
+                self.take_content(h2, cx, stream, &[], Some(lines))
+            }
             Event::Reset { stream, .. } => {
                 cx.stats.http2_resets.add(StreamReset::Client, 1);
                 let was_under_way = h2.work(stream).is_some();
@@ -202,14 +212,14 @@ impl Connection {
         if h2.batch.len() >= BATCH_MAX { self.flush_frames(h2) } else { Ok(()) }
     }
 
-    /// Content, or its end.
+    /// Content, and its end with what comes behind it.
     fn take_content(
         &mut self,
         h2: &mut Http2,
         cx: &mut Ctx,
         stream: StreamKey,
         data: &[u8],
-        is_end: bool,
+        end: Option<FieldLines>,
     ) -> io::Result<()> {
         let engine = cx.engine.clone();
         let Some(work) = h2.work(stream) else {
@@ -238,8 +248,8 @@ impl Connection {
         }
         incoming.sink.push(data);
         incoming.unreleased += data.len();
-        if is_end {
-            incoming.sink.complete();
+        if let Some(trailers) = end {
+            incoming.sink.complete(trailers);
         }
         h2.make_due(stream.slot()); // whoever reads it
         h2.weigh_anew(stream.slot());
