@@ -7,6 +7,8 @@ mod access;
 mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;
+mod listen;
+mod logs;
 mod pool;
 mod route;
 mod server;

@@ -3,121 +3,23 @@
 //! Called once for each node of a file and for the defaults. After it, lowering never meets a value of the
 //! wrong type; what was wrong has been said and is left out.
 
+mod item;
+mod unknown;
+
+pub(crate) use item::{File, Item, Placed, duration, number};
+
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::diagnostic::Diagnostic;
-use crate::directive::{Argument, Children, Context, Count, Directive, Kind};
+use crate::directive::{Argument, Children, Context, Count, Kind};
 use crate::directives;
 use crate::environment::{Environment, SubstitutionError, substitute};
-use crate::settings::Origin;
 use crate::source::Source;
 use crate::suggest;
 use crate::syntax::document::{Entry, Literal, Node};
 use crate::value::{self, Value, Written};
-
-/// A file being read: its text and the folder that its relative paths count from.
-#[derive(Debug, Clone)]
-pub(crate) struct File {
-    pub source: Source,
-    pub folder: Arc<Path>,
-}
-
-/// A value and where it stands.
-#[derive(Debug, Clone)]
-pub(crate) struct Placed {
-    pub value: Value,
-    pub range: Range<usize>,
-}
-
-/// A directive as written, every value of the right type.
-#[derive(Debug, Clone)]
-pub(crate) struct Item {
-    pub directive: &'static Directive,
-    pub file: File,
-    /// The range of the name.
-    pub name: Range<usize>,
-    /// Name and values, without the block.
-    pub header: Range<usize>,
-    pub arguments: Vec<Placed>,
-    pub properties: Vec<(&'static str, Placed)>,
-    pub children: Vec<Item>,
-    /// The names and values of a block of pairs (`types`).
-    pub pairs: Vec<(String, String)>,
-}
-
-impl Item {
-    /// Where it stands.
-    pub fn origin(&self) -> Origin {
-        self.file.source.origin(self.name.start)
-    }
-
-    /// The first child of a name.
-    pub fn child(&self, name: &str) -> Option<&Item> {
-        self.children.iter().find(|child| child.directive.name == name)
-    }
-
-    /// The property of a name: as written, else its default.
-    pub fn property(&self, name: &str) -> Option<Value> {
-        let written = self.properties.iter().find(|(known, _)| *known == name);
-        if let Some((_, placed)) = written {
-            return Some(placed.value.clone());
-        }
-        let property = self.directive.properties.iter().find(|property| property.name == name)?;
-        let text = property.default?;
-        value::read(property.kind, &[], Written::Text { text, is_bare: true }, Path::new("/")).ok()
-    }
-
-    /// The first argument.
-    pub fn first(&self) -> Option<&Value> {
-        self.arguments.first().map(|placed| &placed.value)
-    }
-
-    /// Whether its first argument is a word, `off` for instance.
-    pub fn is_word(&self, word: &str) -> bool {
-        matches!(self.first(), Some(Value::Word(first)) if *first == word)
-    }
-
-    /// The texts among its arguments.
-    pub fn texts(&self) -> Vec<String> {
-        self.arguments
-            .iter()
-            .filter_map(
-                |placed| if let Value::Text(text) = &placed.value { Some(text.clone()) } else { None },
-            )
-            .collect()
-    }
-
-    /// An error that points at the whole directive.
-    pub fn error(&self, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(message).at(&self.file.source, self.header.clone())
-    }
-
-    /// An error that points at an argument, or at the directive where there is no such argument.
-    pub fn error_at(&self, argument: usize, message: impl Into<String>) -> Diagnostic {
-        let range = self.arguments.get(argument).map_or(self.header.clone(), |placed| placed.range.clone());
-        Diagnostic::error(message).at(&self.file.source, range)
-    }
-}
-
-/// The typed first argument of an item; the table guarantees the type.
-pub(crate) fn number(item: &Item) -> u64 {
-    match item.first() {
-        Some(Value::Number(number)) => *number,
-        _ => 0,
-    }
-}
-
-/// The duration that is an item's first argument.
-pub(crate) fn duration(item: &Item) -> Duration {
-    match item.first() {
-        Some(Value::Duration(duration)) => *duration,
-        _ => Duration::ZERO,
-    }
-}
 
 /// Checks nodes and gathers what is wrong with them.
 pub(crate) struct Checker<'a> {
@@ -131,9 +33,6 @@ pub(crate) struct Checker<'a> {
     /// Directives that are not known.
     unknown: usize,
 }
-
-/// Unknown directives that a name is suggested for: more than are ever shown.
-const EXPLAINED: usize = 500;
 
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a dyn Environment) -> Self {
@@ -206,56 +105,6 @@ impl<'a> Checker<'a> {
                 .label("given again")
                 .help(format!("it stands already in {}:{}; keep one of the two", origin.file, origin.line)),
         );
-    }
-
-    fn unknown(&mut self, file: &File, node: &Node, context: Context) {
-        let word = node.name.as_str();
-        self.unknown += 1;
-        if self.unknown > EXPLAINED {
-            let diagnostic = Diagnostic::error(format!("unknown directive `{word}`"));
-            let label = format!("not known {}", context.place());
-            self.diagnostics.push(diagnostic.at(&file.source, node.name_range.clone()).label(label));
-            return;
-        }
-        let elsewhere: Vec<&Directive> =
-            directives::all().filter(|directive| directive.name == word).collect();
-        let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
-        let is_of_server =
-            context == Context::RequestLimits && directives::find(Context::Limits, word).is_some();
-        let (message, help) = if is_of_server {
-            let message = format!("`{word}` cannot stand {}", context.place());
-            (message, suggest::for_the_server(word).to_owned())
-        } else if !elsewhere.is_empty() {
-            let places: Vec<&str> =
-                elsewhere.iter().flat_map(|found| found.contexts).map(|context| context.place()).collect();
-            (format!("`{word}` cannot stand {}", context.place()), format!("it stands {}", places.join(", ")))
-        } else if let Some(help) = suggest::foreign(word) {
-            (format!("unknown directive `{word}`"), help.to_owned())
-        } else if let Some(near) = near {
-            (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
-        } else if let Some(near) = suggest::nearest(word, directives::names()) {
-            let places: Vec<&str> = directives::all()
-                .filter(|known| known.name == near)
-                .flat_map(|known| known.contexts)
-                .map(|context| context.place())
-                .collect();
-            (
-                format!("unknown directive `{word}`"),
-                format!("did you mean `{near}`? It stands {}", places.join(", ")),
-            )
-        } else {
-            let known: Vec<String> =
-                directives::in_context(context).map(|known| format!("`{}`", known.name)).collect();
-            (
-                format!("unknown directive `{word}`"),
-                format!("known {} are {}", context.place(), known.join(", ")),
-            )
-        };
-        let diagnostic = Diagnostic::error(message)
-            .at(&file.source, node.name_range.clone())
-            .label(format!("not known {}", context.place()))
-            .help(help);
-        self.diagnostics.push(diagnostic);
     }
 
     fn entries(&mut self, item: &mut Item, node: &Node) {

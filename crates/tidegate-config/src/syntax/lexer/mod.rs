@@ -4,6 +4,8 @@
 //! It only finds where tokens begin and end and whether they are well formed; what a string or a number
 //! *means* is for `document`. A newline always ends a broken token, so one slip spoils one line.
 
+mod quoted;
+
 use std::ops::Range;
 
 /// What a token is.
@@ -59,8 +61,6 @@ pub(crate) struct SyntaxError {
 
 /// The deepest nesting of block comments.
 const COMMENT_DEPTH: usize = 32;
-/// The longest string, bytes.
-const STRING_SIZE: usize = 64 * 1024;
 
 /// Cuts a text into tokens that cover it wholly, in order; stops when there are `most`.
 pub(crate) fn lex(text: &str, most: usize) -> (Vec<Token>, Vec<SyntaxError>) {
@@ -248,111 +248,6 @@ impl<'a> Lexer<'a> {
         self.at = start;
         self.take(TokenKind::Annotation, length);
         true
-    }
-
-    /// A string in quotes: `"…"`, `"""` over several lines, or either between `hashes` hash signs (raw).
-    fn quoted(&mut self, hashes: usize) {
-        let rest = self.rest();
-        let body = &rest[hashes..];
-        let quotes = if body.starts_with("\"\"\"") { 3 } else { 1 };
-        let close = format!("{}{}", &"\"\"\""[..quotes], "#".repeat(hashes));
-        let mut at = hashes + quotes;
-        loop {
-            let left = &rest[at..];
-            let Some(character) = left.chars().next() else { break };
-            if left.starts_with(&close) {
-                return self.finish_quoted(hashes, quotes, at + close.len());
-            }
-            let newline = newline_length(left);
-            if newline > 0 && quotes == 1 {
-                break;
-            }
-            at += match character {
-                '\\' if hashes == 0 => self.escape(at),
-                _ if newline > 0 => newline,
-                _ => {
-                    if is_forbidden(character) {
-                        let code = u32::from(character);
-                        let range = self.at + at..self.at + at + character.len_utf8();
-                        let message = format!("the invisible character U+{code:04X} stands in the string");
-                        self.error(
-                            range,
-                            message,
-                            Some(&format!("delete it or write it as `\\u{{{code:x}}}`")),
-                        );
-                    }
-                    character.len_utf8()
-                }
-            };
-        }
-        let help = format!("close it with `{close}` on the same line");
-        let help = if quotes == 1 { help } else { format!("close it with `{close}` on a line of its own") };
-        // An open string of several lines would swallow the rest; only its first line is marked.
-        let line = line_length(rest);
-        self.error(self.at..self.at + line.max(1), "this string is not closed", Some(&help));
-        self.take(TokenKind::Bad, at);
-    }
-
-    fn finish_quoted(&mut self, hashes: usize, quotes: usize, length: usize) {
-        let range = self.at..self.at + length;
-        if length > STRING_SIZE {
-            let message = format!("this string is longer than {STRING_SIZE} bytes");
-            let line = line_length(self.rest());
-            self.error(self.at..self.at + line, message, Some("serve it from a file"));
-            return self.take(TokenKind::Quoted, length);
-        }
-        let token = &self.rest()[..length];
-        if quotes == 3 && newline_length(&token[hashes + 3..]) == 0 {
-            let help = Some("the text begins on the line below the opening `\"\"\"`");
-            self.error(range, "text follows the opening `\"\"\"`", help);
-            return self.take(TokenKind::Quoted, length);
-        }
-        if quotes == 3
-            && self.errors.last().is_none_or(|error| error.range.start < range.start)
-            && let Err(message) = super::document::text(token)
-        {
-            let help = "the closing `\"\"\"` stands on a line of its own, and every line begins with the white space \
-                        before it";
-            self.error(range, message, Some(help));
-        }
-        self.take(TokenKind::Quoted, length);
-    }
-
-    /// The length of the escape that begins at `at` of the rest; a wrong one is recorded.
-    fn escape(&mut self, at: usize) -> usize {
-        let left = &self.rest()[at..];
-        let behind = &left[1..];
-        let Some(character) = behind.chars().next() else { return 1 };
-        match character {
-            'n' | 'r' | 't' | '\\' | '"' | 'b' | 'f' | 's' => return 2,
-            'u' => {
-                if let Some(digits) = behind[1..].strip_prefix('{').and_then(|inner| inner.split_once('}')) {
-                    let digits = digits.0;
-                    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-                    let scalar = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32);
-                    if is_hex && (1..=6).contains(&digits.len()) && scalar.is_some() {
-                        return 2 + 2 + digits.len();
-                    }
-                }
-            }
-            // White space behind a backslash, line ends included, is left out of the string.
-            _ if is_space(character) || newline_length(behind) > 0 => {
-                let mut length = 1;
-                while let Some(character) = left[length..].chars().next() {
-                    let newline = newline_length(&left[length..]);
-                    if newline == 0 && !is_space(character) {
-                        break;
-                    }
-                    length += newline.max(character.len_utf8());
-                }
-                return length;
-            }
-            _ => {}
-        }
-        let end = self.at + at + 1 + character.len_utf8();
-        let help = "a backslash itself is `\\\\`; known are `\\n` `\\r` `\\t` `\\\"` `\\\\` `\\s` `\\b` `\\f` `\\u{…}`";
-        self.error(self.at + at..end, format!("`\\{character}` is no escape"), Some(help));
-        1 + character.len_utf8()
     }
 }
 

@@ -1,0 +1,112 @@
+//! A directive as it was written, once every value in it is of the right type: what lowering goes by.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::diagnostic::Diagnostic;
+use crate::directive::Directive;
+use crate::settings::Origin;
+use crate::source::Source;
+use crate::value::{self, Value, Written};
+
+/// A file being read: its text and the folder that its relative paths count from.
+#[derive(Debug, Clone)]
+pub(crate) struct File {
+    pub source: Source,
+    pub folder: Arc<Path>,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub value: Value,
+    pub range: Range<usize>,
+}
+
+/// A directive as written, every value of the right type.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub directive: &'static Directive,
+    pub file: File,
+    /// The range of the name.
+    pub name: Range<usize>,
+    /// Name and values, without the block.
+    pub header: Range<usize>,
+    pub arguments: Vec<Placed>,
+    pub properties: Vec<(&'static str, Placed)>,
+    pub children: Vec<Item>,
+    /// The names and values of a block of pairs (`types`).
+    pub pairs: Vec<(String, String)>,
+}
+
+impl Item {
+    /// Where it stands.
+    pub fn origin(&self) -> Origin {
+        self.file.source.origin(self.name.start)
+    }
+
+    /// The first child of a name.
+    pub fn child(&self, name: &str) -> Option<&Item> {
+        self.children.iter().find(|child| child.directive.name == name)
+    }
+
+    /// The property of a name: as written, else its default.
+    pub fn property(&self, name: &str) -> Option<Value> {
+        let written = self.properties.iter().find(|(known, _)| *known == name);
+        if let Some((_, placed)) = written {
+            return Some(placed.value.clone());
+        }
+        let property = self.directive.properties.iter().find(|property| property.name == name)?;
+        let text = property.default?;
+        value::read(property.kind, &[], Written::Text { text, is_bare: true }, Path::new("/")).ok()
+    }
+
+    /// The first argument.
+    pub fn first(&self) -> Option<&Value> {
+        self.arguments.first().map(|placed| &placed.value)
+    }
+
+    /// Whether its first argument is a word, `off` for instance.
+    pub fn is_word(&self, word: &str) -> bool {
+        matches!(self.first(), Some(Value::Word(first)) if *first == word)
+    }
+
+    /// The texts among its arguments.
+    pub fn texts(&self) -> Vec<String> {
+        self.arguments
+            .iter()
+            .filter_map(
+                |placed| if let Value::Text(text) = &placed.value { Some(text.clone()) } else { None },
+            )
+            .collect()
+    }
+
+    /// An error that points at the whole directive.
+    pub fn error(&self, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(message).at(&self.file.source, self.header.clone())
+    }
+
+    /// An error that points at an argument, or at the directive where there is no such argument.
+    pub fn error_at(&self, argument: usize, message: impl Into<String>) -> Diagnostic {
+        let range = self.arguments.get(argument).map_or(self.header.clone(), |placed| placed.range.clone());
+        Diagnostic::error(message).at(&self.file.source, range)
+    }
+}
+
+/// The typed first argument of an item; the table guarantees the type.
+pub(crate) fn number(item: &Item) -> u64 {
+    match item.first() {
+        Some(Value::Number(number)) => *number,
+        _ => 0,
+    }
+}
+
+/// The duration that is an item's first argument.
+pub(crate) fn duration(item: &Item) -> Duration {
+    match item.first() {
+        Some(Value::Duration(duration)) => *duration,
+        _ => Duration::ZERO,
+    }
+}

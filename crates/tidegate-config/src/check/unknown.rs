@@ -1,0 +1,63 @@
+//! Directives that are not known where they stand: what was probably meant, or where they belong.
+
+use super::{Checker, File};
+use crate::diagnostic::Diagnostic;
+use crate::directive::{Context, Directive};
+use crate::syntax::document::Node;
+use crate::{directives, suggest};
+
+/// Unknown directives that a name is suggested for: more than are ever shown.
+const EXPLAINED: usize = 500;
+
+impl Checker<'_> {
+    /// Says that a directive is not known in a context.
+    pub(super) fn unknown(&mut self, file: &File, node: &Node, context: Context) {
+        let word = node.name.as_str();
+        self.unknown += 1;
+        if self.unknown > EXPLAINED {
+            let diagnostic = Diagnostic::error(format!("unknown directive `{word}`"));
+            let label = format!("not known {}", context.place());
+            self.diagnostics.push(diagnostic.at(&file.source, node.name_range.clone()).label(label));
+            return;
+        }
+        let elsewhere: Vec<&Directive> =
+            directives::all().filter(|directive| directive.name == word).collect();
+        let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
+        let is_of_server =
+            context == Context::RequestLimits && directives::find(Context::Limits, word).is_some();
+        let (message, help) = if is_of_server {
+            let message = format!("`{word}` cannot stand {}", context.place());
+            (message, suggest::for_the_server(word).to_owned())
+        } else if !elsewhere.is_empty() {
+            let places: Vec<&str> =
+                elsewhere.iter().flat_map(|found| found.contexts).map(|context| context.place()).collect();
+            (format!("`{word}` cannot stand {}", context.place()), format!("it stands {}", places.join(", ")))
+        } else if let Some(help) = suggest::foreign(word) {
+            (format!("unknown directive `{word}`"), help.to_owned())
+        } else if let Some(near) = near {
+            (format!("unknown directive `{word}`"), format!("did you mean `{near}`?"))
+        } else if let Some(near) = suggest::nearest(word, directives::names()) {
+            let places: Vec<&str> = directives::all()
+                .filter(|known| known.name == near)
+                .flat_map(|known| known.contexts)
+                .map(|context| context.place())
+                .collect();
+            (
+                format!("unknown directive `{word}`"),
+                format!("did you mean `{near}`? It stands {}", places.join(", ")),
+            )
+        } else {
+            let known: Vec<String> =
+                directives::in_context(context).map(|known| format!("`{}`", known.name)).collect();
+            (
+                format!("unknown directive `{word}`"),
+                format!("known {} are {}", context.place(), known.join(", ")),
+            )
+        };
+        let diagnostic = Diagnostic::error(message)
+            .at(&file.source, node.name_range.clone())
+            .label(format!("not known {}", context.place()))
+            .help(help);
+        self.diagnostics.push(diagnostic);
+    }
+}
