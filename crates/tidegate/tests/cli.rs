@@ -410,7 +410,7 @@ fn explain_walks_the_way_of_a_request() {
         "tidegate.kdl:2",
         "looked up as /y",
         "site a.example",
-        "taken",
+        "no route fits: the site's own",
     ] {
         assert!(outcome.stdout.contains(part), "{part}: {}", outcome.stdout);
     }

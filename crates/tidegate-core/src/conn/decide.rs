@@ -80,6 +80,13 @@ pub(super) enum Outcome {
     TurnedAway,
 }
 
+/// Who is asked, by whom, and within which limits of its own.
+struct Asked<'p> {
+    site: Option<&'p Rc<Site>>,
+    remote: Remote,
+    limits: Option<&'p RequestLimits>,
+}
+
 /// A request that the phases of a site may see.
 struct Located<'p> {
     site: &'p Rc<Site>,
@@ -134,7 +141,8 @@ impl Connection {
         };
         let (mut content_sink, mut site_account, mut is_exempt) = (None, 0, false);
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &limits, &mut path_buffer) {
+        let asked = Asked { site, remote, limits: limits.as_deref() };
+        let (outcome, reply) = match self.locate(cx, engine, &asked, head, &mut path_buffer) {
             Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
@@ -185,10 +193,8 @@ impl Connection {
         &self,
         cx: &mut Ctx,
         engine: &Engine,
-        site: Option<&'p Rc<Site>>,
+        asked: &Asked<'p>,
         head: &RequestHead<'p>,
-        remote: Remote,
-        own: &Option<Rc<RequestLimits>>,
         path_buffer: &'p mut Vec<u8>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
@@ -200,7 +206,8 @@ impl Connection {
             cx.stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        let limits = own.as_deref().unwrap_or(&engine.settings.limits.request);
+        let Asked { site, remote, limits: own } = *asked;
+        let limits = own.unwrap_or(&engine.settings.limits.request);
         if own.is_some()
             && let Some((status, kind)) = excess(limits, head.target, head.size)
         {
