@@ -10,7 +10,6 @@ use crate::body::RequestBodyError;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
-use crate::state::RequestState;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
@@ -134,11 +133,11 @@ impl Connection {
             received: section.size() as u64,
         };
         cx.admission.on_request(request.started);
+        let (sent_method, sent_target) = (head.method, head.target);
         let head = RequestHead {
             version: request.version,
             method,
             method_token,
-            sent_method: head.method,
             target: head.target,
             authority: head.authority,
             fields: head.fields,
@@ -148,18 +147,21 @@ impl Connection {
             refused: refused.map(Status),
             started: request.started,
         };
-        let (decision, mut entry) = self.decide(cx, &engine, &head);
+        let mut entry = head.entry(self.peer);
+        // What is refused may lack either.
+        let or_dash = |word| if word == "" { "-" } else { word };
+        (entry.method, entry.target) = (or_dash(sent_method), or_dash(sent_target));
+        let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, account, is_exempt, state, log: sink, outcome: _ } = decision;
-        let RequestState { body: content, signals, tls, .. } = state;
+        let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
+        let Decision { ends_with_client, interim, signals, tls, .. } = decision;
         entry.tls = tls.as_ref();
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client: signals.abandons(), ..request };
-        let interim = signals.interim_sent();
+        let request = Request { ends_with_client, ..request };
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals.later())),
+            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals)),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
