@@ -134,12 +134,13 @@ impl Connection {
         entry: &mut log::Entry<'a>,
     ) -> Decision {
         let site = engine.site_for(usize::from(self.listener), head.authority);
-        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
+        let fields = head.fields; // a copy, so that nobody needs the head in memory
+        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         (entry.client, entry.scheme) = (remote.client, remote.scheme(self.transport.is_tls()));
         let log = site.and_then(|site| site.access_log);
         if log.is_some() {
-            entry.referer = head.fields.first("referer").unwrap_or(&[]);
-            entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
+            entry.referer = fields.first("referer").unwrap_or(&[]);
+            entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
         let mut account = Account { site: 0, upstream: 0, peer: remote.client };
         let mut made = self.transport.handshake().cloned();
@@ -158,7 +159,7 @@ impl Connection {
                     query,
                     scheme: entry.scheme,
                     authority: head.authority,
-                    fields: head.fields,
+                    fields,
                     protocol: head.protocol,
                     version: head.version,
                     is_early: self.transport.is_early(),
@@ -247,8 +248,9 @@ impl Connection {
         }
         if engine.has_entrance {
             let (listener, authority, is_tls) = (self.listener, head.authority, self.transport.is_tls());
-            let fields = &head.fields;
-            let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+            let fields = head.fields;
+            let arrival =
+                Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields: &fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }

@@ -148,8 +148,6 @@ impl Connection {
             started: request.started,
         };
         let mut entry = head.entry(self.peer);
-        // What is refused may lack either.
-        let or_dash = |word| if word == "" { "-" } else { word };
         (entry.method, entry.target) = (or_dash(sent_method), or_dash(sent_target));
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
@@ -258,6 +256,11 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// For a log: a request that could be read may still lack what it is refused for.
+fn or_dash(word: &str) -> &str {
+    if word.is_empty() { "-" } else { word }
 }
 
 /// Appends what is to be told before the answer.
