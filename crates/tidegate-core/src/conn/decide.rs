@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
 use crate::interim::InterimQueue;
+use crate::limits::excess;
 use crate::log::{self, EntryFields, Sink};
 use crate::remote::Remote;
 use crate::reply::Reply;
@@ -22,6 +23,7 @@ use crate::site::Site;
 use crate::state::RequestState;
 use std::rc::Rc;
 use std::sync::Arc;
+use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
 use tidegate_stats::ParseError;
@@ -45,6 +47,8 @@ pub(super) struct RequestHead<'a> {
     pub content_length: Option<u64>,
     /// The codec has read it, and says that it may not be served.
     pub refused: Option<Status>,
+    /// Bytes, all of it.
+    pub size: usize,
     /// When it was complete: monotonic, nanoseconds.
     pub started: u64,
 }
@@ -90,6 +94,8 @@ pub(super) struct Decision {
     pub tls: Option<Arc<Handshake>>,
     /// Where that goes.
     pub log: Option<Sink>,
+    /// Those of its site or route; `None`: those of the server.
+    pub limits: Option<Rc<RequestLimits>>,
 }
 
 /// What has become of a request, as far as its connection has to know.
@@ -137,6 +143,7 @@ impl Connection {
         let fields = head.fields; // a copy, so that nobody needs the head in memory
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
         (entry.client, entry.scheme) = (remote.client, remote.scheme(self.transport.is_tls()));
+        let limits = site.and_then(|site| site.limits_of(head.method, head.target));
         let log = site.and_then(|site| site.access_log);
         if log.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
@@ -148,7 +155,7 @@ impl Connection {
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals) = (None, None);
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &mut path_buffer) {
+        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &limits, &mut path_buffer) {
             Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
@@ -211,6 +218,7 @@ impl Connection {
             signals: later_signals,
             tls: made,
             log,
+            limits,
         }
     }
 
@@ -223,6 +231,7 @@ impl Connection {
         site: Option<&'p Rc<Site>>,
         head: &RequestHead<'p>,
         remote: Remote,
+        own: &Option<Rc<RequestLimits>>,
         path_buffer: &'p mut Vec<u8>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
@@ -234,7 +243,14 @@ impl Connection {
             cx.stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        if head.content_length.is_some_and(|len| len > engine.settings.limits.body_size) {
+        let limits = own.as_deref().unwrap_or(&engine.settings.limits.request);
+        if own.is_some()
+            && let Some((status, kind)) = excess(limits, head.target, head.size)
+        {
+            cx.stats.parse_errors.add(kind, 1);
+            return Err(answer::error(status).into());
+        }
+        if head.content_length.is_some_and(|len| len > limits.body_size) {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
