@@ -83,13 +83,8 @@ fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
 
 impl Site {
     /// Asks the gates of a route.
-    #[inline]
     pub(crate) fn ask_gates(&self, index: usize, exchange: &Exchange<'_>) -> Passage {
-        let access = &self.route(index).access;
-        if access.is_open() && self.routes[index].gates.is_empty() {
-            return Passage::Open(Pass(()));
-        }
-        self.ask_gate(index, access.check(exchange), 0, exchange)
+        self.ask_gate(index, self.route(index).access.check(exchange), 0, exchange)
     }
 
     /// The same from the verdict of a gate on; `next` are those that have not been asked.
@@ -116,6 +111,19 @@ impl Site {
     /// request is kept meanwhile.
     #[inline]
     pub(crate) fn enter(
+        self: &Rc<Self>,
+        index: usize,
+        exchange: &mut Exchange<'_>,
+        then: impl FnOnce(&Rc<Site>, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
+    ) -> Reply {
+        if self.routes[index].is_open {
+            return then(self, exchange, Ok(Pass(())));
+        }
+        self.enter_by_gates(index, exchange, then)
+    }
+
+    #[inline(never)]
+    fn enter_by_gates(
         self: &Rc<Self>,
         index: usize,
         exchange: &mut Exchange<'_>,

@@ -17,7 +17,7 @@ use tidegate_http::Status;
 
 impl Engine {
     /// Decides and answers.
-    #[inline]
+    #[inline(always)] // one of the two calls is explain's
     pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(index) = site.route_for(exchange.path) else {
             return Reply::Ready(answer::refused(exchange, Status::NOT_FOUND, "no route fits"));

@@ -26,6 +26,8 @@ pub struct Site {
     takes_encoded_slashes: bool,
     /// Some route is only for clients on this machine.
     is_partly_for_this_machine: bool,
+    /// Nothing that a request says of its client is looked at.
+    is_asked_directly: bool,
     /// Some route trusts other proxies than the site does.
     pub(crate) trusts_by_route: bool,
     /// Where its access lines go.
@@ -40,6 +42,8 @@ pub struct Route {
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
     pub(crate) gates: Vec<Rc<dyn Gate>>,
+    /// No gate can refuse anybody.
+    pub(crate) is_open: bool,
     /// Some filter is for finished messages, too: they do not skip the Filter phase.
     pub(crate) filters_finished: bool,
 }
@@ -48,7 +52,7 @@ impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
         let filters_finished = filters.iter().any(|filter| filter.sees_finished());
-        Route { handler, filters, decoration, gates: Vec::new(), filters_finished }
+        Route { handler, filters, decoration, gates: Vec::new(), is_open: false, filters_finished }
     }
 
     /// The same behind gates, which are asked in this order once its access rules have let a request in.
@@ -65,14 +69,18 @@ pub fn account_of(site: &settings::Site) -> u64 {
 
 impl Site {
     /// A site; `routes` are in the order of its settings.
-    pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
+    pub fn new(config: Arc<settings::Site>, mut routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
+        for (route, config) in routes.iter_mut().zip(&config.routes) {
+            route.is_open = config.access.is_open() && route.gates.is_empty();
+        }
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
         let account = account_of(&config);
         let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
         let is_partly_for_this_machine = levels.any(|rules| rules.has_any_for_this_machine());
+        let is_asked_directly = config.trusted_proxies.is_empty() && !is_partly_for_this_machine;
         let limits: Vec<_> = config.routes.iter().map(|route| route.limits.clone().map(Rc::new)).collect();
         let has_limits = limits.iter().any(Option::is_some);
         Site {
@@ -84,6 +92,7 @@ impl Site {
             account,
             takes_encoded_slashes,
             is_partly_for_this_machine,
+            is_asked_directly,
             trusts_by_route,
         }
     }
@@ -150,6 +159,11 @@ impl Site {
     /// Who asks, as this site sees it.
     #[inline]
     pub(crate) fn remote(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
+        if self.is_asked_directly { Remote::direct(peer) } else { self.remote_behind(peer, fields) }
+    }
+
+    #[inline(never)]
+    fn remote_behind(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
         let mut remote = Remote::behind(&self.config.trusted_proxies, peer, fields);
         if self.is_partly_for_this_machine {
             remote.look_for_proxy(fields);

@@ -13,7 +13,6 @@ use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::reply::Reply;
 use crate::response::Response;
-use crate::state::RequestState;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Version};
@@ -147,7 +146,6 @@ impl Connection {
             version: request.version,
             method: Method::from_token(head.method),
             method_token: head.method,
-            sent_method: head.method,
             target: head.target,
             authority: head.host.and_then(ascii).unwrap_or(""),
             fields: Fields::new(head.fields),
@@ -158,10 +156,10 @@ impl Connection {
             size: request.received as usize,
             started: request.started,
         };
-        let (decision, mut entry) = self.decide(cx, &engine, &head);
-        let Decision { reply, outcome, content_sink, account, is_exempt, state, log: sink, limits } =
-            decision;
-        let RequestState { body: content, signals, tls, .. } = state;
+        let mut entry = head.entry(self.peer);
+        let decision = self.decide(cx, &engine, &head, &mut entry);
+        let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
+        let Decision { ends_with_client, interim, signals, tls, limits, .. } = decision;
         entry.tls = tls.as_ref();
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
@@ -190,14 +188,13 @@ impl Connection {
             }
             (reply, _) => reply,
         };
-        let request = Request { ends_with_client: signals.abandons(), ..request };
-        let interim = signals.interim_sent();
+        let request = Request { ends_with_client, ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
-                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(signals.later());
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(signals);
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);

@@ -10,7 +10,6 @@ use crate::conn::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
-use crate::state::RequestState;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
@@ -137,11 +136,11 @@ impl Connection {
             discard_size: 0,
         };
         cx.admission.on_request(request.started);
+        let (sent_method, sent_target) = (head.method, head.target);
         let head = RequestHead {
             version: request.version,
             method,
             method_token,
-            sent_method: head.method,
             target: head.target,
             authority: head.authority,
             fields: head.fields,
@@ -152,11 +151,12 @@ impl Connection {
             size: section.size(),
             started: request.started,
         };
-        let (decision, mut entry) = self.decide(cx, &engine, &head);
+        let mut entry = head.entry(self.peer);
+        (entry.method, entry.target) = (or_dash(sent_method), or_dash(sent_target));
+        let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, account, is_exempt, state, log: sink, limits, outcome: _ } =
-            decision;
-        let RequestState { body: content, signals, tls, .. } = state;
+        let Decision { reply, content_sink, content, account, is_exempt, log: sink, .. } = decision;
+        let Decision { ends_with_client, interim, signals, tls, limits, .. } = decision;
         entry.tls = tls.as_ref();
         self.limits.clone_from(&limits);
         let is_last = self.is_last_request(&engine.settings.limits.request);
@@ -170,12 +170,11 @@ impl Connection {
         h2.wanted = if h2.is_idle() { terms } else { h2.wanted.or(terms) };
         let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client: signals.abandons(), discard_size, ..request };
-        let interim = signals.interim_sent();
+        let request = Request { ends_with_client, discard_size, ..request };
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals.later())),
+            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals)),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
@@ -273,6 +272,11 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// For a log: a request that could be read may still lack what it is refused for.
+fn or_dash(word: &str) -> &str {
+    if word.is_empty() { "-" } else { word }
 }
 
 /// Appends what is to be told before the answer.
