@@ -1,5 +1,6 @@
 //! Reading: bytes to requests, requests to the engine, content to whoever takes it.
 
+use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::is_meant_for_http1;
 use super::send::Output;
@@ -295,7 +296,7 @@ impl Connection {
     ) -> io::Result<()> {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
-            let incoming = output.take_tunnel();
+            let incoming = output.take_tunnel().map(Incoming::Tunnel);
             self.work =
                 Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
         }

@@ -4,15 +4,14 @@
 //! kept in `held`, and nothing overtakes it. Files are in `pieces`, streams in `stream`.
 
 use super::content::Incoming;
+use super::output::{self, Framer, HeadParts, Piece, Pieces, Source};
 use super::pieces::Turn;
 use super::receive::push_interim;
+use super::stream::Http1Framer;
 use super::{Connection, Request, Work};
-use crate::admission;
-use crate::body::BodySink;
-use crate::body_stream::BodyStream;
 use crate::context::Ctx;
 use crate::log::{Ending, Entry, Sink};
-use crate::response::{Body, FilePiece, Head, Message, Part, Response};
+use crate::response::{Body, Head, Message, Response};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -20,7 +19,7 @@ use tidegate_http::{FieldLines, Status, Version};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
-use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
+use tidegate_wire::h1::{self, ConnectionField, ResponseFraming};
 
 /// Bytes of a file sent in one turn.
 pub(super) const FILE_TURN: u64 = 1 << 20;
@@ -28,9 +27,6 @@ pub(super) const FILE_TURN: u64 = 1 << 20;
 const COPY_MAX: usize = 4 << 10;
 /// A batch this large is sent on.
 const BATCH_MAX: usize = 32 << 10;
-
-/// What is logged for a client that left before it was answered, as nginx does; never sent.
-pub(super) const CLIENT_CLOSED: Status = Status(499);
 
 /// How far pumping came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,46 +42,16 @@ pub(super) enum Progress {
 }
 
 /// A response under way.
-pub(super) struct Output {
-    status: Status,
-    pub(super) source: Source,
-    /// Bytes that a stream must still give; `None` where nobody said.
-    pub(super) left: Option<u64>,
+pub(super) type Output = output::Output<Framing>;
+
+/// What is remembered of how it is framed.
+#[derive(Default)]
+pub(super) struct Framing {
     pub(super) is_chunked: bool,
-    /// Content on its way from socket to socket.
-    pub(super) pipe: Option<Pipe>,
-    has_begun: bool,
     /// The head of a stream is held back, to leave together with the first chunk.
     pub(super) keeps_head: bool,
-    /// Takes what the client sends, where the response opens a tunnel; until the connection does.
-    tunnel: Option<BodySink>,
-    /// Bytes of the head.
-    head: u32,
-    /// Bytes of head and body that have left the source.
-    pub(super) sent: u64,
-    /// A file could not be read as far as was announced.
-    is_cut: bool,
-    /// For a log that shows fields of responses.
-    fields: Option<Box<FieldLines>>,
-}
-
-pub(super) enum Source {
-    None,
-    /// The rest of a shared message.
-    Message {
-        message: Rc<Message>,
-        at: usize,
-    },
-    File(FilePiece),
-    Parts {
-        parts: std::vec::IntoIter<Part>,
-        at: Option<Part>,
-    },
-    Stream(Box<dyn BodyStream>),
-    /// Still being made.
-    Later(admission::Later),
-    /// Made, and kept back for who has got the place that its making took.
-    Made(Box<Response>),
+    /// Content on its way from socket to socket.
+    pub(super) pipe: Option<Pipe>,
 }
 
 /// A message that has been begun.
@@ -98,85 +64,12 @@ struct Begun {
 
 impl Begun {
     fn into_output(self, status: Status, message: &Rc<Message>) -> Output {
-        let output = Output::begun(status, self.head, self.sent);
-        if self.is_complete {
-            return output;
+        let mut output = Output::begun(status, self.head, self.sent);
+        if !self.is_complete {
+            let rest = Piece::Message(message.clone(), self.sent - self.head);
+            output.source = Source::Pieces(Pieces::one(rest));
         }
-        Output { source: Source::Message { message: message.clone(), at: self.sent }, ..output }
-    }
-}
-
-impl Output {
-    /// A response of which nothing is known yet.
-    #[inline]
-    pub(super) fn unbegun() -> Output {
-        Output {
-            status: Status::OK,
-            source: Source::None,
-            left: None,
-            is_chunked: false,
-            pipe: None,
-            has_begun: false,
-            keeps_head: false,
-            tunnel: None,
-            head: 0,
-            sent: 0,
-            is_cut: false,
-            fields: None,
-        }
-    }
-
-    /// A response that found nobody.
-    pub(super) fn unsent() -> Output {
-        Output { status: CLIENT_CLOSED, ..Output::unbegun() }
-    }
-
-    /// A response that is still being made.
-    pub(super) fn later(later: admission::Later) -> Output {
-        Output { source: Source::Later(later), ..Output::unbegun() }
-    }
-
-    /// Bytes of memory that it holds.
-    pub(super) fn held(&self) -> usize {
-        let source = match &self.source {
-            Source::Parts { parts, at } => parts.as_slice().iter().chain(at).map(Part::held).sum(),
-            Source::Stream(stream) => stream.held(),
-            Source::Later(later) => later.held(),
-            Source::Made(response) => response.held(),
-            Source::None | Source::Message { .. } | Source::File(_) => 0,
-        };
-        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
-    }
-
-    /// Whether it is still being made.
-    pub(super) fn is_awaited(&self) -> bool {
-        matches!(&self.source, Source::Later(_))
-    }
-
-    /// Whether it waits for a place to be made at.
-    pub(super) fn is_queued(&self) -> bool {
-        matches!(&self.source, Source::Later(later) if later.is_queued())
-    }
-
-    /// Whether any of it may have been sent.
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    /// Whether all of it is out of its source.
-    #[inline]
-    pub(super) fn is_complete(&self) -> bool {
-        matches!(self.source, Source::None)
-    }
-
-    /// What takes the bytes of the client from now on.
-    pub(super) fn take_tunnel(&mut self) -> Option<Incoming> {
-        self.tunnel.take().map(Incoming::Tunnel)
-    }
-
-    #[inline]
-    fn begun(status: Status, head: usize, sent: usize) -> Output {
-        Output { status, has_begun: true, head: head as u32, sent: sent as u64, ..Output::unbegun() }
+        output
     }
 }
 
@@ -184,30 +77,11 @@ impl Work {
     /// The connection ends before the response does: it is logged with what was sent of it.
     pub(super) fn abandon(&mut self, cx: &mut Ctx) {
         if let Some(mut output) = self.output.take() {
-            if !output.has_begun {
-                output.status = CLIENT_CLOSED;
-            }
+            output.give_up();
             let entry = self.record.as_ref().map(|record| (record.sink, record.entry()));
-            count(cx, entry, &self.request, &output);
+            output.count(cx, entry, &self.request);
         }
     }
-}
-
-/// Exactly once for each response: counters, histogram, access line.
-#[inline]
-pub(super) fn count(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, output: &Output) {
-    tally(
-        cx,
-        entry,
-        request,
-        &Done {
-            status: output.status,
-            sent: output.sent,
-            head: output.head.into(),
-            is_cut: output.is_cut,
-            fields: output.fields.as_deref(),
-        },
-    );
 }
 
 /// A response that is over, whatever the protocol was.
@@ -327,12 +201,12 @@ impl Connection {
         };
         match started {
             Ok(output) if output.is_complete() => {
-                count(cx, entry(), request, &output);
+                output.count(cx, entry(), request);
                 Ok(None)
             }
             Ok(output) => Ok(Some(output)),
             Err(error) => {
-                count(cx, entry(), request, &Output::unsent());
+                Output::unsent().count(cx, entry(), request);
                 Err(error)
             }
         }
@@ -387,53 +261,26 @@ impl Connection {
             (true, _) => ConnectionField::None,
         };
         let begin = self.batch.len();
-        match &response.head {
-            Head::Prebuilt(message) => {
-                message.stamped(cx.now, &cx.date).append_head(&mut self.batch, connection);
-            }
-            Head::Fields(lines) | Head::Final(lines) => {
-                let parts = ResponseParts {
-                    status: status.0,
-                    reason: status.reason(),
-                    date: Some(&cx.date),
-                    server: cx.engine.settings.server_field.as_deref(),
-                    field_lines: lines.as_bytes(),
-                    framing,
-                    connection,
-                };
-                h1::encode_head(&mut self.batch, &parts);
-            }
-        }
+        let parts = HeadParts {
+            status,
+            head: &response.head,
+            len,
+            server: cx.engine.settings.server_field.as_deref(),
+            now: cx.now,
+            date: &cx.date,
+        };
+        let mut framer = Http1Framer { framing, connection };
+        framer.head(&parts, framing == ResponseFraming::None, &mut self.batch);
         let mut output = Output::begun(status, self.batch.len() - begin, 0);
-        if let Body::Tunnel { stream, sink } = response.body {
-            output.source = Source::Stream(stream);
-            output.tunnel = Some(sink);
-        } else if !request.head_only && framing != ResponseFraming::None {
-            output.left = len;
-            output.is_chunked = framing == ResponseFraming::Chunked;
-            output.source = match response.body {
-                Body::Empty => Source::None,
-                Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => {
-                    self.batch.extend_from_slice(&bytes);
-                    Source::None
+        if is_tunnel || (!request.head_only && framing != ResponseFraming::None) {
+            output.framing.is_chunked = !is_tunnel && framing == ResponseFraming::Chunked;
+            match response.body {
+                Body::Bytes(bytes) if bytes.len() <= BATCH_MAX => self.batch.extend_from_slice(&bytes),
+                Body::Prebuilt(message) if message.body_len() <= COPY_MAX => {
+                    self.batch.extend_from_slice(message.encoded().body());
                 }
-                Body::Bytes(bytes) => Source::Parts { parts: vec![Part::Bytes(bytes)].into_iter(), at: None },
-                Body::Prebuilt(message) => {
-                    let encoded = message.encoded();
-                    let at = encoded.head().len();
-                    if encoded.body().len() <= COPY_MAX {
-                        self.batch.extend_from_slice(encoded.body());
-                        Source::None
-                    } else {
-                        drop(encoded);
-                        Source::Message { message, at }
-                    }
-                }
-                Body::File(piece) if piece.is_empty() => Source::None,
-                Body::File(piece) => Source::File(piece),
-                Body::Parts(parts) => Source::Parts { parts: parts.into_iter(), at: None },
-                Body::Stream { stream, .. } | Body::Tunnel { stream, .. } => Source::Stream(stream),
-            };
+                body => output.take_body(body),
+            }
         }
         output.sent = (self.batch.len() - begin) as u64;
         match &output.source {
@@ -441,12 +288,12 @@ impl Connection {
             Source::None => self.flush_batch()?,
             // The head waits for the first chunk, and they leave together.
             Source::Stream(_) => {
-                output.keeps_head = self.held.is_empty();
+                output.framing.keeps_head = self.held.is_empty();
                 self.held.extend_from_slice(&self.batch);
                 self.batch.clear();
             }
             // Sealed together with the first bytes of the file.
-            Source::File(_) if self.transport.is_tls() => {
+            Source::Pieces(pieces) if pieces.is_at_file() && self.transport.is_tls() => {
                 self.held.extend_from_slice(&self.batch);
                 self.batch.clear();
             }
@@ -468,8 +315,8 @@ impl Connection {
         let Some(work) = &mut self.work else { return started.map(drop) };
         match started {
             Ok(mut output) => {
-                if let Some(tunnel) = output.take_tunnel() {
-                    work.incoming = Some(tunnel);
+                if let Some(sink) = output.take_tunnel() {
+                    work.incoming = Some(Incoming::Tunnel(sink));
                 }
                 work.output = Some(output);
                 self.flush_batch()
@@ -548,47 +395,48 @@ impl Connection {
     fn advance(&mut self, output: &mut Output, key: Option<Key>) -> io::Result<Progress> {
         let mut turn = Turn { bytes: 0, key, is_cut: &mut output.is_cut };
         loop {
-            let more = matches!(output.source, Source::File(_) | Source::Parts { .. });
-            let is_sealed = self.transport.is_tls() && matches!(output.source, Source::File(_));
+            let Source::Pieces(pieces) = &mut output.source else { return self.held_progress() };
+            let is_sealed = self.transport.is_tls() && pieces.is_at_file();
+            let more = pieces.is_at_file() || pieces.is_at_bytes();
             if !is_sealed && !self.send_held(more)? {
                 return Ok(Progress::Blocked);
             }
             let before = output.sent;
-            let progress = match &mut output.source {
-                Source::Message { message, at } => {
+            let progress = match pieces.now() {
+                None => {
+                    output.source = Source::None;
+                    continue;
+                }
+                Some(Piece::Message(message, at)) => {
                     let encoded = message.encoded();
-                    let rest = encoded.as_bytes().get(*at..).unwrap_or_default();
+                    let rest = encoded.body().get(*at..).unwrap_or_default();
                     let sent = self.transport.send(rest, false)?;
                     *at += sent;
                     output.sent += sent as u64;
                     if sent == rest.len() { Progress::Done } else { Progress::Blocked }
                 }
-                Source::File(piece) => self.send_file(piece, &mut output.sent, &mut turn)?,
-                Source::Parts { parts, at } => match at.take().or_else(|| parts.next()) {
-                    None => Progress::Done,
-                    Some(Part::Bytes(bytes)) => {
-                        output.sent += bytes.len() as u64;
-                        self.held = bytes;
-                        continue;
-                    }
-                    Some(Part::File(mut piece)) => {
-                        let progress = self.send_file(&mut piece, &mut output.sent, &mut turn)?;
-                        if progress == Progress::Done {
-                            continue;
-                        }
-                        *at = Some(Part::File(piece));
-                        progress
-                    }
-                },
-                Source::None | Source::Stream(_) | Source::Later(_) | Source::Made(_) => Progress::Done,
+                Some(Piece::File(piece)) => self.send_file(piece, &mut output.sent, &mut turn)?,
+                Some(Piece::Bytes(bytes, _)) => {
+                    output.sent += bytes.len() as u64;
+                    self.held = std::mem::take(bytes);
+                    pieces.next();
+                    continue;
+                }
             };
             self.window = self.window.wrapping_add((output.sent - before) as u32);
-            if progress == Progress::Done {
-                output.source = Source::None;
+            if progress != Progress::Done {
+                self.is_blocked = progress == Progress::Blocked;
+                return Ok(progress);
             }
-            self.is_blocked = progress == Progress::Blocked;
-            return Ok(progress);
+            pieces.next();
         }
+    }
+
+    /// All is out of its source: how far the kernel has taken it.
+    fn held_progress(&mut self) -> io::Result<Progress> {
+        let is_done = self.send_held(false)?;
+        self.is_blocked = !is_done;
+        Ok(if is_done { Progress::Done } else { Progress::Blocked })
     }
 
     /// A response is with the kernel.
@@ -596,7 +444,7 @@ impl Connection {
         let Some(work) = &mut self.work else { return };
         if let Some(output) = work.output.take() {
             let entry = work.record.as_ref().map(|record| (record.sink, record.entry()));
-            count(cx, entry, &work.request, &output);
+            output.count(cx, entry, &work.request);
         }
         self.end_content(cx);
         let is_receiving = self.is_receiving();

@@ -2,20 +2,76 @@
 //! place, or moved from socket to socket by way of a pipe. `send` begins and ends them.
 
 use super::Connection;
-use super::send::{FILE_TURN, Output, Progress, Source};
-use crate::body_stream::Chunk;
+use super::output::{FRONT, Framer, HeadParts, Source, Step};
+use super::send::{FILE_TURN, Output, Progress};
+use crate::response::Head;
 use std::io::{self, IoSlice};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
+use tidegate_http::FieldLines;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::{Key, runtime};
-use tidegate_wire::h1;
+use tidegate_wire::h1::{self, ConnectionField, ResponseFraming, ResponseParts};
 
 /// Chunks of a stream in one turn.
 const CHUNKS: usize = 16;
-/// Room in front of a chunk for its size line.
-const CHUNK_PREFIX: usize = 18;
+
+/// How HTTP/1.1 frames a message.
+pub(super) struct Http1Framer {
+    pub(super) framing: ResponseFraming,
+    pub(super) connection: ConnectionField,
+}
+
+impl Framer for Http1Framer {
+    const MARKS_LAST: bool = false; // a length, the last chunk or the end of the connection tells it
+
+    fn head(&mut self, parts: &HeadParts<'_>, _: bool, out: &mut Vec<u8>) {
+        match parts.head {
+            Head::Prebuilt(message) => {
+                message.stamped(parts.now, parts.date).append_head(out, self.connection);
+            }
+            Head::Fields(lines) | Head::Final(lines) => {
+                let parts = ResponseParts {
+                    status: parts.status.0,
+                    reason: parts.status.reason(),
+                    date: Some(parts.date),
+                    server: parts.server,
+                    field_lines: lines.as_bytes(),
+                    framing: self.framing,
+                    connection: self.connection,
+                };
+                h1::encode_head(out, &parts);
+            }
+        }
+    }
+
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn data(&mut self, buffer: &mut [u8], count: usize, _: bool) -> io::Result<Range<usize>> {
+        let (mut start, mut end) = (FRONT, FRONT + count);
+        if self.framing == ResponseFraming::Chunked
+            && let Some(count) = NonZeroUsize::new(count)
+        {
+            let prefix = h1::chunk_prefix(count);
+            let prefix = prefix.as_ref();
+            start -= prefix.len();
+            buffer[start..FRONT].copy_from_slice(prefix);
+            buffer[end..end + h1::CHUNK_END.len()].copy_from_slice(h1::CHUNK_END);
+            end += h1::CHUNK_END.len();
+        }
+        Ok(start..end)
+    }
+
+    fn trailers(&mut self, lines: &FieldLines, out: &mut Vec<u8>) {
+        if self.framing == ResponseFraming::Chunked {
+            h1::end_of_chunks(out, lines.as_bytes());
+        }
+    }
+}
 
 impl Connection {
     /// Pulls a stream through the lent buffer; chunk framing is written around the bytes in place.
@@ -36,51 +92,46 @@ impl Connection {
                 return Ok(progress);
             }
             let step = runtime::with_scratch(|buffer| {
-                if !std::mem::take(&mut output.keeps_head) && !self.send_held(false)? {
+                if !std::mem::take(&mut output.framing.keeps_head) && !self.send_held(false)? {
                     return Ok(Some(Progress::Blocked));
                 }
-                let Source::Stream(source) = &mut output.source else { return Ok(Some(Progress::Done)) };
-                let room = buffer.len().saturating_sub(CHUNK_PREFIX + h1::CHUNK_END.len());
-                let polled =
-                    source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer[CHUNK_PREFIX..][..room]);
-                let chunk = match polled {
-                    Poll::Ready(Ok(chunk)) => chunk,
-                    // All that was announced is here: what becomes of its source now is nothing to the client.
-                    Poll::Ready(Err(_)) if output.left == Some(0) => Chunk::End,
+                let framing = match output.framing.is_chunked {
+                    true => ResponseFraming::Chunked,
+                    false => ResponseFraming::None,
+                };
+                let mut framer = Http1Framer { framing, connection: ConnectionField::None };
+                let mut cx = Context::from_waker(&waker);
+                match output.pull(&mut framer, &mut cx, buffer, &mut self.batch) {
                     // It is cut short: the message never ends cleanly. Where only the end of the connection
                     // ends it, that has to be a reset.
-                    Poll::Ready(Err(error)) => {
-                        if output.left.is_none() && !output.is_chunked {
+                    Err(error) => {
+                        if output.left.is_none() && !output.framing.is_chunked {
                             self.transport.reset_on_close();
                         }
                         return Err(error);
                     }
-                    Poll::Pending => {
+                    Ok(Step::Waiting) => {
                         let is_flushed = self.send_held(false)?;
                         return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
                     }
-                };
-                let count = chunk.len();
-                if let Chunk::Trailers(lines) = &chunk
-                    && output.is_chunked
-                    && output.left.is_none_or(|left| left == 0)
-                {
-                    let mut end = Vec::with_capacity(lines.as_bytes().len() + 8);
-                    h1::end_of_chunks(&mut end, lines.as_bytes());
-                    output.sent += end.len() as u64;
-                    output.source = Source::None;
-                    self.send_behind_held(&end, false)?;
-                    return Ok(if self.held.is_empty() { None } else { Some(Progress::Blocked) });
-                }
-                let framed = output.frame(buffer, count)?;
-                output.sent += framed.len() as u64;
-                if !framed.is_empty() || !self.held.is_empty() {
-                    let filled = match count {
-                        0 => Ok(None),
-                        _ => self.fill_pipe(&mut Context::from_waker(&waker), output),
-                    };
-                    self.send_behind_held(framed, matches!(filled, Ok(Some(Progress::Done))))?;
-                    filled?;
+                    Ok(Step::Framed(range)) => {
+                        let framed = &buffer[range];
+                        output.sent += framed.len() as u64;
+                        let filled = self.fill_pipe(&mut cx, output);
+                        self.send_behind_held(framed, matches!(filled, Ok(Some(Progress::Done))))?;
+                        filled?;
+                    }
+                    Ok(Step::Ended) => {
+                        // Only its end is in the batch: the head was held, or has left.
+                        output.sent += self.batch.len() as u64;
+                        if !self.batch.is_empty() || !self.held.is_empty() {
+                            let mut end = std::mem::take(&mut *self.batch);
+                            let sent = self.send_behind_held(&end, false);
+                            end.clear();
+                            *self.batch = end; // the memory is the worker's
+                            sent?;
+                        }
+                    }
                 }
                 Ok::<_, io::Error>(if self.held.is_empty() { None } else { Some(Progress::Blocked) })
             })?;
@@ -96,7 +147,7 @@ impl Connection {
     fn splice(&mut self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
         let begin = output.sent;
         loop {
-            if let Some(pipe) = output.pipe.as_mut().filter(|pipe| pipe.held() > 0) {
+            if let Some(pipe) = output.framing.pipe.as_mut().filter(|pipe| pipe.held() > 0) {
                 if !self.send_held(true)? {
                     return Ok(Some(Progress::Blocked));
                 }
@@ -113,7 +164,7 @@ impl Connection {
                 return Ok(Some(Progress::Again));
             }
             // The head goes first, together with the content that came with it.
-            if !self.held.is_empty() || output.keeps_head {
+            if !self.held.is_empty() || output.framing.keeps_head {
                 return Ok(None);
             }
             match self.fill_pipe(cx, output)? {
@@ -127,18 +178,18 @@ impl Connection {
     fn fill_pipe(&self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
         let Source::Stream(source) = &mut output.source else { return Ok(None) };
         let (Some(left), Some(source)) =
-            (output.left.as_mut().filter(|_| !output.is_chunked), source.splice())
+            (output.left.as_mut().filter(|_| !output.framing.is_chunked), source.splice())
         else {
-            output.pipe = None;
+            output.framing.pipe = None;
             return Ok(None);
         };
         if self.transport.bare().is_none() {
             return Ok(None);
         }
-        let Some(pipe) = output.pipe.take().or_else(Pipe::lend) else { return Ok(None) };
-        match source.poll_splice(cx, output.pipe.insert(pipe)) {
+        let Some(pipe) = output.framing.pipe.take().or_else(Pipe::lend) else { return Ok(None) };
+        match source.poll_splice(cx, output.framing.pipe.insert(pipe)) {
             Poll::Pending => {
-                output.pipe = None; // nobody waits with one
+                output.framing.pipe = None; // nobody waits with one
                 Ok(Some(Progress::Waiting))
             }
             Poll::Ready(Err(error)) => Err(error),
@@ -166,32 +217,5 @@ impl Connection {
             self.held = Vec::new();
         }
         Ok(())
-    }
-}
-
-impl Output {
-    /// Puts the framing around `count` bytes of the stream that lie at [`CHUNK_PREFIX`]; 0 is its end.
-    fn frame<'b>(&mut self, buffer: &'b mut [u8], count: usize) -> io::Result<&'b [u8]> {
-        if let Some(left) = &mut self.left {
-            // A source that gives more or less than it announced: the client must see that it broke.
-            *left = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
-            if count == 0 && *left > 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        let Some(length) = NonZeroUsize::new(count) else {
-            self.source = Source::None;
-            return Ok(if self.is_chunked { h1::LAST_CHUNK } else { &[] });
-        };
-        let (mut start, mut end) = (CHUNK_PREFIX, CHUNK_PREFIX + count);
-        if self.is_chunked {
-            let prefix = h1::chunk_prefix(length);
-            let prefix = prefix.as_ref();
-            start -= prefix.len();
-            buffer[start..CHUNK_PREFIX].copy_from_slice(prefix);
-            buffer[end..end + h1::CHUNK_END.len()].copy_from_slice(h1::CHUNK_END);
-            end += h1::CHUNK_END.len();
-        }
-        Ok(&buffer[start..end])
     }
 }

@@ -111,6 +111,16 @@ struct Incoming {
     is_wide: bool,
 }
 
+impl Incoming {
+    fn content(sink: BodySink) -> Incoming {
+        Incoming { sink, is_tunnel: false, received: 0, unreleased: 0, is_wide: false }
+    }
+
+    fn tunnel(sink: BodySink) -> Incoming {
+        Incoming { is_tunnel: true, ..Incoming::content(sink) }
+    }
+}
+
 impl StreamWork {
     fn new(key: StreamKey, request: Request, output: Output, grace: Duration) -> Box<StreamWork> {
         Box::new(StreamWork {

@@ -176,13 +176,7 @@ impl Connection {
             // Polled when all that has come is read: what is cancelled there must not reach an application.
             waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals)),
         };
-        let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
-            sink,
-            is_tunnel: false,
-            received: 0,
-            unreleased: 0,
-            is_wide: false,
-        });
+        let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
         let output = match ready {
             Ok(response) => {
                 let mut output = self.start_stream(h2, cx, stream, response, &request);
@@ -194,7 +188,7 @@ impl Connection {
                     end_stream(h2, cx, stream, &request);
                     return self.flush_if_full(h2);
                 }
-                incoming = incoming.or(output.take_tunnel());
+                incoming = incoming.or(output.take_tunnel().map(Incoming::tunnel));
                 output
             }
             Err(later) => Output::later(later),

@@ -4,27 +4,22 @@
 //! stream) and is moved when the client's windows, the socket and its turn allow it; so what a slow client
 //! costs does not depend on what it has asked for.
 
-use super::super::Connection;
-use super::super::send::{Done, tally};
-use super::super::{CLIENT_CLOSED, Request};
+use super::super::output::{self, FRONT, Framer, HeadParts, Piece, Pieces, Source, Step};
+use super::super::{Connection, Request};
 use super::receive::{BATCH_MAX, end_stream, push_interim};
 use super::{Http2, Incoming, StreamWork};
-use crate::admission;
 use crate::answer;
 use crate::body::BodySink;
-use crate::body_stream::{BodyStream, Chunk};
 use crate::context::Ctx;
-use crate::log::{Entry, Sink};
-use crate::response::{Body, FilePiece, Head, Message, Part, Response};
+use crate::response::{Body, FilePiece, Head, Response};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use tidegate_http::FieldLines;
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::{Key, file, runtime};
 use tidegate_stats::StreamReset;
-use tidegate_wire::h2::{ErrorCode, FRAME_HEADER, FieldSource, ResponseParts, StreamKey};
+use tidegate_wire::h2::{self, ErrorCode, FRAME_HEADER, FieldSource, ResponseParts, StreamKey};
 
 /// Bytes of content in one frame, which is also a stream's share of a round.
 const FRAME: usize = 16 << 10;
@@ -32,42 +27,49 @@ const FRAME: usize = 16 << 10;
 const TURN: usize = 1 << 20;
 
 /// A response under way.
-pub(super) struct Output {
-    status: Status,
-    source: Source,
-    /// Bytes of content still to come; `None` where nobody knows.
-    left: Option<u64>,
-    /// Trailers may come behind the last of them.
-    has_trailers: bool,
-    has_begun: bool,
-    /// Bytes of the head.
-    head: u32,
-    /// Bytes of head and content that have left the source.
-    sent: u64,
-    /// A file could not be read as far as was announced.
-    is_cut: bool,
-    /// Takes what the client sends, where the response opens a tunnel; until the stream does.
-    tunnel: Option<BodySink>,
-    /// For a log that shows fields of responses.
-    fields: Option<Box<FieldLines>>,
+pub(super) type Output = output::Output<()>;
+
+/// How HTTP/2 frames a message on one of its streams.
+struct Http2Framer<'w> {
+    wire: &'w mut h2::Connection,
+    stream: StreamKey,
 }
 
-enum Source {
-    None,
-    /// Still being made.
-    Later(admission::Later),
-    /// Pieces of known length.
-    Pieces {
-        now: Piece,
-        rest: std::vec::IntoIter<Part>,
-    },
-    Stream(Box<dyn BodyStream>),
-}
+impl Framer for Http2Framer<'_> {
+    const MARKS_LAST: bool = true;
 
-enum Piece {
-    Bytes(Vec<u8>, usize),
-    Message(Rc<Message>, usize),
-    File(FilePiece),
+    #[inline]
+    fn head(&mut self, parts: &HeadParts<'_>, is_end: bool, out: &mut Vec<u8>) {
+        let (server, fields, content_length) = match parts.head {
+            Head::Prebuilt(message) => (
+                parts.server.filter(|_| message.names_server()),
+                FieldSource::Block(message.block()),
+                None, // it is in the block
+            ),
+            Head::Fields(lines) | Head::Final(lines) => (parts.server, FieldSource::Lines(lines), parts.len),
+        };
+        let date = Some(parts.date);
+        let parts = ResponseParts { status: parts.status.0, date, server, fields, content_length };
+        self.wire.send_response(self.stream, &parts, is_end, out);
+    }
+
+    fn room(&self) -> usize {
+        self.wire.room(self.stream).min(FRAME)
+    }
+
+    fn data(&mut self, buffer: &mut [u8], count: usize, is_last: bool) -> io::Result<Range<usize>> {
+        let header = self.wire.begin_frame(self.stream, count, is_last).ok_or(io::ErrorKind::InvalidData)?;
+        buffer[FRONT - FRAME_HEADER..FRONT].copy_from_slice(&header);
+        Ok(FRONT - FRAME_HEADER..FRONT + count)
+    }
+
+    fn trailers(&mut self, lines: &FieldLines, out: &mut Vec<u8>) {
+        if !lines.is_empty() {
+            self.wire.send_trailers(self.stream, lines.as_bytes(), out);
+        } else if let Some(header) = self.wire.begin_frame(self.stream, 0, true) {
+            out.extend_from_slice(&header);
+        }
+    }
 }
 
 /// What became of a stream's share.
@@ -80,86 +82,6 @@ enum Moved {
     End,
     /// The source broke.
     Broken,
-}
-
-impl Output {
-    /// A response that is still being made.
-    pub(super) fn later(later: admission::Later) -> Output {
-        Output {
-            status: Status::OK,
-            source: Source::Later(later),
-            left: None,
-            has_trailers: false,
-            has_begun: false,
-            head: 0,
-            sent: 0,
-            is_cut: false,
-            tunnel: None,
-            fields: None,
-        }
-    }
-
-    /// Whether an answer that is still being made is given up with its client.
-    pub(super) fn ends_with_client(&self) -> bool {
-        matches!(&self.source, Source::Later(later) if later.ends_with_client())
-    }
-
-    /// Bytes of memory that it holds.
-    pub(super) fn held(&self) -> usize {
-        let source = match &self.source {
-            Source::Pieces { now, rest } => {
-                let now = if let Piece::Bytes(bytes, _) = now { bytes.capacity() } else { 0 };
-                now + rest.as_slice().iter().map(Part::held).sum::<usize>()
-            }
-            Source::Stream(stream) => stream.held(),
-            Source::Later(later) => later.held(),
-            Source::None => 0,
-        };
-        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
-    }
-
-    /// Whether any of it was sent.
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    /// Whether all of it is out of its source.
-    pub(super) fn is_complete(&self) -> bool {
-        matches!(self.source, Source::None)
-    }
-
-    /// What takes the bytes of the client from now on.
-    pub(super) fn take_tunnel(&mut self) -> Option<Incoming> {
-        let sink = self.tunnel.take()?;
-        Some(Incoming { sink, is_tunnel: true, received: 0, unreleased: 0, is_wide: false })
-    }
-
-    /// Content is on its way.
-    pub(super) fn is_sending(&self) -> bool {
-        matches!(self.source, Source::Pieces { .. } | Source::Stream(_))
-    }
-
-    /// The client is gone: what is logged for it, as nginx does; never sent.
-    pub(super) fn give_up(&mut self) {
-        if !self.has_begun {
-            self.status = CLIENT_CLOSED;
-        }
-    }
-
-    pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request) {
-        tally(
-            cx,
-            entry,
-            request,
-            &Done {
-                status: self.status,
-                sent: self.sent,
-                head: self.head.into(),
-                is_cut: self.is_cut,
-                fields: self.fields.as_deref(),
-            },
-        );
-    }
 }
 
 /// A tunnel in the words of HTTP/2: what is a 101 to HTTP/1 is a 200 here (RFC 8441 section 5).
@@ -211,67 +133,26 @@ impl Connection {
         let len = response.body.len();
         let has_content = status.has_body() && !request.head_only && len != Some(0);
         let begin = h2.batch.len();
-        let none = FieldLines::new();
-        let parts = ResponseParts {
-            status: status.0,
-            date: Some(&cx.date),
-            server: cx.engine.settings.server_field.as_deref(),
-            fields: FieldSource::Lines(&none),
-            content_length: len.filter(|_| status.has_body()),
-        };
-        match &response.head {
-            Head::Prebuilt(message) => {
-                let parts = ResponseParts {
-                    server: parts.server.filter(|_| message.names_server()),
-                    fields: FieldSource::Block(message.block()),
-                    content_length: None,
-                    ..parts
-                };
-                h2.wire.send_response(stream, &parts, !has_content, &mut h2.batch);
-            }
-            Head::Fields(lines) | Head::Final(lines) => {
-                let parts = ResponseParts { fields: FieldSource::Lines(lines), ..parts };
-                h2.wire.send_response(stream, &parts, !has_content, &mut h2.batch);
-            }
-        }
-        let head = h2.batch.len() - begin;
-        let mut output = Output {
+        let parts = HeadParts {
             status,
-            source: Source::None,
-            left: len,
-            has_trailers: matches!(response.body, Body::Stream { has_trailers: true, .. }),
-            has_begun: true,
-            head: head as u32,
-            sent: head as u64,
-            is_cut: false,
-            tunnel,
-            fields: cx.log.shows_responses().then(|| Box::new(response.head.lines().clone())),
+            head: &response.head,
+            len: len.filter(|_| status.has_body()),
+            server: cx.engine.settings.server_field.as_deref(),
+            now: cx.now,
+            date: &cx.date,
         };
+        Http2Framer { wire: &mut h2.wire, stream }.head(&parts, !has_content, &mut h2.batch);
+        let head = h2.batch.len() - begin;
+        let mut output = Output::begun(status, head, head);
+        output.fields = cx.log.shows_responses().then(|| Box::new(response.head.lines().clone()));
+        output.expect_tunnel(tunnel);
         if !has_content {
             return output;
         }
-        let no_more = || Vec::new().into_iter();
-        let now = match response.body {
-            Body::Empty => return output,
-            Body::Bytes(bytes) => Piece::Bytes(bytes, 0),
-            Body::Prebuilt(message) => Piece::Message(message, 0),
-            Body::File(piece) => Piece::File(piece),
-            Body::Parts(parts) => {
-                output.source = Source::Pieces { now: Piece::Bytes(Vec::new(), 0), rest: parts.into_iter() };
-                h2.wire.set_ready(stream, true);
-                return output;
-            }
-            Body::Stream { stream: source, .. } | Body::Tunnel { stream: source, .. } => {
-                output.source = Source::Stream(source);
-                h2.wire.set_ready(stream, true);
-                return output;
-            }
-        };
-        output.source = Source::Pieces { now, rest: no_more() };
+        output.take_body(response.body);
         let is_small =
             output.left.is_some_and(|left| left <= FRAME as u64 && left <= h2.wire.room(stream) as u64);
-        let is_at_hand =
-            matches!(&output.source, Source::Pieces { now: Piece::Bytes(..) | Piece::Message(..), .. });
+        let is_at_hand = matches!(&output.source, Source::Pieces(pieces) if pieces.is_at_hand());
         if is_small && is_at_hand && h2.batch.len() < BATCH_MAX && !self.is_stuck() {
             // The common case: one frame, and the stream is done.
             output.advance(h2, stream, None);
@@ -383,7 +264,7 @@ impl Connection {
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
             work.output = self.start_stream(h2, cx, stream, response, &work.request);
-            work.incoming = work.incoming.take().or(work.output.take_tunnel());
+            work.incoming = work.incoming.take().or(work.output.take_tunnel().map(Incoming::tunnel));
             if work.output.is_complete() {
                 if let Some(incoming) = work.incoming.take() {
                     incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
@@ -428,18 +309,14 @@ impl Connection {
 impl Output {
     /// Moves one frame into the batch. Without a waker nothing may wait.
     fn advance(&mut self, h2: &mut Http2, stream: StreamKey, waker: Option<&Waker>) -> Moved {
-        let room = h2.wire.room(stream).min(FRAME);
-        let moved = match &mut self.source {
-            Source::None => return Moved::End,
-            Source::Later(_) => return Moved::Waiting,
-            Source::Pieces { now, rest } => {
-                let left = self.left.unwrap_or(0);
-                now.advance(rest, left, room, h2, stream, waker)
+        let moved = match (&mut self.source, waker) {
+            (Source::None, _) => return Moved::End,
+            (Source::Later(_) | Source::Made(_), _) | (Source::Stream(_), None) => return Moved::Waiting,
+            (Source::Pieces(pieces), _) => {
+                let room = h2.wire.room(stream).min(FRAME);
+                pieces.advance(self.left.unwrap_or(0), room, h2, stream, waker)
             }
-            Source::Stream(source) => {
-                let Some(waker) = waker else { return Moved::Waiting };
-                pull(source.as_mut(), self.left, self.has_trailers, room, h2, stream, waker)
-            }
+            (Source::Stream(_), Some(waker)) => return self.advance_stream(h2, stream, waker),
         };
         match moved {
             Ok(Frame::Content { count, is_end }) => {
@@ -454,10 +331,27 @@ impl Output {
             Ok(Frame::Waiting) => Moved::Waiting,
             Ok(Frame::Nothing) => Moved::Some,
             Err(_) => {
-                self.is_cut = matches!(self.source, Source::Pieces { .. });
+                self.is_cut = true;
                 Moved::Broken
             }
         }
+    }
+
+    /// Pulls a stream into a frame, by way of a lent buffer: a source that has nothing costs no frame.
+    fn advance_stream(&mut self, h2: &mut Http2, stream: StreamKey, waker: &Waker) -> Moved {
+        runtime::with_scratch(|buffer| {
+            let mut framer = Http2Framer { wire: &mut h2.wire, stream };
+            match self.pull(&mut framer, &mut Context::from_waker(waker), buffer, &mut h2.batch) {
+                Err(_) => Moved::Broken,
+                Ok(Step::Waiting) => Moved::Waiting,
+                Ok(Step::Ended) => Moved::End,
+                Ok(Step::Framed(range)) => {
+                    self.sent += (range.len() - FRAME_HEADER) as u64;
+                    h2.batch.extend_from_slice(&buffer[range]);
+                    if self.is_complete() { Moved::End } else { Moved::Some }
+                }
+            }
+        })
     }
 }
 
@@ -472,40 +366,32 @@ enum Frame {
     Nothing,
 }
 
-impl Piece {
+impl Pieces {
+    /// Moves a frame of the piece whose turn it is.
     fn advance(
         &mut self,
-        rest: &mut std::vec::IntoIter<Part>,
         left: u64,
         room: usize,
         h2: &mut Http2,
         stream: StreamKey,
         waker: Option<&Waker>,
     ) -> io::Result<Frame> {
-        let send = |bytes: &[u8], h2: &mut Http2| -> io::Result<Frame> {
-            let count = bytes.len().min(room);
+        let send = |bytes: &[u8], at: &mut usize, h2: &mut Http2| -> io::Result<Frame> {
+            let rest = bytes.get(*at..).unwrap_or_default();
+            let count = rest.len().min(room);
             let is_end = count as u64 >= left;
             let Some(header) = h2.wire.begin_frame(stream, count, is_end) else { return Ok(Frame::Waiting) };
             h2.batch.extend_from_slice(&header);
-            h2.batch.extend_from_slice(&bytes[..count]);
+            h2.batch.extend_from_slice(&rest[..count]);
+            *at += count;
             Ok(Frame::Content { count, is_end })
         };
-        match self {
-            Piece::Bytes(bytes, at) if *at < bytes.len() => {
-                let frame = send(&bytes[*at..], h2)?;
-                if let Frame::Content { count, .. } = frame {
-                    *at += count;
-                }
-                return Ok(frame);
+        match self.now() {
+            Some(Piece::Bytes(bytes, at)) if *at < bytes.len() => return send(bytes, at, h2),
+            Some(Piece::Message(message, at)) if *at < message.body_len() => {
+                return send(message.encoded().body(), at, h2);
             }
-            Piece::Message(message, at) if *at < message.body_len() => {
-                let frame = send(message.encoded().body().get(*at..).unwrap_or_default(), h2)?;
-                if let Frame::Content { count, .. } = frame {
-                    *at += count;
-                }
-                return Ok(frame);
-            }
-            Piece::File(piece) if !piece.is_empty() => {
+            Some(Piece::File(piece)) if !piece.is_empty() => {
                 return match piece.poll_warm(waker) {
                     Poll::Pending => Ok(Frame::Waiting),
                     Poll::Ready(Err(error)) => Err(error),
@@ -515,13 +401,8 @@ impl Piece {
                     }
                 };
             }
-            Piece::Bytes(..) | Piece::Message(..) | Piece::File(_) => {
-                *self = match rest.next() {
-                    Some(Part::Bytes(bytes)) => Piece::Bytes(bytes, 0),
-                    Some(Part::File(piece)) => Piece::File(piece),
-                    None => return Err(io::ErrorKind::UnexpectedEof.into()), // less than was announced
-                };
-            }
+            None => return Err(io::ErrorKind::UnexpectedEof.into()), // less than was announced
+            Some(_) => drop(self.next()),
         }
         Ok(Frame::Nothing)
     }
@@ -558,40 +439,4 @@ fn read_file(
     };
     h2.batch.truncate(start);
     frame
-}
-
-/// Pulls a stream into a frame, by way of a lent buffer: a source that has nothing costs no frame.
-fn pull(
-    source: &mut dyn BodyStream,
-    left: Option<u64>,
-    has_trailers: bool,
-    room: usize,
-    h2: &mut Http2,
-    stream: StreamKey,
-    waker: &Waker,
-) -> io::Result<Frame> {
-    runtime::with_scratch(|buffer| {
-        let room = room.min(buffer.len());
-        let chunk = match source.poll_chunk(&mut Context::from_waker(waker), &mut buffer[..room]) {
-            Poll::Pending => return Ok(Frame::Waiting),
-            Poll::Ready(Ok(chunk)) => chunk,
-            // All that was announced is here: what becomes of its source now is nothing to the client.
-            Poll::Ready(Err(_)) if left == Some(0) => Chunk::End,
-            Poll::Ready(Err(error)) => return Err(error),
-        };
-        let count = chunk.len();
-        // A source that gives more or less than it announced: the client must see that it broke.
-        if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        if let Chunk::Trailers(lines) = chunk {
-            h2.wire.send_trailers(stream, lines.as_bytes(), &mut h2.batch);
-            return Ok(Frame::Content { count, is_end: true });
-        }
-        let is_end = count == 0 || (left == Some(count as u64) && !has_trailers);
-        let Some(header) = h2.wire.begin_frame(stream, count, is_end) else { return Ok(Frame::Waiting) };
-        h2.batch.extend_from_slice(&header);
-        h2.batch.extend_from_slice(&buffer[..count]);
-        Ok(Frame::Content { count, is_end })
-    })
 }

@@ -1,0 +1,348 @@
+//! A response on its way out, whatever the protocol: where its content comes from, how much of it is still to come, and
+//! what is counted at its end.
+//!
+//! [`Framer`] is what a protocol has to do with it: frame the head, say how much may be sent, frame content, and end the
+//! message with or without trailers. HTTP/1 (`stream`) and HTTP/2 (`h2/send`) each have one. What moves content without
+//! framing it byte by byte (files, pipes, shared messages) is theirs alone.
+
+use super::Request;
+use super::send::{Done, tally};
+use crate::admission;
+use crate::body::BodySink;
+use crate::body_stream::{BodyStream, Chunk};
+use crate::context::Ctx;
+use crate::log::{Entry, Sink};
+use crate::response::{Body, FilePiece, Head, Message, Part, Response};
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use tidegate_http::{FieldLines, Status};
+
+/// What is logged for a client that left before it was answered, as nginx does; never sent.
+pub(super) const CLIENT_CLOSED: Status = Status(499);
+
+/// Room in front of content for what a framer puts there.
+pub(super) const FRONT: usize = 18;
+/// Room behind it.
+pub(super) const BACK: usize = 2;
+
+/// A response under way. `F` is what its protocol remembers of the framing.
+pub(super) struct Output<F> {
+    pub(super) status: Status,
+    pub(super) source: Source,
+    /// Bytes of content still to come; `None` where nobody knows.
+    pub(super) left: Option<u64>,
+    /// Trailers may come behind the last of them.
+    pub(super) has_trailers: bool,
+    pub(super) framing: F,
+    has_begun: bool,
+    /// Takes what the client sends, where the response opens a tunnel; until the request does.
+    tunnel: Option<BodySink>,
+    /// Bytes of the head.
+    head: u32,
+    /// Bytes of head and content that have left the source.
+    pub(super) sent: u64,
+    /// A file could not be read as far as was announced.
+    pub(super) is_cut: bool,
+    /// For a log that shows fields of responses.
+    pub(super) fields: Option<Box<FieldLines>>,
+}
+
+/// Where content comes from.
+pub(super) enum Source {
+    None,
+    /// The response is still being made.
+    Later(admission::Later),
+    /// Made, and kept back for who has got the place that its making took.
+    Made(Box<Response>),
+    /// Of known length.
+    Pieces(Pieces),
+    Stream(Box<dyn BodyStream>),
+}
+
+/// What lies there to be sent, piece by piece.
+pub(super) struct Pieces {
+    now: Option<Piece>,
+    rest: std::vec::IntoIter<Part>,
+}
+
+/// With how much of it has left.
+pub(super) enum Piece {
+    Bytes(Vec<u8>, usize),
+    /// The body of a shared message.
+    Message(Rc<Message>, usize),
+    File(FilePiece),
+}
+
+/// The head of a response, as far as protocols differ in how they write it.
+pub(super) struct HeadParts<'r> {
+    pub status: Status,
+    pub head: &'r Head,
+    /// Bytes of content, where they are known and the status has any.
+    pub len: Option<u64>,
+    pub server: Option<&'r str>,
+    /// Wall clock, seconds, and the same as `Date` has it.
+    pub now: i64,
+    pub date: &'r [u8; 29],
+}
+
+/// How a protocol puts a message on the wire.
+pub(super) trait Framer {
+    /// The last frame of content can say that it is the last.
+    const MARKS_LAST: bool;
+
+    /// Appends the head. `is_end`: nothing follows.
+    fn head(&mut self, parts: &HeadParts<'_>, is_end: bool, out: &mut Vec<u8>);
+
+    /// Bytes of content that one frame may have now.
+    fn room(&self) -> usize;
+
+    /// Frames `count` bytes of content, at least one and at most [`Framer::room`], which lie at [`FRONT`] in `buffer`: where
+    /// the frame lies in it.
+    fn data(&mut self, buffer: &mut [u8], count: usize, is_last: bool) -> io::Result<Range<usize>>;
+
+    /// Ends the message behind its content, with these fields where the framing has a place for them.
+    fn trailers(&mut self, lines: &FieldLines, out: &mut Vec<u8>);
+}
+
+/// A step of a stream.
+pub(super) enum Step {
+    /// It has nothing yet.
+    Waiting,
+    /// Content, framed, in the buffer.
+    Framed(Range<usize>),
+    /// The message has been ended.
+    Ended,
+}
+
+impl<F: Default> Output<F> {
+    /// A response of which nothing is known yet.
+    #[inline]
+    pub(super) fn unbegun() -> Output<F> {
+        Output {
+            status: Status::OK,
+            source: Source::None,
+            left: None,
+            has_trailers: false,
+            framing: F::default(),
+            has_begun: false,
+            tunnel: None,
+            head: 0,
+            sent: 0,
+            is_cut: false,
+            fields: None,
+        }
+    }
+
+    /// A response that found nobody.
+    pub(super) fn unsent() -> Output<F> {
+        Output { status: CLIENT_CLOSED, ..Output::unbegun() }
+    }
+
+    /// A response that is still being made.
+    pub(super) fn later(later: admission::Later) -> Output<F> {
+        Output { source: Source::Later(later), ..Output::unbegun() }
+    }
+
+    /// A response of which so many bytes have left, the first of them its head.
+    #[inline]
+    pub(super) fn begun(status: Status, head: usize, sent: usize) -> Output<F> {
+        Output { status, has_begun: true, head: head as u32, sent: sent as u64, ..Output::unbegun() }
+    }
+}
+
+impl<F> Output<F> {
+    /// With this content, still to be sent.
+    #[inline]
+    pub(super) fn take_body(&mut self, body: Body) {
+        self.left = body.len();
+        self.has_trailers = matches!(body, Body::Stream { has_trailers: true, .. });
+        self.source = match body {
+            Body::Empty => Source::None,
+            Body::Bytes(bytes) => Source::Pieces(Pieces::one(Piece::Bytes(bytes, 0))),
+            Body::Prebuilt(message) => Source::Pieces(Pieces::one(Piece::Message(message, 0))),
+            Body::File(piece) if piece.is_empty() => Source::None,
+            Body::File(piece) => Source::Pieces(Pieces::one(Piece::File(piece))),
+            Body::Parts(parts) => Source::Pieces(Pieces::of(parts)),
+            Body::Stream { stream, .. } => Source::Stream(stream),
+            Body::Tunnel { stream, sink } => {
+                self.tunnel = Some(sink);
+                Source::Stream(stream)
+            }
+        };
+    }
+
+    /// Bytes of memory that it holds.
+    pub(super) fn held(&self) -> usize {
+        let source = match &self.source {
+            Source::Pieces(pieces) => pieces.held(),
+            Source::Stream(stream) => stream.held(),
+            Source::Later(later) => later.held(),
+            Source::Made(response) => response.held(),
+            Source::None => 0,
+        };
+        source + self.fields.as_ref().map_or(0, |fields| fields.as_bytes().len())
+    }
+
+    /// Whether it is still being made.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(&self.source, Source::Later(_))
+    }
+
+    /// Whether it waits for a place to be made at.
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.is_queued())
+    }
+
+    /// Whether an answer that is still being made is given up with its client.
+    pub(super) fn ends_with_client(&self) -> bool {
+        matches!(&self.source, Source::Later(later) if later.ends_with_client())
+    }
+
+    /// Whether any of it may have been sent.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Content is on its way.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.source, Source::Pieces(_) | Source::Stream(_))
+    }
+
+    /// Whether all of it is out of its source.
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.source, Source::None)
+    }
+
+    /// With what takes the bytes of the client, where the body does not say it.
+    pub(super) fn expect_tunnel(&mut self, tunnel: Option<BodySink>) {
+        self.tunnel = tunnel;
+    }
+
+    /// What takes the bytes of the client from now on.
+    pub(super) fn take_tunnel(&mut self) -> Option<BodySink> {
+        self.tunnel.take()
+    }
+
+    /// The client is gone before it was answered.
+    pub(super) fn give_up(&mut self) {
+        if !self.has_begun {
+            self.status = CLIENT_CLOSED;
+        }
+    }
+
+    /// Exactly once for each response: counters, histogram, access line.
+    #[inline]
+    pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request) {
+        tally(
+            cx,
+            entry,
+            request,
+            &Done {
+                status: self.status,
+                sent: self.sent,
+                head: self.head.into(),
+                is_cut: self.is_cut,
+                fields: self.fields.as_deref(),
+            },
+        );
+    }
+
+    /// Pulls the stream and frames what it gives: content stays in `buffer`, the end is appended to `out`. Without room
+    /// nothing is pulled. An error cuts the message short: the client must see that it broke.
+    pub(super) fn pull<M: Framer>(
+        &mut self,
+        framer: &mut M,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> io::Result<Step> {
+        let Source::Stream(source) = &mut self.source else { return Ok(Step::Ended) };
+        let room = framer.room().min(buffer.len().saturating_sub(FRONT + BACK));
+        let Some(place) = buffer.get_mut(FRONT..FRONT + room).filter(|place| !place.is_empty()) else {
+            return Ok(Step::Waiting);
+        };
+        let chunk = match source.poll_chunk(cx, place) {
+            Poll::Pending => return Ok(Step::Waiting),
+            Poll::Ready(Ok(chunk)) => chunk,
+            // All that was announced is here: what becomes of its source now is nothing to the client.
+            Poll::Ready(Err(_)) if self.left == Some(0) => Chunk::End,
+            Poll::Ready(Err(error)) => return Err(error),
+        };
+        let count = chunk.len();
+        if let Some(left) = &mut self.left {
+            // It gives more or less than it has announced.
+            let after = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
+            if count == 0 && after > 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            *left = after;
+        }
+        let lines = match chunk {
+            Chunk::Data(_) => {
+                let is_last = M::MARKS_LAST && self.left == Some(0) && !self.has_trailers;
+                if is_last {
+                    self.source = Source::None;
+                }
+                return framer.data(buffer, count, is_last).map(Step::Framed);
+            }
+            Chunk::Trailers(lines) => lines,
+            Chunk::End => FieldLines::new(),
+        };
+        framer.trailers(&lines, out);
+        self.source = Source::None;
+        Ok(Step::Ended)
+    }
+}
+
+impl Pieces {
+    /// A single one.
+    #[inline]
+    pub(super) fn one(piece: Piece) -> Pieces {
+        Pieces { now: Some(piece), rest: Vec::new().into_iter() }
+    }
+
+    fn of(parts: Vec<Part>) -> Pieces {
+        let mut pieces = Pieces { now: None, rest: parts.into_iter() };
+        pieces.next();
+        pieces
+    }
+
+    /// The piece whose turn it is; `None` behind the last.
+    #[inline]
+    pub(super) fn now(&mut self) -> Option<&mut Piece> {
+        self.now.as_mut()
+    }
+
+    /// Goes on with the next one, and gives back the one before.
+    pub(super) fn next(&mut self) -> Option<Piece> {
+        let next = self.rest.next().map(|part| match part {
+            Part::Bytes(bytes) => Piece::Bytes(bytes, 0),
+            Part::File(piece) => Piece::File(piece),
+        });
+        std::mem::replace(&mut self.now, next)
+    }
+
+    /// Whether the next bytes are those of a file.
+    pub(super) fn is_at_file(&self) -> bool {
+        matches!(self.now, Some(Piece::File(_)))
+    }
+
+    /// Whether bytes are left that are made for this response.
+    pub(super) fn is_at_bytes(&self) -> bool {
+        matches!(self.now, Some(Piece::Bytes(..)))
+    }
+
+    /// Whether the next bytes are in memory that this process holds.
+    pub(super) fn is_at_hand(&self) -> bool {
+        !self.is_at_file()
+    }
+
+    /// Bytes of memory that it holds; shared messages belong to all.
+    fn held(&self) -> usize {
+        let now = if let Some(Piece::Bytes(bytes, _)) = &self.now { bytes.capacity() } else { 0 };
+        now + self.rest.as_slice().iter().map(Part::held).sum::<usize>()
+    }
+}
