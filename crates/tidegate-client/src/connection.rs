@@ -3,9 +3,9 @@
 
 use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvFlags, SendFlags};
 use std::cell::RefCell;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -132,19 +132,6 @@ impl Connection {
             return self.poll_seal(cx, &mut session.borrow_mut(), bytes);
         }
         self.watched.poll_write(cx, |fd| Ok(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?))
-    }
-
-    /// Sends both pieces in one call, at least one byte.
-    pub fn poll_send_both(&self, cx: &mut Context<'_>, one: &[u8], two: &[u8]) -> Poll<io::Result<usize>> {
-        if let Some(session) = &self.tls {
-            let piece = if one.is_empty() { two } else { one };
-            return self.poll_seal(cx, &mut session.borrow_mut(), piece);
-        }
-        let pieces = [IoSlice::new(one), IoSlice::new(two)];
-        self.watched.poll_write(cx, |fd| {
-            let mut control = SendAncillaryBuffer::default();
-            Ok(rustix::net::sendmsg(fd, &pieces, &mut control, SendFlags::NOSIGNAL)?)
-        })
     }
 
     /// Receives into the front of `buffer`; 0 is the end.

@@ -3,7 +3,9 @@
 use super::*;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::task::Context;
 use std::time::Duration;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
 use tidegate_io::{Kind, Poller, Runtime};
 use tidegate_wire::h2::FieldSource;

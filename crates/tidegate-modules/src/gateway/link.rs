@@ -21,6 +21,9 @@ use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
 use tidegate_stats::Worker as Stats;
 
+/// Members of an upstream that a route remembers its connections to.
+const MEMBERS_MAX: usize = 64;
+
 /// What the applications of one worker share.
 pub struct Shared {
     board: Arc<Board>,
@@ -197,32 +200,35 @@ impl Link {
     /// This worker's connections to a member; `None` is the one there is.
     pub fn pool(&self, member: Option<&Address>) -> Option<Rc<Pool>> {
         let address = member.or(self.upstream.address())?;
-        let mut pools = self.pools.borrow_mut();
-        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == address) {
-            return Some(pool.clone());
-        }
-        // Members that have gone are forgotten now and then; their connections close themselves.
-        if pools.len() >= 64 {
-            pools.clear();
-        }
-        let pool = self.shared.pool(address, self.limits, self.tls.as_ref());
-        pools.push((address.clone(), pool.clone()));
-        Some(pool)
+        let make = || self.shared.pool(address, self.limits, self.tls.as_ref());
+        Some(known_or(&self.pools, address, make))
     }
 
     /// The same where HTTP/2 is spoken: each route has its own, since one connection carries many requests.
     pub fn multiplexed(&self, member: Option<&Address>) -> Option<Rc<Http2Pool>> {
         let address = member.or(self.upstream.address())?;
-        let mut pools = self.multiplexed.borrow_mut();
-        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == address) {
-            return Some(pool.clone());
-        }
-        if pools.len() >= 64 {
-            pools.clear();
-        }
-        let peer = self.shared.board.peers().peer(address);
-        let pool = Http2Pool::new(peer, self.limits, self.tls.clone());
-        pools.push((address.clone(), pool.clone()));
-        Some(pool)
+        let peer = || self.shared.board.peers().peer(address);
+        let make = || Http2Pool::new(peer(), self.limits, self.tls.clone());
+        Some(known_or(&self.multiplexed, address, make))
     }
+}
+
+/// What is known of an address, or what is made for it.
+#[inline]
+fn known_or<P>(
+    all: &RefCell<Vec<(Address, Rc<P>)>>,
+    address: &Address,
+    make: impl FnOnce() -> Rc<P>,
+) -> Rc<P> {
+    let mut all = all.borrow_mut();
+    if let Some((_, pool)) = all.iter().find(|(known, _)| known == address) {
+        return pool.clone();
+    }
+    // Members that have gone are forgotten now and then; their connections close themselves.
+    if all.len() >= MEMBERS_MAX {
+        all.clear();
+    }
+    let pool = make();
+    all.push((address.clone(), pool.clone()));
+    pool
 }

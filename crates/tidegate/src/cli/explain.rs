@@ -125,10 +125,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let listener = choose_listener(&settings, &target, arguments.from, &mut out);
     let (authority, fields) = authority_and_fields(arguments, url, &target);
+    let head = head_of(method_token, url, &fields);
+    let size = head.len();
     let refused = match not_spoken(&settings, listener, &target) {
         Some(said) => Some(said.to_owned()),
-        None => refusal(&settings, &head_of(method_token, url, &fields))
-            .map(|(status, why)| format!("{} {}: {why}", status.0, status.reason())),
+        None => {
+            refusal(&settings, &head).map(|(status, why)| format!("{} {}: {why}", status.0, status.reason()))
+        }
     };
     if let Some(refused) = refused {
         let _ = writeln!(out, "answer: {refused}");
@@ -166,7 +169,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         state: RequestState::default(),
     };
     let listener = u16::try_from(listener).unwrap_or(0);
-    let asked = Asked { listener, peer: arguments.from, raw_path, exchange };
+    let asked = Asked { listener, peer: arguments.from, raw_path, size, exchange };
     let response = wait(engine.rehearse(asked, &notes), &runtime, &mut poller)?;
     for sentence in notes.take() {
         let _ = writeln!(out, "{sentence}");

@@ -10,6 +10,7 @@ mod activation;
 pub mod control;
 pub mod logs;
 mod notify;
+mod parts;
 mod pid_file;
 mod pools;
 mod reload;
