@@ -7,11 +7,16 @@
 //!   connections that are open never grow while any is idle.
 //! - A request that got no byte for a while on a new connection may wait behind idle ones ([`Starving`]):
 //!   as long as there is one, all idle connections are let go and none is kept.
+//!
+//! Server processes beside this one, and those that an upgrade or a reload replaces, keep idle connections too. What starves
+//! here is told to them ([`Peers::starving`]), and what starves there is heard of ([`Peers::let_go`]).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
+use std::time::Duration;
+use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
 
 /// With more open connections than this further ones get bounded buffers of the kernel: as with clients, only a crowd
@@ -24,7 +29,13 @@ pub struct Peers {
     /// Open connections to all of them.
     open: AtomicUsize,
     known: Mutex<HashMap<Address, Weak<Peer>>>,
+    on_starving: OnceLock<OnStarving>,
 }
+
+type OnStarving = Box<dyn Fn() + Send + Sync>;
+
+/// How long no connection is kept after another process has said that it starves; it says so again as long as it does.
+const HEARD: Duration = Duration::from_millis(500);
 
 impl Peers {
     /// None yet.
@@ -44,10 +55,39 @@ impl Peers {
             open: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
             starving: AtomicUsize::new(0),
+            asking: AtomicUsize::new(0),
+            elsewhere_until: AtomicU64::new(0),
             keepers: Mutex::default(),
         });
         known.insert(address.clone(), Arc::downgrade(&peer));
         peer
+    }
+
+    /// Names what is called, on any thread, when requests begin to starve at an address. Once only; it must not wait.
+    pub fn on_starving(&self, call: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_starving.set(Box::new(call));
+    }
+
+    /// The addresses at which requests of this process starve.
+    pub fn starving(&self) -> Vec<Address> {
+        let starves = |peer: &Arc<Peer>| peer.asking.load(Relaxed) > 0;
+        self.all().into_iter().filter(starves).map(|peer| peer.address.clone()).collect()
+    }
+
+    fn all(&self) -> Vec<Arc<Peer>> {
+        lock(&self.known).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Requests of other processes starve there: lets go of what is idle, and keeps nothing for a moment.
+    pub fn let_go(&self, addresses: &[Address]) {
+        let until = monotonic_ns().saturating_add(HEARD.as_nanos() as u64);
+        for address in addresses {
+            let known = lock(&self.known).get(address).and_then(Weak::upgrade);
+            if let Some(peer) = known {
+                peer.elsewhere_until.store(until, SeqCst);
+                peer.want_all();
+            }
+        }
     }
 
     /// How many are in use.
@@ -63,6 +103,10 @@ pub struct Peer {
     open: AtomicUsize,
     idle: AtomicUsize,
     starving: AtomicUsize,
+    /// Requests among those that starve: the others are members of pools that have left.
+    asking: AtomicUsize,
+    /// Requests of other processes starve, as far as is known: monotonic, nanoseconds; 0 where none do.
+    elsewhere_until: AtomicU64,
     keepers: Mutex<Vec<Arc<Keeper>>>,
 }
 
@@ -98,7 +142,13 @@ impl Peer {
     /// Whether no connection may be kept idle now.
     #[inline]
     pub(crate) fn is_starving(&self) -> bool {
-        self.starving.load(SeqCst) > 0
+        self.starving.load(SeqCst) > 0 || self.is_starving_elsewhere()
+    }
+
+    #[inline]
+    fn is_starving_elsewhere(&self) -> bool {
+        let until = self.elsewhere_until.load(SeqCst);
+        until > 0 && monotonic_ns() < until
     }
 
     pub(crate) fn add_keeper(&self) -> Arc<Keeper> {
@@ -191,20 +241,37 @@ impl Drop for Opened {
 }
 
 /// A request that may be waiting behind idle connections; over when it is dropped.
-pub struct Starving(Arc<Peer>);
+pub struct Starving {
+    peer: Arc<Peer>,
+    is_asking: bool,
+}
 
 impl Starving {
-    /// Until this is dropped no connection to `peer` is kept idle.
+    /// Until this is dropped no connection to `peer` is kept idle, by other processes either.
     pub fn new(peer: &Arc<Peer>) -> Starving {
+        let is_first = peer.asking.fetch_add(1, Relaxed) == 0;
+        let mut starving = Starving::here(peer);
+        starving.is_asking = true;
+        if is_first && let Some(call) = peer.all.on_starving.get() {
+            call();
+        }
+        starving
+    }
+
+    /// The same for this process alone: of an address that nobody is to use any more.
+    pub fn here(peer: &Arc<Peer>) -> Starving {
         peer.starving.fetch_add(1, SeqCst);
         peer.want_all();
-        Starving(peer.clone())
+        Starving { peer: peer.clone(), is_asking: false }
     }
 }
 
 impl Drop for Starving {
     fn drop(&mut self) {
-        self.0.starving.fetch_sub(1, Relaxed);
+        self.peer.starving.fetch_sub(1, Relaxed);
+        if self.is_asking {
+            self.peer.asking.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -260,5 +327,26 @@ mod tests {
         assert!(peer.is_starving());
         drop(two);
         assert!(!peer.is_starving());
+    }
+
+    #[test]
+    fn what_starves_elsewhere_is_given_up_here_for_a_moment() {
+        let peers = Peers::new();
+        let (asked, peer) = (Arc::new(AtomicUsize::new(0)), peers.peer(&address("/a")));
+        let calls = asked.clone();
+        peers.on_starving(move || {
+            calls.fetch_add(1, Relaxed);
+        });
+        assert!(peers.starving().is_empty());
+        let (left, one, two) = (Starving::here(&peer), Starving::new(&peer), Starving::new(&peer));
+        assert_eq!((peers.starving(), asked.load(Relaxed)), (vec![address("/a")], 1));
+        drop((one, two));
+        assert!(peers.starving().is_empty() && peer.is_starving(), "who has left asks nobody else");
+        drop(left);
+        assert!(!peer.is_starving());
+        peers.let_go(&[address("/a"), address("/nobody")]);
+        assert!(peer.is_starving() && peers.starving().is_empty());
+        peer.elsewhere_until.store(1, SeqCst);
+        assert!(!peer.is_starving(), "it is over");
     }
 }

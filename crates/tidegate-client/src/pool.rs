@@ -189,6 +189,11 @@ impl Pool {
         }
     }
 
+    /// Keeps no idle connection from now on: for a worker that is about to end.
+    pub fn close(&self) {
+        self.set_limits(PoolLimits { idle: 0, ..self.limits.get() });
+    }
+
     /// Whether it keeps any.
     pub fn has_idle(&self) -> bool {
         !self.idle.borrow().is_empty()

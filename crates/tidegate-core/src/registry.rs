@@ -16,6 +16,9 @@ pub trait Registry {
     /// Not every engine comes so far: a reload that fails elsewhere is given up.
     fn in_force(&mut self, _settings: &Arc<Settings>) {}
 
+    /// The worker accepts no more, and ends when nothing is open.
+    fn draining(&mut self) {}
+
     /// Gives up descriptors that are only kept in case somebody asks, since there are no others. Returns how many.
     fn spare_descriptors(&mut self) -> usize {
         0

@@ -99,21 +99,29 @@ impl TlsFiles {
         }
         read.authorities.clone_from(&present.authorities);
         read.roots.clone_from(&present.roots);
-        read.read_authorities(settings, true)?;
+        read.read_authorities(settings)?;
         Ok(read)
     }
 
-    /// Reads the certificates of authorities anew. One that cannot be used stays as it was where `keeps`, and else
-    /// is an error, after which all are as they were.
-    pub fn read_authorities(&mut self, settings: &Settings, keeps: bool) -> Result<(), TlsError> {
+    /// Reads the certificates of authorities anew. One that cannot be used stays as it was, and comes back as an error: those
+    /// of one site keep no other's from being renewed.
+    ///
+    /// # Errors
+    /// There is none from before; all are as they were.
+    pub fn read_authorities(&mut self, settings: &Settings) -> Result<Vec<TlsError>, TlsError> {
+        let mut stayed = Vec::new();
         let mut read: Vec<(PathBuf, String)> = Vec::new();
         for clients in settings.sites.iter().filter_map(|site| site.tls.clients.as_ref()) {
             let path = &clients.authorities;
             if read.iter().any(|(known, _)| known == path) {
                 continue;
             }
-            let pem = match (read_clients(clients), kept(keeps, &self.authorities, path)) {
-                (Ok(pem), _) | (Err(_), Some(pem)) => pem,
+            let pem = match (read_clients(clients), kept(&self.authorities, path)) {
+                (Ok(pem), _) => pem,
+                (Err(error), Some(pem)) => {
+                    stayed.push(error);
+                    pem
+                }
                 (Err(error), None) => return Err(error),
             };
             read.push((path.clone(), pem));
@@ -121,16 +129,19 @@ impl TlsFiles {
         let mut roots: Vec<(PathBuf, String)> = Vec::new();
         for backend in backends(settings) {
             let key = roots_key(&backend.trust).unwrap_or_default();
-            let found = match (read_roots(backend), kept(keeps, &self.roots, &key)) {
+            let found = match (read_roots(backend), kept(&self.roots, &key)) {
                 (Ok(found), _) => found,
-                (Err(_), Some(pem)) => Some((key, pem)),
+                (Err(error), Some(pem)) => {
+                    stayed.push(error);
+                    Some((key, pem))
+                }
                 (Err(error), None) => return Err(error),
             };
             roots.extend(found.filter(|(key, _)| !roots.iter().any(|(known, _)| known == key)));
         }
         self.authorities = read;
         self.roots = roots;
-        Ok(())
+        Ok(stayed)
     }
 
     /// Puts a pair in the place of the one before.
@@ -398,8 +409,8 @@ fn usable(files: &CertificateFiles) -> Result<Pair, CertificateError> {
 }
 
 /// What was read of a path before.
-fn kept(keeps: bool, before: &[(PathBuf, String)], path: &Path) -> Option<String> {
-    before.iter().find(|(known, _)| keeps && known == path).map(|(_, pem)| pem.clone())
+fn kept(before: &[(PathBuf, String)], path: &Path) -> Option<String> {
+    before.iter().find(|(known, _)| known == path).map(|(_, pem)| pem.clone())
 }
 
 /// Reads who signs the certificates of clients.

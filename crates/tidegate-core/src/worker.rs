@@ -538,6 +538,7 @@ impl Worker {
 
     fn drain(&mut self, close_idle: bool) {
         self.cx.draining = true;
+        self.registry.draining();
         self.cx.closes_idle = close_idle;
         if close_idle {
             // Those who wait in the queues have been promised an answer.

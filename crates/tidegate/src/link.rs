@@ -22,7 +22,7 @@ use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
-use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
+use tidegate_modules::gateway::board::{PoolAddress, PoolDemand, PoolUpdate};
 use tidegate_modules::status::ServerInfo;
 use tidegate_stats::Snapshot;
 
@@ -88,6 +88,8 @@ pub enum ToServer {
     Stop,
     /// How a pool is.
     Pool(PoolUpdate),
+    /// Requests of another process wait behind idle connections to these: let go of what is idle.
+    LetGo(Vec<PoolAddress>),
     /// What was found out about members of upstream groups.
     Upstreams(Vec<Finding>),
     /// Answer.
@@ -113,6 +115,8 @@ pub enum ToMaster {
     Leaving,
     /// What its workers want of pools.
     Pools(Vec<PoolDemand>),
+    /// Its requests may be waiting behind idle connections that other processes keep to these.
+    Starving(Vec<PoolAddress>),
     /// What its requests have found out about a member of an upstream group.
     Upstream(Finding),
     /// Its last words.

@@ -180,6 +180,12 @@ impl worker::Registry for Registry {
         }
     }
 
+    fn draining(&mut self) {
+        if let Some(applications) = &self.applications {
+            applications.drain();
+        }
+    }
+
     fn spare_descriptors(&mut self) -> usize {
         self.files.as_ref().map_or(0, |files| files.spare_descriptors())
     }

@@ -411,6 +411,52 @@ fn who_starts_while_a_reload_waits_has_the_new_settings_in_the_end() {
     serving(&server, 2, &pids[1..]);
 }
 
+/// An application that serves one connection at a time, as long as it is open.
+fn serial_application(folder: &Folder) -> String {
+    let path = folder.path("serial.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut reader = BufReader::new(stream);
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
+                if line == "\r\n" {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+                    reader.get_mut().write_all(answer).unwrap();
+                }
+                line.clear();
+            }
+        }
+    });
+    format!("route \"/*\" {{ proxy \"http://unix:{}\" {{ keep-timeout \"1h\" }} }}", path.display())
+}
+
+/// What one process keeps is let go of when another needs it: with 150 reloads under load requests to applications once stood
+/// still for ten seconds, which is how long an idle connection was kept.
+#[test]
+fn idle_connections_of_one_process_starve_no_other() {
+    let folder = Folder::new("starving");
+    let route = serial_application(&folder);
+    let text = |workers: usize, processes: usize| {
+        format!("workers {workers}\nprocesses {processes}\nlisten \"127.0.0.1:0\"\nsite {{ {route} }}\n")
+    };
+    let server = Server::with_config(&folder, &text(1, 2));
+    let mut clients: Vec<KeepAlive> = (0..12).map(|_| KeepAlive::new(&server.address)).collect();
+    for _ in 0..2 {
+        for client in &mut clients {
+            assert_eq!(client.get("/").0, "hello");
+        }
+    }
+    // Clients that stay keep the processes before alive, and those keep nothing that others need.
+    folder.write("tidegate.kdl", &text(2, 1));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(server.body("/"), "hello");
+    assert_eq!(clients[0].get("/").0, "hello");
+    assert_eq!(server.body("/"), "hello");
+}
+
 #[test]
 fn figures_outlive_an_upgrade() {
     let folder = Folder::new("figures");
@@ -596,7 +642,7 @@ fn a_full_disk_below_a_log_stops_nobody_and_is_said() {
 fn the_wall_clock_is_read_for_dates_alone() {
     const MAY: &[&str] = &[
         "tidegate-core/src/log/",         // the time in a line
-        "tidegate-core/src/worker.rs",    // `Date`, and the time of access lines
+        "tidegate-core/src/context.rs",   // `Date`, and the time of access lines
         "tidegate-io/src/clock.rs",       // reads it
         "tidegate-modules/src/",          // ages of files against their modification times
         "tidegate/src/cli/",              // tools

@@ -44,6 +44,15 @@ impl From<PoolAddress> for Address {
     }
 }
 
+impl From<Address> for PoolAddress {
+    fn from(address: Address) -> PoolAddress {
+        match address {
+            Address::Tcp(address) => PoolAddress::Tcp(address),
+            Address::Unix(path) => PoolAddress::Unix(path),
+        }
+    }
+}
+
 impl fmt::Display for PoolAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Address::from(self.clone()).fmt(f)
@@ -183,6 +192,21 @@ impl Board {
     /// Whom connections lead to.
     pub(super) fn peers(&self) -> &Arc<Peers> {
         &self.peers
+    }
+
+    /// The addresses at which requests of this process wait behind idle connections that others may keep.
+    pub fn starving(&self) -> Vec<PoolAddress> {
+        self.peers.starving().into_iter().map(PoolAddress::from).collect()
+    }
+
+    /// Requests of another process wait there: lets go of what is idle.
+    pub fn let_go(&self, addresses: Vec<PoolAddress>) {
+        self.peers.let_go(&addresses.into_iter().map(Address::from).collect::<Vec<_>>());
+    }
+
+    /// Names what is called, on any thread, when requests begin to wait so. Once only.
+    pub fn on_starving(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.peers.on_starving(call);
     }
 
     /// Where content waits that has to be complete: the same for all who ask with the same settings.
@@ -426,7 +450,7 @@ impl Pool {
         for member in known {
             member.is_leaving.store(true, Relaxed);
             // Idle connections that workers keep to it hold up its end.
-            let starving = Starving::new(&self.peers.peer(&member.address));
+            let starving = Starving::here(&self.peers.peer(&member.address));
             state.departed.push_back((member.named.clone(), starving));
             state.leaving.push(member);
         }

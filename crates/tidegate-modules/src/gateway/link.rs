@@ -6,7 +6,7 @@ use super::places::Membership;
 use super::sendfile::Sendfile;
 use super::spill::Spill;
 use super::upstream::Upstream;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io;
@@ -37,6 +37,7 @@ pub struct Shared {
     inherited: RefCell<Vec<Rc<Pool>>>,
     /// Links of an engine that is not in force yet. Their sites have no share of an application's places before.
     prepared: RefCell<Vec<Weak<Link>>>,
+    is_draining: Cell<bool>,
 }
 
 impl Shared {
@@ -47,9 +48,17 @@ impl Shared {
             board,
             stats,
             prepared: RefCell::default(),
+            is_draining: Cell::new(false),
             pools: RefCell::default(),
             inherited: RefCell::default(),
         })
+    }
+
+    /// The worker accepts no more: whoever has come keeps being served, and idle connections, which hold processes of
+    /// applications that others wait for, are for nobody.
+    pub fn drain(&self) {
+        self.is_draining.set(true);
+        self.pools.borrow().values().flatten().filter_map(Weak::upgrade).for_each(|pool| pool.close());
     }
 
     /// An engine is about to be built. One that was prepared before and never came into force has gone.
@@ -76,7 +85,10 @@ impl Shared {
     }
 
     /// This worker's connections to an address.
-    fn pool(&self, address: &Address, limits: PoolLimits, tls: Option<&PeerTls>) -> Rc<Pool> {
+    fn pool(&self, address: &Address, mut limits: PoolLimits, tls: Option<&PeerTls>) -> Rc<Pool> {
+        if self.is_draining.get() {
+            limits.idle = 0;
+        }
         let mut pools = self.pools.borrow_mut();
         let known = pools.get(address).into_iter().flatten().filter_map(Weak::upgrade);
         if let Some(pool) = known.into_iter().find(|pool| pool.tls() == tls) {

@@ -7,6 +7,7 @@
 
 mod acme;
 mod activation;
+mod changes;
 pub mod control;
 pub mod logs;
 mod notify;
@@ -30,20 +31,20 @@ use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
 use anyhow::{Context, Result, bail};
+use changes::{Change, Order, Upgrade};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
-use reload::Reload;
 use roster::Roster;
 use rustix::process::getppid;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -120,32 +121,6 @@ pub struct Master {
     waiting: VecDeque<Order>,
     /// Logs that were opened anew and are not yet in use everywhere.
     reopening: Option<Reopening>,
-}
-
-/// What takes its time and may not be done twice at once.
-enum Change {
-    Reload(Box<Reload>),
-    Upgrade(Upgrade),
-}
-
-/// An order for a change.
-enum Order {
-    Reload { allows_loss: bool, responder: Option<Responder> },
-    Upgrade { executable: Option<PathBuf>, allows_loss: bool, responder: Option<Responder> },
-    Authorities,
-}
-
-/// How far an upgrade is.
-enum Upgrade {
-    /// The new program starts.
-    Starting { responder: Option<Responder> },
-    /// It serves; the processes before it are about to accept no more.
-    HandingOver {
-        successor: Successor,
-        responder: Option<Responder>,
-        waits_for: BTreeSet<u64>,
-        until: Instant,
-    },
 }
 
 struct Reopening {
@@ -430,46 +405,6 @@ impl Master {
         ))
     }
 
-    /// Has a change made as soon as none is under way.
-    fn ask_for(&mut self, order: Order) {
-        if self.waiting.iter().any(|other| order.is_covered_by(other)) {
-            return;
-        }
-        if self.change.is_none() {
-            return self.begin(order);
-        }
-        if self.waiting.len() < WAITING {
-            return self.waiting.push_back(order);
-        }
-        let said = format!("{WAITING} orders wait for the one under way already; try again when it is done");
-        match order {
-            Order::Reload { responder: Some(responder), .. }
-            | Order::Upgrade { responder: Some(responder), .. } => {
-                responder.send(Reply::failed(said));
-            }
-            _ => log::error(said),
-        }
-    }
-
-    fn begin(&mut self, order: Order) {
-        match order {
-            Order::Reload { allows_loss, responder } => self.begin_reload(allows_loss, responder),
-            Order::Upgrade { executable, allows_loss, responder } => {
-                self.begin_upgrade(executable, allows_loss, responder);
-            }
-            Order::Authorities => self.begin_authorities(),
-        }
-    }
-
-    /// A change is over: the next one that waits begins.
-    fn begin_next(&mut self) {
-        while self.change.is_none()
-            && let Some(order) = self.waiting.pop_front()
-        {
-            self.begin(order);
-        }
-    }
-
     /// Opens the logs anew, after a rotation. That they are in use everywhere is said when it is so.
     fn reopen_logs(&mut self) {
         let mut failures = self.current.logs.reopen();
@@ -506,96 +441,6 @@ impl Master {
             }
         }
         Ok(())
-    }
-
-    fn begin_upgrade(
-        &mut self,
-        executable: Option<PathBuf>,
-        allows_loss: bool,
-        responder: Option<Responder>,
-    ) {
-        let executable = executable.unwrap_or_else(|| self.options.executable.clone());
-        let (arguments, sender) = (&self.options.arguments, self.sender.clone());
-        let tickets = self.tls.tickets();
-        let names = revision::served_names(&self.current.settings);
-        match upgrade::launch(
-            &executable,
-            arguments,
-            &self.current.sockets,
-            tickets,
-            (names, allows_loss),
-            sender,
-        ) {
-            Ok(()) => {
-                log::info(format_args!("upgrade: starting {}", executable.display()));
-                self.change = Some(Change::Upgrade(Upgrade::Starting { responder }));
-            }
-            Err(error) => {
-                report_failed_upgrade(&format!("{error:#}"), responder);
-            }
-        }
-    }
-
-    /// The new program serves, or does not.
-    fn has_upgraded(&mut self, outcome: Result<Successor, String>) {
-        let Some(Change::Upgrade(Upgrade::Starting { responder })) = self.change.take() else { return };
-        match outcome {
-            Ok(successor) => {
-                self.notifier.succeeded_by(successor.pid);
-                // Who connects when this is told meets the new one.
-                self.servers.is_ending = true;
-                let serving = self.servers.in_state(State::Serving);
-                let patience = self.current.settings.drain_timeout;
-                serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
-                self.change = Some(Change::Upgrade(Upgrade::HandingOver {
-                    successor,
-                    responder,
-                    waits_for: serving.into_iter().collect(),
-                    until: Instant::now() + PATIENCE,
-                }));
-            }
-            Err(why) => {
-                report_failed_upgrade(&why, responder);
-                self.begin_next();
-            }
-        }
-    }
-
-    /// When nobody accepts here any more, this server ends.
-    fn look_at_upgrade(&mut self, now: Instant) -> Option<Ending> {
-        let is_over = |change: &mut Change| {
-            matches!(change, Change::Upgrade(Upgrade::HandingOver { waits_for, until, .. })
-                if waits_for.is_empty() || *until <= now)
-        };
-        let Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, .. })) =
-            self.change.take_if(is_over)
-        else {
-            return None;
-        };
-        successor.tell(&self.roster.figures());
-        let said = format!(
-            "{}process {} serves; process {} finishes what is open, for {} s at most",
-            successor.notes,
-            successor.pid,
-            std::process::id(),
-            self.current.settings.drain_timeout.as_secs()
-        );
-        log::info(format_args!("upgrade: {said}"));
-        // Whether they wanted what has been taken up nobody can tell.
-        for order in std::mem::take(&mut self.waiting) {
-            if let Order::Reload { responder: Some(responder), .. }
-            | Order::Upgrade { responder: Some(responder), .. } = order
-            {
-                responder.send(Reply::failed(format!(
-                    "process {} has taken over meanwhile, with the settings as it found them: try again\n",
-                    successor.pid
-                )));
-            }
-        }
-        if let Some(responder) = responder {
-            responder.send_and_wait(Reply::ok(said + "\n"));
-        }
-        Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
     }
 
     fn end(mut self, mut ending: Ending) {
@@ -699,25 +544,6 @@ impl Master {
         all.into_iter().for_each(|id| self.servers.kill(id));
         let deadline = Instant::now() + END_PATIENCE;
         while !self.servers.list.is_empty() && self.next_news(deadline).is_some() {}
-    }
-}
-
-impl Change {
-    /// When it has to be looked at.
-    fn deadline(&self) -> Option<Instant> {
-        match self {
-            Change::Reload(reload) => reload.deadline(),
-            Change::Upgrade(Upgrade::Starting { .. }) => None, // its thread has one
-            Change::Upgrade(Upgrade::HandingOver { until, .. }) => Some(*until),
-        }
-    }
-}
-
-fn report_failed_upgrade(why: &str, responder: Option<Responder>) {
-    let said = format!("the upgrade failed, and process {} goes on: {why}", std::process::id());
-    log::error(&said);
-    if let Some(responder) = responder {
-        responder.send(Reply::failed(said + "\n"));
     }
 }
 

@@ -460,6 +460,14 @@ impl Servers {
                 self.roster.has_ended(id, Some(*figures));
             }
             ToMaster::Pools(demands) => return self.pools.heard(id, demands),
+            ToMaster::Starving(addresses) => {
+                let message = ToServer::LetGo(addresses);
+                let others = self.list.iter().filter(|server| server.id != id && !server.has_ended);
+                for other in others {
+                    other.link.send(&message, Vec::new());
+                }
+                return;
+            }
             ToMaster::Upstream(finding) => return self.upstreams.heard(id, finding),
             ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
         }

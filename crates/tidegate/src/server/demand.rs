@@ -1,5 +1,5 @@
-//! Tells the master what the workers of this process want of pools: often while requests are under way, at
-//! once when one begins to wait where none did, and otherwise hardly ever.
+//! Tells the master what the workers of this process want of pools, and of other processes' idle connections: often while
+//! requests are under way, at once when one begins to wait where none did, and otherwise hardly ever.
 
 use crate::link::{Link, ToMaster};
 use std::io;
@@ -17,8 +17,12 @@ const QUIET: Duration = Duration::from_millis(500);
 pub fn start(board: Arc<Board>, link: Arc<Link>) -> io::Result<()> {
     // One wake-up is as good as many.
     let (sender, pressed) = sync_channel::<()>(1);
+    let starved = sender.clone();
     board.on_pressure(move || {
         let _ = sender.try_send(());
+    });
+    board.on_starving(move || {
+        let _ = starved.try_send(());
     });
     std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || {
         let mut last: Vec<PoolDemand> = Vec::new();
@@ -32,7 +36,13 @@ pub fn start(board: Arc<Board>, link: Arc<Link>) -> io::Result<()> {
                 link.send(&ToMaster::Pools(demands.clone()), Vec::new());
             }
             last = demands;
-            let wait = if is_busy || is_news { BUSY } else { QUIET };
+            // Said again and again as long as it is so: others forget it soon.
+            let starving = board.starving();
+            let is_starving = !starving.is_empty();
+            if is_starving {
+                link.send(&ToMaster::Starving(starving), Vec::new());
+            }
+            let wait = if is_busy || is_news || is_starving { BUSY } else { QUIET };
             if pressed.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }

@@ -73,6 +73,7 @@ pub fn run() -> Result<ExitCode> {
             ToServer::Question(number, question) => answer(link, &asked, number, question),
             ToServer::Answer(number, answer) => link.answered(number, answer),
             ToServer::Pool(update) => told.apply(update),
+            ToServer::LetGo(addresses) => told.let_go(addresses),
             ToServer::Upstreams(findings) => told.groups().learn(&findings),
             order => drop(heard.send(Event::Said(order, descriptors))),
         },

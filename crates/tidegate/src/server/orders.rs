@@ -171,7 +171,11 @@ impl Server {
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
             // The reader has answered these.
-            ToServer::Question(..) | ToServer::Answer(..) | ToServer::Pool(_) | ToServer::Upstreams(_) => {}
+            ToServer::Question(..)
+            | ToServer::Answer(..)
+            | ToServer::Pool(_)
+            | ToServer::LetGo(_)
+            | ToServer::Upstreams(_) => {}
         }
         None
     }

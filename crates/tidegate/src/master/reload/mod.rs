@@ -84,9 +84,10 @@ pub struct Read {
 
 /// Reads settings and everything that they name, without changing anything. On a thread of its own: files may be slow, and
 /// sites many.
-fn read(options: &ServeOptions, present: &Settings, files: &TlsFiles, allows_loss: bool) -> Read {
+fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     let Reading { mut loaded, pairs, mut seen } = options.load();
-    let Kept { mistaken, missing, lost, unlisted, closed } = keep_served(&mut loaded, present, allows_loss);
+    let Kept { mistaken, missing, lost, unlisted, closed } =
+        keep_served(&mut loaded, &present.settings, allows_loss);
     let mut found = Found { said: loaded.render(false), kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
     let Some(settings) = loaded.settings else {
@@ -108,7 +109,7 @@ fn read(options: &ServeOptions, present: &Settings, files: &TlsFiles, allows_los
             unlisted.join(", ")
         ));
     }
-    if options.control.is_none() && settings.control != present.control {
+    if options.control.is_none() && settings.control != present.settings.control {
         notes.push(
             "the control socket stays where it is: another takes `tidegate upgrade` or a restart".into(),
         );
@@ -121,9 +122,16 @@ fn read(options: &ServeOptions, present: &Settings, files: &TlsFiles, allows_los
     }
     found.kept = mistaken.into_iter().chain(missing).chain(unlisted).collect();
     seen.extend(&settings);
-    let outcome = TlsFiles::read(&settings, files, &pairs).map_err(anyhow::Error::from);
+    let outcome = TlsFiles::read(&settings, &present.files, &pairs).map_err(anyhow::Error::from);
     let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
     Read { found, notes, outcome }
+}
+
+/// What is in force, for the thread that reads.
+struct Present {
+    settings: Arc<Settings>,
+    files: TlsFiles,
+    assigned: Vec<users::Assigned>,
 }
 
 impl Draft {
@@ -131,12 +139,22 @@ impl Draft {
         mut settings: Settings,
         files: TlsFiles,
         seen: CertificateWatch,
-        present: &Settings,
+        present: &Present,
         notes: &mut Vec<String>,
     ) -> Result<Draft> {
-        let assigned = users::assign(&mut settings, users::can_be_anybody())?;
+        let mut assigned = users::assign(&mut settings, users::can_be_anybody())?;
+        for new in &mut assigned {
+            // A pool that stays because its site does has been given its user before, and does not name it.
+            let of = |settings: &Settings| {
+                settings.pools.iter().find(|pool| new.what == format!("pool {}", pool.name)).cloned()
+            };
+            let is_same = of(&settings).is_some_and(|pool| of(&present.settings) == Some(pool));
+            if let Some(known) = present.assigned.iter().find(|known| is_same && known.what == new.what) {
+                new.said.clone_from(&known.said);
+            }
+        }
         let (identity, warning) = users::identity(settings.user.as_ref())?;
-        notes.extend(warning.filter(|_| settings.user != present.user));
+        notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity);
         Ok(Draft { settings, layout, files, seen, assigned })
     }
@@ -170,11 +188,10 @@ impl Master {
     /// Begins to take up what the files say now.
     pub(super) fn begin_reload(&mut self, allows_loss: bool, responder: Option<Responder>) {
         self.notifier.reloading();
-        let (options, present, files) =
-            (self.options.clone(), self.current.settings.clone(), self.current.tls.clone());
+        let (options, present) = (self.options.clone(), self.present());
         let sender = self.sender.clone();
         let reading = std::thread::Builder::new().name("tidegate-reload".into()).spawn(move || {
-            let _ = sender.send(Event::Read(Box::new(read(&options, &present, &files, allows_loss))));
+            let _ = sender.send(Event::Read(Box::new(read(&options, &present, allows_loss))));
         });
         let purpose = Purpose::Order { responder, found: Found::default() };
         self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
@@ -183,15 +200,28 @@ impl Master {
         }
     }
 
+    fn present(&self) -> Present {
+        let Revision { settings, tls, assigned, .. } = &self.current;
+        Present { settings: settings.clone(), files: tls.clone(), assigned: assigned.clone() }
+    }
+
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew
     /// from the same settings. Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
     pub(super) fn begin_authorities(&mut self) {
         let mut reload = Reload::new(Purpose::Authorities);
         let (settings, seen) = (Settings::clone(&self.current.settings), self.tls.watch());
         let mut files = self.current.tls.clone();
-        let read = files.read_authorities(&settings, false).map_err(anyhow::Error::from);
-        let present = self.current.settings.clone();
-        let draft = read.and_then(|()| Draft::of(settings, files, seen, &present, &mut reload.notes));
+        let read = files.read_authorities(&settings).map_err(anyhow::Error::from);
+        for stayed in read.iter().flatten() {
+            log::error(format_args!(
+                "the certificates of an authority have changed, but those before stay in use: {stayed}"
+            ));
+        }
+        if read.is_ok() && files == self.current.tls {
+            return self.begin_next();
+        }
+        let present = self.present();
+        let draft = read.and_then(|_| Draft::of(settings, files, seen, &present, &mut reload.notes));
         self.change = Some(Change::Reload(Box::new(reload)));
         self.have_read(draft);
     }

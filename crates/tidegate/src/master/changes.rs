@@ -1,0 +1,192 @@
+//! What changes the server and takes its time: reloads and upgrades, of which one is under way at most.
+//!
+//! What is asked for meanwhile waits for its end. The master goes on with everything else: it comes back here with what server
+//! processes and the new program say.
+
+use super::control::{Reply, Responder};
+use super::reload::Reload;
+use super::servers::State;
+use super::upgrade::{self, Successor};
+use super::{Ending, Master, PATIENCE, WAITING};
+use crate::revision;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Instant;
+use tidegate_core::log;
+
+/// What takes its time and may not be done twice at once.
+pub(super) enum Change {
+    Reload(Box<Reload>),
+    Upgrade(Upgrade),
+}
+
+/// An order for a change.
+pub(super) enum Order {
+    Reload { allows_loss: bool, responder: Option<Responder> },
+    Upgrade { executable: Option<PathBuf>, allows_loss: bool, responder: Option<Responder> },
+    Authorities,
+}
+
+/// How far an upgrade is.
+pub(super) enum Upgrade {
+    /// The new program starts.
+    Starting { responder: Option<Responder> },
+    /// It serves; the processes before it are about to accept no more.
+    HandingOver {
+        successor: Successor,
+        responder: Option<Responder>,
+        waits_for: BTreeSet<u64>,
+        until: Instant,
+    },
+}
+
+impl Master {
+    /// Has a change made as soon as none is under way.
+    pub(super) fn ask_for(&mut self, order: Order) {
+        if self.waiting.iter().any(|other| order.is_covered_by(other)) {
+            return;
+        }
+        if self.change.is_none() {
+            return self.begin(order);
+        }
+        if self.waiting.len() < WAITING {
+            return self.waiting.push_back(order);
+        }
+        let said = format!("{WAITING} orders wait for the one under way already; try again when it is done");
+        match order {
+            Order::Reload { responder: Some(responder), .. }
+            | Order::Upgrade { responder: Some(responder), .. } => {
+                responder.send(Reply::failed(said));
+            }
+            _ => log::error(said),
+        }
+    }
+
+    fn begin(&mut self, order: Order) {
+        match order {
+            Order::Reload { allows_loss, responder } => self.begin_reload(allows_loss, responder),
+            Order::Upgrade { executable, allows_loss, responder } => {
+                self.begin_upgrade(executable, allows_loss, responder);
+            }
+            Order::Authorities => self.begin_authorities(),
+        }
+    }
+
+    /// A change is over: the next one that waits begins.
+    pub(super) fn begin_next(&mut self) {
+        while self.change.is_none()
+            && let Some(order) = self.waiting.pop_front()
+        {
+            self.begin(order);
+        }
+    }
+
+    fn begin_upgrade(
+        &mut self,
+        executable: Option<PathBuf>,
+        allows_loss: bool,
+        responder: Option<Responder>,
+    ) {
+        let executable = executable.unwrap_or_else(|| self.options.executable.clone());
+        let (arguments, sender) = (&self.options.arguments, self.sender.clone());
+        let tickets = self.tls.tickets();
+        let names = revision::served_names(&self.current.settings);
+        match upgrade::launch(
+            &executable,
+            arguments,
+            &self.current.sockets,
+            tickets,
+            (names, allows_loss),
+            sender,
+        ) {
+            Ok(()) => {
+                log::info(format_args!("upgrade: starting {}", executable.display()));
+                self.change = Some(Change::Upgrade(Upgrade::Starting { responder }));
+            }
+            Err(error) => {
+                report_failed_upgrade(&format!("{error:#}"), responder);
+            }
+        }
+    }
+
+    /// The new program serves, or does not.
+    pub(super) fn has_upgraded(&mut self, outcome: Result<Successor, String>) {
+        let Some(Change::Upgrade(Upgrade::Starting { responder })) = self.change.take() else { return };
+        match outcome {
+            Ok(successor) => {
+                self.notifier.succeeded_by(successor.pid);
+                // Who connects when this is told meets the new one.
+                self.servers.is_ending = true;
+                let serving = self.servers.in_state(State::Serving);
+                let patience = self.current.settings.drain_timeout;
+                serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
+                self.change = Some(Change::Upgrade(Upgrade::HandingOver {
+                    successor,
+                    responder,
+                    waits_for: serving.into_iter().collect(),
+                    until: Instant::now() + PATIENCE,
+                }));
+            }
+            Err(why) => {
+                report_failed_upgrade(&why, responder);
+                self.begin_next();
+            }
+        }
+    }
+
+    /// When nobody accepts here any more, this server ends.
+    pub(super) fn look_at_upgrade(&mut self, now: Instant) -> Option<Ending> {
+        let is_over = |change: &mut Change| {
+            matches!(change, Change::Upgrade(Upgrade::HandingOver { waits_for, until, .. })
+                if waits_for.is_empty() || *until <= now)
+        };
+        let Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, .. })) =
+            self.change.take_if(is_over)
+        else {
+            return None;
+        };
+        successor.tell(&self.roster.figures());
+        let said = format!(
+            "{}process {} serves; process {} finishes what is open, for {} s at most",
+            successor.notes,
+            successor.pid,
+            std::process::id(),
+            self.current.settings.drain_timeout.as_secs()
+        );
+        log::info(format_args!("upgrade: {said}"));
+        // Whether they wanted what has been taken up nobody can tell.
+        for order in std::mem::take(&mut self.waiting) {
+            if let Order::Reload { responder: Some(responder), .. }
+            | Order::Upgrade { responder: Some(responder), .. } = order
+            {
+                responder.send(Reply::failed(format!(
+                    "process {} has taken over meanwhile, with the settings as it found them: try again\n",
+                    successor.pid
+                )));
+            }
+        }
+        if let Some(responder) = responder {
+            responder.send_and_wait(Reply::ok(said + "\n"));
+        }
+        Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
+    }
+}
+
+impl Change {
+    /// When it has to be looked at.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Change::Reload(reload) => reload.deadline(),
+            Change::Upgrade(Upgrade::Starting { .. }) => None, // its thread has one
+            Change::Upgrade(Upgrade::HandingOver { until, .. }) => Some(*until),
+        }
+    }
+}
+
+fn report_failed_upgrade(why: &str, responder: Option<Responder>) {
+    let said = format!("the upgrade failed, and process {} goes on: {why}", std::process::id());
+    log::error(&said);
+    if let Some(responder) = responder {
+        responder.send(Reply::failed(said + "\n"));
+    }
+}
