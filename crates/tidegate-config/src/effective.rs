@@ -43,7 +43,7 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
         list.push(InForce { directive, json });
     }
     let inherited = outer.iter().filter(|outer| {
-        outer.directive.inheritance != Inheritance::None
+        outer.directive.inheritance.is_some()
             && directives::find(context, outer.directive.name).is_some()
             && !list.iter().any(|inner| hides(inner, outer))
     });
@@ -70,8 +70,10 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
         }
     }
     // Of the `limits` of the top level, sites have those that they may set themselves.
+    // `access off` has done its work where it stands.
     let is_inherited = |known: &&InForce| {
-        known.directive.inheritance != Inheritance::None || known.directive.name == "limits"
+        let name = known.directive.name;
+        name == "limits" || (name != "access" && known.directive.inheritance.is_some())
     };
     let inner: Vec<InForce> = list.iter().filter(is_inherited).cloned().collect();
     for (file, node) in later {
@@ -117,12 +119,12 @@ fn hides(inner: &InForce, outer: &InForce) -> bool {
     !adds_up
         && stands_for(inner.directive.name, outer.directive.name)
         && match inner.directive.inheritance {
-            Inheritance::Adds => {
+            Inheritance::Adds(_) => {
                 inner.directive.name == outer.directive.name
                     && !matches!(inner.directive.children, Children::Pairs { .. })
                     && key(inner) == key(outer)
             }
-            Inheritance::None | Inheritance::Replaces => true,
+            Inheritance::None | Inheritance::Replaces(_) => true,
         }
 }
 

@@ -142,8 +142,10 @@ fn describe(out: &mut String, directive: &Directive) {
     }
     match directive.inheritance {
         Inheritance::None => {}
-        Inheritance::Replaces => out.push_str("- inherited; an inner one takes the place of an outer one\n"),
-        Inheritance::Adds => out.push_str("- inherited; an inner one adds to the outer ones\n"),
+        Inheritance::Replaces(_) => {
+            out.push_str("- inherited; an inner one takes the place of an outer one\n")
+        }
+        Inheritance::Adds(_) => out.push_str("- inherited; an inner one adds to the outer ones\n"),
     }
     if let Some(default) = directive.default {
         let _ = writeln!(out, "- default: `{default}`");

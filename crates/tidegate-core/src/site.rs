@@ -1,8 +1,9 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
 use crate::decoration::Decoration;
+use crate::filter::Filter;
 use crate::gate::Gate;
-use crate::handler::{Filter, Handler};
+use crate::handler::Handler;
 use crate::log::Sink;
 use crate::pattern::matches;
 use crate::remote::Remote;
@@ -39,12 +40,15 @@ pub struct Route {
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
     pub(crate) gates: Vec<Rc<dyn Gate>>,
+    /// Some filter is for finished messages, too: they do not skip the Filter phase.
+    pub(crate) filters_finished: bool,
 }
 
 impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
-        Route { handler, filters, decoration, gates: Vec::new() }
+        let filters_finished = filters.iter().any(|filter| filter.sees_finished());
+        Route { handler, filters, decoration, gates: Vec::new(), filters_finished }
     }
 
     /// The same behind gates, which are asked in this order once its access rules have let a request in.

@@ -1,9 +1,10 @@
 //! Applications behind the server.
 
 use crate::directive::{
-    Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some,
-    some_or,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or,
+    some, some_or,
 };
+use crate::lower;
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
@@ -235,7 +236,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.trusted_proxies = lower::networks(item).into())),
         default: Some("trusted-proxies off"),
         doc: "Clients that are proxies of one's own. Behind them the client is the last address in `X-Forwarded-For` \
               that is none of them: access rules, logs, balancing and `REMOTE_ADDR` go by it, and the status page \

@@ -1,11 +1,14 @@
 //! `limits`: bounds on what clients may do, for the server as a whole, and for the requests to a site or a route.
 
 use super::bound;
-use crate::directive::{Children, Context, Directive, Inheritance, Kind, Property, one, one_or, some_or};
+use crate::check::{Item, duration, number};
+use crate::directive::{
+    Apply, Argument, Children, Context, Directive, Inheritance, Kind, Property, one, one_or, some_or,
+};
+use crate::lower::limits::small;
+use crate::settings::RequestLimits;
 
 const LIMITS: &[Context] = &[Context::Limits];
-/// Those that a site or a route may set for itself.
-const REQUEST: &[Context] = &[Context::Limits, Context::RequestLimits];
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
@@ -13,6 +16,21 @@ const TIB: u64 = 1024 * GIB;
 const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
+
+/// A limit that a site or a route may set for itself, and how.
+const fn of_request(
+    apply: fn(&mut RequestLimits, &Item),
+    name: &'static str,
+    argument: &'static [Argument],
+    default: &'static str,
+    doc: &'static str,
+    example: &'static str,
+) -> Directive {
+    let contexts = &[Context::Limits, Context::RequestLimits];
+    let mut directive = bound(name, contexts, argument, default, doc, example);
+    directive.inheritance = Inheritance::Replaces(Apply::to_limits(apply));
+    directive
+}
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -25,7 +43,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         children: Children::Block(Context::RequestLimits),
-        inheritance: Inheritance::Adds,
+        inheritance: Inheritance::Adds(Apply::to_route(|route, item| {
+            for child in &item.children {
+                child.directive.inheritance.apply_to_limits(&mut route.limits, child);
+            }
+        })),
         doc: "Bounds of the requests to this site, or to this route. What is not said here is what the level around says. \
               The route is the one that the path of the request leads to; what `index`, `try` or an error page lead on \
               to counts no more. Limits of connections, of the server's memory, and of what comes before the site is \
@@ -98,16 +120,19 @@ pub(super) const DIRECTIVES: &[Directive] = &[
          away idle connections, then new ones, then new requests. A crowd that is served slower than usual is no \
          overload; a queue that does not empty is. `off` never turns away.",
         "overload-delay \"200ms\""),
-    bound("head-size", REQUEST, &[one("size", Kind::Size { least: KIB, most: MIB })], "head-size \"32KiB\"",
+    of_request(|limits, item| limits.head_size = small(item),
+        "head-size", &[one("size", Kind::Size { least: KIB, most: MIB })], "head-size \"32KiB\"",
         "Bytes of a request head, its target included; above it the answer is 431. Large cookies may need more.",
         "head-size \"64KiB\""),
-    bound("target-size", REQUEST, &[one("size", Kind::Size { least: 256, most: MIB })], "target-size \"8KiB\"",
+    of_request(|limits, item| limits.target_size = small(item),
+        "target-size", &[one("size", Kind::Size { least: 256, most: MIB })], "target-size \"8KiB\"",
         "Bytes of a request target; above it the answer is 414. Not more than `head-size`.",
         "target-size \"16KiB\""),
     bound("fields", LIMITS, &[one("count", Kind::Number { least: 8, most: 256 })], "fields 100",
         "Field lines of a request head; above it the answer is 431.",
         "fields 200"),
-    bound("body-size", REQUEST, &[one("size", Kind::Size { least: 0, most: 16 * TIB })], "body-size \"16MiB\"",
+    of_request(|limits, item| limits.body_size = number(item),
+        "body-size", &[one("size", Kind::Size { least: 0, most: 16 * TIB })], "body-size \"16MiB\"",
         "Bytes of a request body; above it the answer is 413, before the body is read.",
         "body-size \"1GiB\""),
     bound("head-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "head-timeout \"10s\"",
@@ -117,11 +142,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Time from the beginning of a connection to the end of its TLS handshake, a header of the PROXY protocol \
          included.",
         "handshake-timeout \"5s\""),
-    bound("body-rate", REQUEST, &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",
+    of_request(|limits, item| limits.body_rate = small(item),
+        "body-rate", &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",
         "Bytes per second below which a request body is given up with 408, once `rate-grace` has passed. \
          `\"0B\"` waits for ever.",
         "body-rate \"1KiB\""),
-    bound("send-rate", REQUEST, &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
+    of_request(|limits, item| limits.send_rate = small(item),
+        "send-rate", &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
         "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
          passed. What counts is what the client has acknowledged. `\"0B\"` waits for ever.",
         "send-rate \"1KiB\""),
@@ -129,10 +156,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Requests that a client may have under way at once on one HTTP/2 connection. More are refused, and may be \
          sent again.",
         "streams 64"),
-    bound("rate-grace", REQUEST, &[one("time", Kind::Duration { least: SECOND, most: HOUR })], "rate-grace \"30s\"",
+    of_request(|limits, item| limits.rate_grace = duration(item),
+        "rate-grace", &[one("time", Kind::Duration { least: SECOND, most: HOUR })], "rate-grace \"30s\"",
         "How long a connection may be slower than `body-rate` or `send-rate`.",
         "rate-grace \"10s\""),
-    bound("keep-alive-timeout", REQUEST, &[one("time", Kind::Duration { least: 0, most: DAY })], "keep-alive-timeout \"60s\"",
+    of_request(|limits, item| limits.keep_alive_timeout = duration(item),
+        "keep-alive-timeout", &[one("time", Kind::Duration { least: 0, most: DAY })], "keep-alive-timeout \"60s\"",
         "An idle connection is closed after this. Idle ones are cheap here, so longer saves clients a handshake.",
         "keep-alive-timeout \"5m\""),
     bound("keep-alive-connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "keep-alive-connections 16384",
@@ -140,17 +169,21 @@ pub(super) const DIRECTIVES: &[Directive] = &[
          more, those that have been idle longest are closed. Less than `connections` leaves room for those that \
          come.",
         "keep-alive-connections 50000"),
-    bound("keep-alive-requests", REQUEST, &[one_or("count", Kind::Number { least: 1, most: 4_000_000_000 }, &["unlimited"])], "keep-alive-requests unlimited",
+    of_request(|limits, item| limits.keep_alive_requests = (!item.is_word("unlimited")).then(|| small(item)),
+        "keep-alive-requests", &[one_or("count", Kind::Number { least: 1, most: 4_000_000_000 }, &["unlimited"])], "keep-alive-requests unlimited",
         "Requests served on one connection before it is closed. A number spreads clients anew over several servers.",
         "keep-alive-requests 10000"),
-    bound("discard-size", REQUEST, &[one("size", Kind::Size { least: 0, most: GIB })], "discard-size \"64KiB\"",
+    of_request(|limits, item| limits.discard_size = number(item),
+        "discard-size", &[one("size", Kind::Size { least: 0, most: GIB })], "discard-size \"64KiB\"",
         "Bytes of a request body nobody reads that are read and dropped to keep the connection; with more left, \
          it is closed.",
         "discard-size \"1MiB\""),
-    bound("linger-timeout", REQUEST, &[one("time", Kind::Duration { least: 0, most: HOUR })], "linger-timeout \"2s\"",
+    of_request(|limits, item| limits.linger_timeout = duration(item),
+        "linger-timeout", &[one("time", Kind::Duration { least: 0, most: HOUR })], "linger-timeout \"2s\"",
         "How long a closing connection waits for the client to stop sending, so that the client sees the answer.",
         "linger-timeout \"5s\""),
-    bound("ranges", REQUEST, &[one("count", Kind::Number { least: 1, most: 1000 })], "ranges 64",
+    of_request(|limits, item| limits.ranges = u16::try_from(number(item)).unwrap_or(u16::MAX),
+        "ranges", &[one("count", Kind::Number { least: 1, most: 1000 })], "ranges 64",
         "Ranges of one request; with more the whole file is sent.",
         "ranges 16"),
     bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",

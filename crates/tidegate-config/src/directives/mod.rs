@@ -1,6 +1,7 @@
 //! The table of all directives: the source of checking, defaults, reference and schema.
 //!
-//! Split by where they stand. To add one: add a row here and lower it in `lower`; the tests hold its example
+//! Split by where they stand. To add one: add a row here. One that is inherited says in its row how it is applied; any
+//! other is lowered in `lower`. The tests hold its example
 //! and its default to what the row says.
 
 mod answer;

@@ -37,8 +37,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             doc: "The group, by name or number, in place of the user's own groups.",
         }],
         doc: "Whom the server processes become, by name or number, when the server is started as root: they serve \
-              the clients. The master stays root, to open ports below 1024, logs and sockets for them; it touches \
-              no byte of a client. Without it the servers stay root, and a warning says so.",
+              the clients. The master stays root, to open ports below 1024, logs and sockets for them; it never touches \
+              client traffic. Without it the servers stay root, and a warning says so.",
         example: "user \"www-data\" group=\"www-data\"",
         ..Directive::new("user", TOP)
     },

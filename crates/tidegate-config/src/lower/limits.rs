@@ -22,7 +22,7 @@ pub(super) fn server(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
     let mut request = RequestLimits::default();
     for directive in crate::directives::in_context(Context::RequestLimits) {
         if let Some(item) = find(directive.name) {
-            request.set(&item);
+            directive.inheritance.apply_to_limits(&mut request, &item);
         }
     }
     let limits = Limits {
@@ -53,17 +53,14 @@ pub(super) fn server(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
     limits
 }
 
-/// The limits of a site or a route: what its block says, and for the rest those around it. `of_server` are those that
-/// hold before the site is known.
-pub(super) fn request(
+/// Says what is wrong with the limits of a site or a route. `of_server` are those that hold before the site is known.
+pub(super) fn check(
     checker: &mut Checker<'_>,
     block: &Item,
-    around: &RequestLimits,
+    limits: &mut RequestLimits,
     of_server: &RequestLimits,
-) -> RequestLimits {
-    let mut limits = around.clone();
+) {
     for item in &block.children {
-        limits.set(item);
         let (own, most) = match item.directive.name {
             "head-size" => (limits.head_size, of_server.head_size),
             "target-size" => (limits.target_size, of_server.target_size),
@@ -83,8 +80,7 @@ pub(super) fn request(
     if !block.children.iter().any(|item| item.directive.name == "target-size") {
         limits.target_size = limits.target_size.min(limits.head_size);
     }
-    check_sizes(checker, &block.children, &limits);
-    limits
+    check_sizes(checker, &block.children, limits);
 }
 
 fn check_sizes(checker: &mut Checker<'_>, children: &[Item], limits: &RequestLimits) {
@@ -109,29 +105,7 @@ pub(super) fn unreachable(block: &Item, name: &str) -> Diagnostic {
     block.error(message).help(help)
 }
 
-impl RequestLimits {
-    /// Takes what a directive in `limits` says.
-    fn set(&mut self, item: &Item) {
-        match item.directive.name {
-            "head-size" => self.head_size = small(item),
-            "target-size" => self.target_size = small(item),
-            "body-size" => self.body_size = number(item),
-            "body-rate" => self.body_rate = small(item),
-            "send-rate" => self.send_rate = small(item),
-            "rate-grace" => self.rate_grace = duration(item),
-            "keep-alive-timeout" => self.keep_alive_timeout = duration(item),
-            "keep-alive-requests" => {
-                self.keep_alive_requests = (!item.is_word("unlimited")).then(|| small(item));
-            }
-            "discard-size" => self.discard_size = number(item),
-            "linger-timeout" => self.linger_timeout = duration(item),
-            "ranges" => self.ranges = u16::try_from(number(item)).unwrap_or(u16::MAX),
-            name => debug_assert!(false, "`{name}` stands in `limits` of a site, and nothing applies it"),
-        }
-    }
-}
-
 /// A number that the table bounds below 2^32.
-pub(super) fn small(item: &Item) -> u32 {
+pub(crate) fn small(item: &Item) -> u32 {
     u32::try_from(number(item)).unwrap_or(u32::MAX)
 }

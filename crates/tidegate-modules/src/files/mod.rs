@@ -455,8 +455,7 @@ impl Inner {
         let mut response = self.respond(entry, &entry.identity, exchange, wishes);
         let filter = self.stream_filter.as_ref().and_then(|filter| filter.prepare(exchange));
         if let (Some(filter), Status::OK) = (filter, response.status) {
-            response.fields_mut();
-            response = filter(response);
+            response = tidegate_core::filter::apply(filter, response.reopened());
             if !self.is_dressed_later {
                 response = response.finished();
             }

@@ -1,5 +1,5 @@
 //! The main process: it owns the listening sockets, the settings, the logs and the server processes, and obeys
-//! signals and the control socket. It touches no byte of a client, so nothing here is ever in a request's way.
+//! signals and the control socket. It never touches client traffic, so nothing here is ever in a request's way.
 //!
 //! `servers` starts and replaces the server processes, `roster` is what the whole server tells of itself,
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
