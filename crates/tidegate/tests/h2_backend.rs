@@ -23,6 +23,8 @@ struct Seen {
     turns_away: bool,
     /// `/held` is answered.
     go: Notify,
+    /// `/nothing` was told to end.
+    ended: Notify,
 }
 
 /// Starts the application on a thread of its own.
@@ -80,6 +82,16 @@ async fn serve(stream: tokio::net::TcpStream, seen: Arc<Seen>) {
 async fn answer(request: Request<RecvStream>, mut respond: server::SendResponse<Bytes>, seen: Arc<Seen>) {
     match request.uri().path() {
         "/reset" => respond.send_reset(Reason::INTERNAL_ERROR),
+        "/999" => {
+            let _ = respond.send_response(Response::builder().status(999).body(()).unwrap(), true);
+        }
+        "/nothing" => {
+            let Ok(mut stream) = respond.send_response(Response::new(()), false) else { return };
+            while (0..1000).all(|_| stream.send_data(Bytes::new(), false).is_ok()) {
+                tokio::task::yield_now().await;
+            }
+            seen.ended.notify_one();
+        }
         path => {
             if path == "/held" {
                 seen.go.notified().await;
@@ -187,6 +199,42 @@ fn resets_of_one_clients_requests_are_not_felt_by_others() {
     seen.go.notify_one();
     assert_eq!(honest.answer(), (200, "took 0".to_owned()));
     assert_eq!(seen.connections.load(SeqCst), 1, "the one connection has carried all of them");
+}
+
+#[test]
+fn frames_without_content_end_one_request_and_not_the_others() {
+    let (address, seen) = application(false);
+    let folder = Folder::new("h2-empty");
+    let config =
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    let server = Server::with_config(&folder, &config);
+    let mut honest = Client::connect(&server);
+    honest.get("/held");
+    let mut flooded = Client::connect(&server);
+    flooded.get("/nothing");
+    let mut received = Vec::new();
+    let _ = flooded.stream.read_to_end(&mut received); // cut short, in order or by a reset
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.starts_with("HTTP/1.1 200 ") && !received.ends_with("0\r\n\r\n"), "{received}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(WAIT, seen.ended.notified()).await }).unwrap();
+    seen.go.notify_one();
+    assert_eq!(honest.answer(), (200, "took 0".to_owned()));
+    assert_eq!(seen.connections.load(SeqCst), 1, "the one connection has carried all of them");
+}
+
+#[test]
+fn a_status_that_there_is_not_is_a_bad_gateway() {
+    let (address, _) = application(false);
+    let folder = Folder::new("h2-999");
+    let config =
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    let server = Server::with_config(&folder, &config);
+    let mut client = Client::connect(&server);
+    client.get("/999");
+    assert_eq!(client.answer().0, 502);
+    client.get("/after");
+    assert_eq!(client.answer(), (200, "took 0".to_owned()));
 }
 
 #[test]
