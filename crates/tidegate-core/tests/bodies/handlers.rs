@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::explain::Foreseen;
+use tidegate_core::filter::{Filter, FilterHead, ResponseFilter};
 use tidegate_core::response::FilePiece;
 use tidegate_core::{Body, BodyStream, Chunk, Exchange, Handler, Part, Pass, Reply, Response};
 use tidegate_http::Status;
@@ -175,6 +176,7 @@ impl Handler for Table {
                 Part::File(piece(size)),
                 Part::Bytes(b">".to_vec()),
             ]))),
+            b"/final" => Reply::Ready(text("final").finished()),
             b"/empty" => Reply::status(Status::NO_CONTENT),
             b"/stream" => scripted(None, script(size)),
             b"/known" => scripted(Some(size as u64), script(size)),
@@ -201,6 +203,44 @@ impl Handler for Table {
 
     fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) -> Foreseen {
         Foreseen::Handler
+    }
+}
+
+/// Puts a field on responses to requests that ask for it, and makes their content capital letters.
+pub struct Capitals {
+    pub field: &'static str,
+    pub sees_finished: bool,
+}
+
+impl Filter for Capitals {
+    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn ResponseFilter>> {
+        let filter = Box::new(Capitals { field: self.field, sees_finished: self.sees_finished });
+        if exchange.query == Some("capitals") { Some(filter) } else { None }
+    }
+
+    fn looks_ahead(&self) -> usize {
+        0
+    }
+
+    fn sees_finished(&self) -> bool {
+        self.sees_finished
+    }
+}
+
+impl ResponseFilter for Capitals {
+    fn on_head(&mut self, head: FilterHead<'_>) -> bool {
+        head.lines.push(self.field, "1");
+        matches!(head.body, Body::Bytes(_))
+    }
+
+    fn wrap_body(self: Box<Self>, body: Body) -> Body {
+        match body {
+            Body::Bytes(mut bytes) => {
+                bytes.make_ascii_uppercase();
+                Body::Bytes(bytes)
+            }
+            body => body,
+        }
     }
 }
 
