@@ -180,7 +180,7 @@ mod tests {
                 rule.network.covers(client) && !(is_stand_in && rule.is_for_this_machine())
             };
             let fast = AccessRules::from(rules.clone());
-            let place = |rule: Option<&AccessRule>| rule.map(|rule| std::ptr::from_ref(rule));
+            let place = |rule: Option<&AccessRule>| rule.map(std::ptr::from_ref);
             prop_assert_eq!(place(fast.first(client, is_stand_in)), place(fast.iter().find(fits)));
             prop_assert_eq!(place(fast.last_allow()), place(fast.iter().rfind(|rule| rule.allows)));
             prop_assert_eq!(fast.has_any_for_this_machine(), rules.iter().any(AccessRule::is_for_this_machine));
@@ -200,7 +200,7 @@ mod tests {
                 rules.iter().rev().find(|rule| rule.allows)
             }
             let fast = AccessRules::from(rules);
-            let place = |rule: Option<&AccessRule>| rule.map(|rule| std::ptr::from_ref(rule));
+            let place = |rule: Option<&AccessRule>| rule.map(std::ptr::from_ref);
             prop_assert_eq!(place(fast.refusing(network)), place(one_by_one(&fast, network)));
         }
     }
