@@ -1,42 +1,33 @@
-//! Random numbers that a seed repeats: arrival gaps, the order of requests, the bootstrap. SplitMix64
-//! (Steele, Lea and Flood, 2014): eight bytes of state, and good enough for anything but secrets.
+//! Random numbers that a seed repeats: arrival gaps, the order of requests, the bootstrap.
 
 /// A generator. Equal seeds give equal sequences.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
     /// For this seed and stream: streams of one seed do not repeat each other.
     pub fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Random(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        random.next();
-        random
+        Random(fastrand::Rng::with_seed(seed ^ stream.wrapping_mul(0xd1b5_4a32_d192_ed03)))
     }
 
     /// The next 64 bits.
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// In (0, 1], so that its logarithm is finite.
     pub fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+        1.0 - self.0.f64()
     }
 
-    /// In 0..`bound`, which is not 0. The bias is below 2^-32 for every bound used here.
+    /// In 0..`bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        self.0.usize(..bound)
     }
 
-    /// Fisher and Yates.
+    /// Each order is as likely as the others.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
-        }
+        self.0.shuffle(items);
     }
 }
 

@@ -473,7 +473,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4096))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 16))]
         #[test]
         fn formatting_keeps_the_meaning_and_is_idempotent(pieces in prop::collection::vec(prop::sample::select(vec![
             "a", "b ", "\"q\"", " ", "  ", "\n", "\n\n", ";", "{", "}", "{ ", " }", "=", "x=1", " y = \"z\" ", "// c\n",

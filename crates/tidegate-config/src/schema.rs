@@ -258,7 +258,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(ProptestConfig::default().cases * 12) })]
         #[test]
         fn schema_and_check_agree_on_bounds(
             at in any::<prop::sample::Index>(), near in any::<bool>(), unit in 0usize..5, off in 0u64..3, any in any::<u64>(), word in "[a-z/*.:{}=%@é -]{0,6}"

@@ -75,7 +75,7 @@ fn is_special(text: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(5000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(ProptestConfig::default().cases * 20) })]
     #[test]
     fn a_second_opinion(pieces in prop::collection::vec(prop::sample::select(vec![
         "a", "b ", "c-d ", "\"q\" ", " ", "  ", "\n", "\r\n", ";", "; ", "{", "}", "{ ", " }\n", "=", " = ", "x=1 ", "y=\"z\" ", "// c\n",

@@ -30,17 +30,6 @@ pub(crate) fn parse_decimal_saturating(text: &[u8]) -> Option<u64> {
 
 /// Appends `number` to `out`, without leading zeros.
 #[inline]
-pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
-    // u64::MAX has 20 digits.
-    let mut digits = [0u8; 20];
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[start..]);
+pub fn push_decimal(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

@@ -29,7 +29,7 @@ struct Known {
 
 struct World {
     runtime: Rc<Runtime>,
-    random: Cell<u64>,
+    random: RefCell<fastrand::Rng>,
     tasks: RefCell<Vec<Rc<Known>>>,
     /// Futures that belong to nobody: dropping one is a cancellation.
     children: RefCell<Vec<LocalFuture<()>>>,
@@ -42,14 +42,9 @@ struct World {
 }
 
 impl World {
-    /// Below `most`, by a generator of Marsaglia's (xorshift64).
+    /// Below `most`.
     fn pick(&self, most: usize) -> usize {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.set(x);
-        (x % most as u64) as usize
+        self.random.borrow_mut().usize(..most)
     }
 
     fn some_task(&self) -> Option<Rc<Known>> {
@@ -198,7 +193,7 @@ fn run(seed: u64) {
     let runtime = Runtime::install(poller.registry().unwrap()).unwrap();
     let world = Rc::new(World {
         runtime: runtime.clone(),
-        random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+        random: RefCell::new(fastrand::Rng::with_seed(seed)),
         tasks: RefCell::default(),
         children: RefCell::default(),
         remote: RefCell::default(),

@@ -18,7 +18,6 @@ mod process;
 pub mod random;
 mod response;
 mod run;
-mod sha256;
 mod step;
 mod tls;
 mod token;

@@ -13,24 +13,16 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 const WORLDS: u64 = 8;
 const REQUESTS: u32 = 40;
 
-/// Numbers that look random and are the same in every run (SplitMix64).
-struct Random(u64);
+/// Numbers that look random and are the same in every run.
+struct Random(fastrand::Rng);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn one_in(&mut self, count: u64) -> bool {
-        self.next().is_multiple_of(count)
+        self.0.u64(..count) == 0
     }
 
     fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[(self.next() % of.len() as u64) as usize]
+        of[self.0.usize(..of.len())]
     }
 }
 
@@ -42,7 +34,7 @@ fn grow(random: &mut Random, folder: &Folder, below: &str, depth: u32) {
     fs::create_dir_all(folder.path(below)).unwrap();
     for name in NAMES {
         let path = format!("{below}/{name}");
-        match random.next() % 9 {
+        match random.0.u64(..9) {
             0 | 1 => {}
             2 | 3 if depth > 0 => grow(random, folder, &path, depth - 1),
             4 => symlink(random.pick(&["a", "d", "x.txt", "nowhere"]), folder.path(&path)).unwrap(),
@@ -57,7 +49,7 @@ fn grow(random: &mut Random, folder: &Folder, below: &str, depth: u32) {
 }
 
 fn access(random: &mut Random) -> String {
-    match random.next() % 8 {
+    match random.0.u64(..8) {
         0 => "deny \"all\"; ".into(),
         1 => "allow \"127.0.0.1\"; ".into(),
         2 => "allow \"192.0.2.0/24\" \"127.0.0.1\"; deny \"all\"; ".into(),
@@ -90,7 +82,7 @@ fn inner(random: &mut Random) -> String {
 }
 
 fn answer(random: &mut Random, pattern: &str) -> String {
-    match random.next() % 9 {
+    match random.0.u64(..9) {
         0 => "redirect \"/new{path}{query}\"; ".into(),
         1 => "redirect \"https://{host}{uri}\" status=308; ".into(),
         2 => "respond 403; ".into(),
@@ -123,7 +115,7 @@ fn settings(random: &mut Random) -> String {
 
 fn path(random: &mut Random) -> String {
     let mut path = String::new();
-    for _ in 0..=random.next() % 3 {
+    for _ in 0..=random.0.u64(..3) {
         path += random.pick(&["/", "/", "/", "/", "//", "/./", "/../", "/%2e/", "/%2F"]);
         path += &random.pick(&NAMES).replace('d', random.pick(&["d", "d", "%64"]));
     }
@@ -156,7 +148,7 @@ fn ask(server: &str, method: &str, path: &str, fields: &[String]) -> Answer {
 fn what_is_explained_is_what_is_served() {
     let (mut wrong, mut seen) = (Vec::new(), std::collections::BTreeMap::new());
     for seed in 0..WORLDS {
-        let mut random = Random(seed);
+        let mut random = Random(fastrand::Rng::with_seed(seed));
         let folder = Folder::new("explain-all");
         grow(&mut random, &folder, "site", 2);
         grow(&mut random, &folder, "other", 1);

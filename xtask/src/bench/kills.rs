@@ -113,16 +113,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn kill_while(arguments: &Arguments, operator: &Operator<'_>, hit: &str) -> Result<(Load, u64)> {
     let mut load = generator::start(&words(hit))?;
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
-    let (mut kills, mut random) = (0, 0x9e37_79b9_7f4a_7c15_u64);
+    let (mut kills, mut random) = (0, fastrand::Rng::with_seed(17));
     while load.is_running()? && Instant::now() + KILL_EVERY < end {
         std::thread::park_timeout(KILL_EVERY);
         let processes = processes(&operator.status()?)?;
-        // xorshift: Marsaglia, 2003
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let Some(index) = (random >> 32).checked_rem(processes.len() as u64) else { continue };
-        let process = Pid::from_raw(processes[index as usize]).context("a process number is above 0")?;
+        let Some(process) = random.choice(&processes) else { continue };
+        let process = Pid::from_raw(*process).context("a process number is above 0")?;
         // One that has just ended by itself counts as any other.
         let _ = kill_process(process, Signal::KILL);
         kills += 1;

@@ -67,16 +67,8 @@ impl Setup {
 
     /// Adds a file of `size` bytes that no compression could shorten much.
     pub fn add_document(&self, name: &str, size: usize) -> Result<()> {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let bytes: Vec<u8> = std::iter::repeat_with(|| {
-            // xorshift: Marsaglia, 2003
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[7]
-        })
-        .take(size)
-        .collect();
+        let mut bytes = vec![0; size];
+        fastrand::Rng::with_seed(17).fill(&mut bytes);
         fs::write(self.documents.join(name), bytes)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Dependencies come from crates.io and under licences that go with ours.
+//! Dependencies come from crates.io and under licences that go with ours: those that `deny.toml` names.
 //!
-//! Called by `tidy`. It stands where `cargo deny` would, without a database to fetch: cargo itself knows
-//! source and licence of each package. It does not look for security advisories.
+//! Called by `tidy`. Cargo itself knows source and licence of each package, so that this needs no other tool and no
+//! network; where `cargo deny` is installed, it has its say as well. Neither looks for security advisories here.
 
 use std::collections::BTreeMap;
 
@@ -9,35 +9,27 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Finding;
+use crate::workspace;
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Licences that ask for no more than keeping their notice.
-const ALLOWED: [&str; 12] = [
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
-
-/// A package let in under another licence, and why.
-struct Exception {
-    package: &'static str,
-    licence: &'static str,
-    /// Read by whoever reviews this list.
-    _reason: &'static str,
+/// The licences of `deny.toml`: the strings of its only `allow`.
+pub fn allowed(deny: &str) -> Result<Vec<String>> {
+    let (_, list) = deny.split_once("\nallow = [").context("deny.toml has no list `allow`")?;
+    let (list, _) = list.split_once(']').context("the list `allow` of deny.toml does not end")?;
+    Ok(list.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
-/// None so far.
-const EXCEPTIONS: [Exception; 0] = [];
+/// Has `cargo deny` look at the same, where it is installed; whether it is.
+pub fn run_cargo_deny() -> Result<bool> {
+    if workspace::find_program("cargo-deny").is_none() {
+        return Ok(false);
+    }
+    let mut command = workspace::cargo();
+    command.args(["deny", "--locked", "--offline", "--log-level", "error"]);
+    workspace::run(command.args(["check", "licenses", "sources", "bans"]))?;
+    Ok(true)
+}
 
 /// A dependency as cargo describes it.
 #[derive(Debug)]
@@ -70,14 +62,14 @@ pub fn packages(metadata: &Value) -> Result<Vec<Package>> {
 }
 
 /// Checks that each licence is one we can take.
-pub fn check(packages: &[Package]) -> Vec<Finding> {
+pub fn check(packages: &[Package], allowed: &[String]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in packages {
         let place = format!("{} {}", package.name, package.version);
         match &package.licence {
             None => findings.push(Finding::new(place, "names no licence")),
-            Some(licence) if !is_allowed(&package.name, licence) => {
-                let message = format!("licence {licence} is not in the list of xtask/src/tidy/licences.rs");
+            Some(licence) if !is_allowed(licence, allowed) => {
+                let message = format!("licence {licence} is not in the list of deny.toml");
                 findings.push(Finding::new(place, message));
             }
             Some(_) => {}
@@ -123,18 +115,18 @@ pub fn duplicates(packages: &[LockedPackage]) -> Vec<String> {
     several.map(|(name, versions)| format!("{name} in versions {}", versions.join(", "))).collect()
 }
 
-fn is_allowed(package: &str, expression: &str) -> bool {
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     // Before SPDX expressions, a slash stood for OR.
     let expression = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = expression.split_whitespace().collect();
-    let mut reader = Expression { package, words: &words };
-    let allowed = reader.any();
-    allowed && reader.words.is_empty()
+    let mut reader = Expression { allowed, words: &words };
+    let is_allowed = reader.any();
+    is_allowed && reader.words.is_empty()
 }
 
 /// An SPDX expression being read: `OR` of `AND` of licences or parentheses.
 struct Expression<'a> {
-    package: &'a str,
+    allowed: &'a [String],
     words: &'a [&'a str],
 }
 
@@ -169,9 +161,7 @@ impl Expression<'_> {
             self.words = rest;
             licence = format!("{licence} WITH {exception}");
         }
-        let package = self.package;
-        ALLOWED.contains(&licence.as_str())
-            || EXCEPTIONS.iter().any(|exception| exception.package == package && exception.licence == licence)
+        self.allowed.contains(&licence)
     }
 
     fn take(&mut self, word: &str) -> bool {
@@ -188,6 +178,16 @@ impl Expression<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DENY: &str = include_str!("../../../deny.toml");
+
+    #[test]
+    fn the_list_is_read() {
+        let list =
+            "# x\n[licenses]\nallow = [\n    \"MIT\",\n    \"Apache-2.0 WITH LLVM-exception\",\n]\n[bans]\n";
+        assert_eq!(allowed(list).unwrap(), ["MIT", "Apache-2.0 WITH LLVM-exception"]);
+        assert!(allowed("[licenses]\n").is_err());
+    }
 
     #[test]
     fn expressions() {
@@ -208,8 +208,9 @@ mod tests {
             ("MIT OR", true),
             ("MIT MIT", false),
         ];
+        let allowed = allowed(DENY).unwrap();
         for (expression, expected) in table {
-            assert_eq!(is_allowed("some", expression), expected, "{expression}");
+            assert_eq!(is_allowed(expression, &allowed), expected, "{expression}");
         }
     }
 
@@ -246,6 +247,6 @@ version = "0.1.0"
     #[test]
     fn a_package_without_licence() {
         let package = Package { name: "a".into(), version: "1.0.0".into(), licence: None };
-        assert_eq!(check(&[package]).len(), 1);
+        assert_eq!(check(&[package], &["MIT".into()]).len(), 1);
     }
 }

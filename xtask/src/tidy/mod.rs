@@ -63,7 +63,8 @@ pub fn run() -> Result<()> {
 
     let triple = workspace::host_triple()?;
     let dependencies = licences::packages(&metadata(&["--filter-platform", &triple])?)?;
-    findings.extend(licences::check(&dependencies));
+    let deny = fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml")?;
+    findings.extend(licences::check(&dependencies, &licences::allowed(&deny)?));
     for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
         if let Ok(text) = fs::read_to_string(root.join(lock)) {
             let locked = licences::locked_packages(&text);
@@ -81,10 +82,11 @@ pub fn run() -> Result<()> {
         bail!("tidy: {} rules broken", findings.len());
     }
     println!(
-        "tidy: {} source files, {} transcripts, {} dependencies in order",
+        "tidy: {} source files, {} transcripts, {} dependencies in order{}",
         files.len(),
         transcripts.len(),
-        dependencies.len()
+        dependencies.len(),
+        if licences::run_cargo_deny()? { ", also for cargo deny" } else { "" }
     );
     Ok(())
 }

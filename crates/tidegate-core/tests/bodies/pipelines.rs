@@ -140,7 +140,7 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
 #[test]
 fn pipelined_is_one_by_one() {
     let mut pair = Pair::new();
-    let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let cuts = prop::collection::vec(any::<prop::sample::Index>(), 0..8);
     let input = (prop::collection::vec(request(), 1..6), cuts);

@@ -399,7 +399,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
+        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 6))]
 
         #[test]
         fn any_script_round_trips(

@@ -14,7 +14,6 @@ use super::upstream::Errand;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use std::borrow::Cow;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -380,8 +379,7 @@ fn leads_round_the_rules(protocol: &[u8]) -> bool {
 /// 16 random bytes in base64 (RFC 6455 section 4.1). They protect from caches that take the handshake for a
 /// request, not from anyone who guesses.
 fn websocket_key() -> String {
-    let half = |salt: u8| RandomState::new().hash_one(salt).to_be_bytes();
-    BASE64.encode([half(0), half(1)].concat())
+    BASE64.encode(fastrand::u128(..).to_be_bytes())
 }
 
 /// Whether `Connection` names a field as one that ends here.

@@ -1,11 +1,14 @@
 //! Records for the DNS-01 challenge by a dynamic update (RFC 2136), signed with a key that the name server knows
 //! (TSIG with HMAC-SHA256, RFC 8945).
 //!
-//! The messages are few and fixed, so they are made here; what a server answers is read within bounds, and
-//! believed only when it is signed as well.
+//! What a server answers is read within bounds, and believed only when it is signed as well.
 
 use super::manager::IssueError;
-use aws_lc_rs::hmac;
+use hickory_proto::ProtoError;
+use hickory_proto::op::{Message, MessageType, ResponseCode, update_message};
+use hickory_proto::rr::rdata::TXT;
+use hickory_proto::rr::rdata::tsig::{TsigAlgorithm, TsigError};
+use hickory_proto::rr::{Name, RData, Record, RecordSet, TSigVerifier, TSigner};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,19 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TTL: u32 = 60;
 /// Seconds that the clocks of both ends may differ.
 const FUDGE: u16 = 300;
-const HEADER: usize = 12;
 /// What a server answers at most.
 const ANSWER_MAX: usize = 4096;
-
-const SOA: u16 = 6;
-const TXT: u16 = 16;
-const TSIG: u16 = 250;
-const IN: u16 = 1;
-const NONE: u16 = 254;
-const ANY: u16 = 255;
-const UPDATE: u8 = 5;
-const ALGORITHM: &str = "hmac-sha256.";
-const MAC: usize = 32;
 
 /// A zone that may be changed, and how.
 #[derive(Clone, PartialEq, Eq)]
@@ -80,11 +72,12 @@ impl DnsUpdate {
             return Err(failed(format!("the record lies outside of the zone {}", self.zone)));
         }
         let id = now as u16 ^ std::process::id() as u16;
-        let (message, mac) = self.encode(id, change, record, value, now.unsigned_abs()).map_err(failed)?;
+        let encoded = self.encode(id, change, record, value, now.unsigned_abs());
+        let (message, verifier) = encoded.map_err(|error| failed(error.to_string()))?;
         let exchange = tokio::time::timeout(PATIENCE, self.exchange(&message)).await;
         let answer = exchange.map_err(|_| failed("it does not answer".into()))?;
         let answer = answer.map_err(|error| failed(error.to_string()))?;
-        self.check(&answer, id, &mac).map_err(failed)?;
+        self.check(&answer, id, verifier).map_err(failed)?;
         if change == Change::Add {
             tokio::time::sleep(self.settle).await;
         }
@@ -104,7 +97,7 @@ impl DnsUpdate {
         Ok(answer)
     }
 
-    /// The message, and the code that signs it.
+    /// The message, and what verifies the answer to it.
     fn encode(
         &self,
         id: u16,
@@ -112,189 +105,63 @@ impl DnsUpdate {
         record: &str,
         value: &str,
         now: u64,
-    ) -> Result<(Vec<u8>, Vec<u8>), String> {
-        let mut out = Vec::with_capacity(512);
-        out.extend_from_slice(&id.to_be_bytes());
-        out.extend_from_slice(&[UPDATE << 3, 0]);
-        // One zone, no prerequisite, one change, and no additional record yet.
-        out.extend_from_slice(&[0, 1, 0, 0, 0, 1, 0, 0]);
-        push_name(&mut out, &self.zone)?;
-        push16(&mut out, &[SOA, IN]);
-        push_name(&mut out, record)?;
-        let (class, ttl) = match change {
-            Change::Add => (IN, TTL),
-            Change::Remove => (NONE, 0),
-        };
-        push16(&mut out, &[TXT, class]);
-        out.extend_from_slice(&ttl.to_be_bytes());
-        let length = u8::try_from(value.len()).map_err(|_| "the value is too long".to_owned())?;
-        push16(&mut out, &[u16::from(length) + 1]);
-        out.push(length);
-        out.extend_from_slice(value.as_bytes());
-
-        let mut signed = out.clone();
-        self.push_variables(&mut signed, now, FUDGE, 0, &[])?;
-        let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.key), &signed);
-        let mac = mac.as_ref().to_vec();
-        // Now there is one additional record.
-        if let Some(count) = out.get_mut(HEADER - 1) {
-            *count = 1;
+    ) -> Result<(Vec<u8>, TSigVerifier), ProtoError> {
+        let (zone, name) = (name(&self.zone)?, name(record)?);
+        if !zone.zone_of(&name) {
+            return Err(format!("{name} lies outside of {zone}").into());
         }
-        push_name(&mut out, &self.key_name)?;
-        push16(&mut out, &[TSIG, ANY]);
-        out.extend_from_slice(&[0; 4]);
-        let mut data = Vec::new();
-        push_name(&mut data, ALGORITHM)?;
-        push48(&mut data, now);
-        push16(&mut data, &[FUDGE, MAC as u16]);
-        data.extend_from_slice(&mac);
-        push16(&mut data, &[id, 0, 0]);
-        push16(&mut out, &[data.len() as u16]);
-        out.extend_from_slice(&data);
-        Ok((out, mac))
-    }
-
-    /// What is signed with a message (RFC 8945 section 4.3.3).
-    fn push_variables(
-        &self,
-        out: &mut Vec<u8>,
-        time: u64,
-        fudge: u16,
-        error: u16,
-        other: &[u8],
-    ) -> Result<(), String> {
-        push_name(out, &self.key_name)?;
-        push16(out, &[ANY]);
-        out.extend_from_slice(&[0; 4]);
-        push_name(out, ALGORITHM)?;
-        push48(out, time);
-        push16(out, &[fudge, error, other.len() as u16]);
-        out.extend_from_slice(other);
-        Ok(())
+        let text = RData::TXT(TXT::new(vec![value.to_owned()]));
+        let records = RecordSet::from(Record::from_rdata(name, TTL, text));
+        let mut message = match change {
+            Change::Add => update_message::append(records, zone, false, false),
+            Change::Remove => update_message::delete_by_rdata(records, zone, false),
+        };
+        message.metadata.id = id;
+        let signer =
+            TSigner::new(self.key.clone(), TsigAlgorithm::HmacSha256, self::name(&self.key_name)?, FUDGE);
+        let signer = signer.map_err(|error| error.to_string())?;
+        let verifier = message.finalize(&signer, now)?.ok_or("the message is not signed")?;
+        Ok((message.to_vec()?, verifier))
     }
 
     /// Whether an answer says that it is done, and comes from who knows the key.
-    fn check(&self, answer: &[u8], id: u16, request_mac: &[u8]) -> Result<(), String> {
-        let broken = || "its answer is malformed".to_owned();
-        let header = answer.first_chunk::<HEADER>().ok_or_else(broken)?;
-        if header[..2] != id.to_be_bytes() || header[2] & 0x80 == 0 {
+    fn check(&self, answer: &[u8], id: u16, mut verifier: TSigVerifier) -> Result<(), String> {
+        let message = Message::from_vec(answer).map_err(|_| "its answer is malformed".to_owned())?;
+        if message.metadata.id != id || message.metadata.message_type != MessageType::Response {
             return Err("its answer is to another question".into());
         }
-        let code = header[3] & 15;
-        let counts = [4, 6, 8, 10].map(|at| usize::from(u16::from_be_bytes([header[at], header[at + 1]])));
-        let mut at = HEADER;
-        for _ in 0..counts[0] {
-            at = skip_name(answer, at).ok_or_else(broken)? + 4;
-        }
-        let others = (counts[1] + counts[2] + counts[3]).checked_sub(1);
-        for _ in 0..others.unwrap_or(0) {
-            at = skip_name(answer, at).ok_or_else(broken)? + 8;
-            at += 2 + usize::from(number16(answer, at).ok_or_else(broken)?);
-        }
-        if counts[3] == 0 {
+        let refused = |code: ResponseCode| format!("it refuses ({})", format!("{code:?}").to_uppercase());
+        let code = message.metadata.response_code;
+        let Some(signature) = message.signature() else {
             return Err(match code {
-                0 => "its answer is not signed".into(),
-                code => format!("it refuses ({})", code_name(code)),
+                ResponseCode::NoError => "its answer is not signed".into(),
+                code => refused(code),
             });
-        }
-        // The last one is the signature.
-        let signature = at;
-        let at = skip_name(answer, at).ok_or_else(broken)?;
-        if number16(answer, at) != Some(TSIG) {
-            return Err("its answer is not signed".into());
-        }
-        let at = skip_name(answer, at + 10).ok_or_else(broken)?;
-        let time = answer.get(at..at + 6).ok_or_else(broken)?;
-        let time = time.iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let fudge = number16(answer, at + 6).ok_or_else(broken)?;
-        let size = usize::from(number16(answer, at + 8).ok_or_else(broken)?);
-        let mac = answer.get(at + 10..at + 10 + size).ok_or_else(broken)?;
-        let at = at + 10 + size;
-        let error = number16(answer, at + 2).ok_or_else(broken)?;
-        let length = usize::from(number16(answer, at + 4).ok_or_else(broken)?);
-        let other = answer.get(at + 6..at + 6 + length).ok_or_else(broken)?;
-        if error != 0 {
+        };
+        if let Some(error) = &signature.data.error {
             return Err(match error {
-                16 => "it does not take the signature (is the key right?)".into(),
-                17 => format!("it does not know the key {}", self.key_name),
-                18 => "its clock and ours differ too much".into(),
-                error => format!("it does not take the signature (error {error})"),
+                TsigError::BadSig => "it does not take the signature (is the key right?)".into(),
+                TsigError::BadKey => format!("it does not know the key {}", self.key_name),
+                TsigError::BadTime => "its clock and ours differ too much".into(),
+                error => format!("it does not take the signature ({error:?})"),
             });
         }
-        let mut signed = (request_mac.len() as u16).to_be_bytes().to_vec();
-        signed.extend_from_slice(request_mac);
-        let begin = signed.len();
-        signed.extend_from_slice(answer.get(..signature).ok_or_else(broken)?);
-        let count = (counts[3] as u16 - 1).to_be_bytes();
-        signed.get_mut(begin + 10..begin + 12).ok_or_else(broken)?.copy_from_slice(&count);
-        self.push_variables(&mut signed, time, fudge, error, other)?;
-        hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &self.key), &signed, mac)
-            .map_err(|_| "the signature of its answer is wrong".to_owned())?;
-        if code == 0 { Ok(()) } else { Err(format!("it refuses ({})", code_name(code))) }
+        verifier.verify(answer).map_err(|_| "the signature of its answer is wrong".to_owned())?;
+        if code == ResponseCode::NoError { Ok(()) } else { Err(refused(code)) }
     }
 }
 
-fn code_name(code: u8) -> String {
-    match code {
-        1 => "FORMERR",
-        2 => "SERVFAIL",
-        3 => "NXDOMAIN",
-        4 => "NOTIMP",
-        5 => "REFUSED",
-        8 => "NXRRSET",
-        9 => "NOTAUTH",
-        10 => "NOTZONE",
-        code => return format!("code {code}"),
-    }
-    .to_owned()
-}
-
-fn push16(out: &mut Vec<u8>, numbers: &[u16]) {
-    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
-}
-
-fn push48(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(&number.to_be_bytes()[2..]);
-}
-
-fn push_name(out: &mut Vec<u8>, name: &str) -> Result<(), String> {
-    let name = name.trim_end_matches('.');
-    if name.len() > 253 {
-        return Err(format!("{name} is longer than a name may be"));
-    }
-    for label in name.split('.') {
-        match u8::try_from(label.len()) {
-            Ok(length @ 1..=63) => {
-                out.push(length);
-                out.extend_from_slice(label.to_ascii_lowercase().as_bytes());
-            }
-            _ => return Err(format!("{name} is no name")),
-        }
-    }
-    out.push(0);
-    Ok(())
-}
-
-/// Behind a name, which may be compressed.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        match *message.get(at)? {
-            0 => return Some(at + 1),
-            length @ 1..=63 => at += 1 + usize::from(length),
-            192.. => return message.get(at + 1).map(|_| at + 2),
-            _ => return None,
-        }
-    }
-}
-
-fn number16(message: &[u8], at: usize) -> Option<u16> {
-    let bytes = message.get(at..at.checked_add(2)?)?;
-    bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+/// A whole name, in lower case: names are signed so.
+fn name(text: &str) -> Result<Name, ProtoError> {
+    let mut name = Name::from_ascii(text)?.to_lowercase();
+    name.set_fqdn(true);
+    Ok(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_lc_rs::hmac;
     use proptest::prelude::*;
 
     fn update() -> DnsUpdate {
@@ -307,58 +174,126 @@ mod tests {
         }
     }
 
-    /// The answer of a server that knows the key.
-    fn answer(update: &DnsUpdate, id: u16, code: u8, request_mac: &[u8]) -> Vec<u8> {
-        let mut out = id.to_be_bytes().to_vec();
-        out.extend([0x80 | UPDATE << 3, code, 0, 1, 0, 0, 0, 0, 0, 0]);
-        push_name(&mut out, &update.zone).unwrap();
-        push16(&mut out, &[SOA, IN]);
-        let mut signed = [&(request_mac.len() as u16).to_be_bytes()[..], request_mac, &out].concat();
-        update.push_variables(&mut signed, 1000, FUDGE, 0, &[]).unwrap();
-        let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &update.key), &signed);
-        out[11] = 1;
-        push_name(&mut out, &update.key_name).unwrap();
-        push16(&mut out, &[TSIG, ANY, 0, 0]);
+    const HEADER: usize = 12;
+
+    /// Octet by octet as RFC 1035 has it, beside the crate.
+    fn push_name(out: &mut Vec<u8>, name: &str) {
+        for label in name.split('.') {
+            out.push(label.len() as u8);
+            out.extend_from_slice(label.as_bytes());
+        }
+        out.push(0);
+    }
+
+    fn push16(out: &mut Vec<u8>, numbers: &[u16]) {
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+    }
+
+    /// The code that signs a message of that time (RFC 8945 section 4.3.3).
+    fn sign(update: &DnsUpdate, time: u64, before: &[u8], message: &[u8]) -> Vec<u8> {
+        let mut signed = [before, message].concat();
+        push_name(&mut signed, &update.key_name);
+        push16(&mut signed, &[255, 0, 0]);
+        push_name(&mut signed, "hmac-sha256");
+        signed.extend(&time.to_be_bytes()[2..]);
+        push16(&mut signed, &[FUDGE, 0, 0]);
+        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &update.key), &signed).as_ref().to_vec()
+    }
+
+    /// A signed message: the additional record that carries the signature comes last.
+    fn with_signature(
+        update: &DnsUpdate,
+        mut message: Vec<u8>,
+        id: u16,
+        time: u64,
+        mac: &[u8],
+        error: u16,
+    ) -> Vec<u8> {
+        message[HEADER - 1] = 1;
+        push_name(&mut message, &update.key_name);
+        push16(&mut message, &[250, 255, 0, 0]);
         let mut data = Vec::new();
-        push_name(&mut data, ALGORITHM).unwrap();
-        push48(&mut data, 1000);
-        push16(&mut data, &[FUDGE, 32]);
-        data.extend(mac.as_ref());
-        push16(&mut data, &[id, 0, 0]);
-        push16(&mut out, &[data.len() as u16]);
-        out.extend(data);
+        push_name(&mut data, "hmac-sha256");
+        data.extend(&time.to_be_bytes()[2..]);
+        push16(&mut data, &[FUDGE, mac.len() as u16]);
+        data.extend(mac);
+        push16(&mut data, &[id, error, 0]);
+        push16(&mut message, &[data.len() as u16]);
+        [message, data].concat()
+    }
+
+    fn plain_answer(update: &DnsUpdate, id: u16, code: u8) -> Vec<u8> {
+        let mut out = id.to_be_bytes().to_vec();
+        out.extend([0xa8, code, 0, 1, 0, 0, 0, 0, 0, 0]);
+        push_name(&mut out, &update.zone);
+        push16(&mut out, &[6, 1]);
         out
     }
 
+    /// The answer of a server that knows the key.
+    fn answer(update: &DnsUpdate, id: u16, code: u8, time: u64, request: &[u8]) -> Vec<u8> {
+        let out = plain_answer(update, id, code);
+        let request_mac = &request[request.len() - 38..request.len() - 6];
+        let mac = sign(update, time, &[&[0, 32], request_mac].concat(), &out);
+        with_signature(update, out, id, time, &mac, 0)
+    }
+
+    const RECORD: &str = "_acme-challenge.Example.com";
+
     #[test]
     fn a_message_says_what_is_to_change() {
-        let (message, mac) =
-            update().encode(7, Change::Add, "_acme-challenge.example.com", "value", 1000).unwrap();
-        assert_eq!(message[..12], [0, 7, 0x28, 0, 0, 1, 0, 0, 0, 1, 0, 1]);
-        assert_eq!(&message[12..25], b"\x07example\x03com\0");
-        assert!(message.windows(6).any(|window| window == b"\x05value"));
-        assert_eq!(mac.len(), MAC);
-        let (other, _) =
-            update().encode(7, Change::Remove, "_acme-challenge.example.com", "value", 1000).unwrap();
-        assert_ne!(message, other);
-        assert!(update().encode(7, Change::Add, "a..b", "v", 0).is_err());
+        for (change, class_and_ttl) in
+            [(Change::Add, [0, 1, 0, 0, 0, 60]), (Change::Remove, [0, 254, 0, 0, 0, 0])]
+        {
+            let (message, _) = update().encode(7, change, RECORD, "value", 1000).unwrap();
+            assert_eq!(message[..HEADER], [0, 7, 0x28, 0, 0, 1, 0, 0, 0, 1, 0, 1]);
+            // The zone; then the record below it, compressed or not: its type, class, time to live and text.
+            assert!(message[HEADER..].starts_with(b"\x07example\x03com\0\0\x06\0\x01"));
+            let data = [&[0, 16][..], &class_and_ttl, b"\0\x06\x05value"].concat();
+            let at = message.windows(data.len()).position(|window| window == data).unwrap();
+            // What is behind it is the signature, over all that is before.
+            let mut unsigned = message[..at + data.len()].to_vec();
+            unsigned[HEADER - 1] = 0;
+            let mac = sign(&update(), 1000, &[], &unsigned);
+            assert_eq!(message, with_signature(&update(), unsigned, 7, 1000, &mac, 0));
+        }
+        for (record, value) in [("a..example.com", "v"), ("example.org", "v"), (RECORD, &*"v".repeat(256))] {
+            assert!(update().encode(7, Change::Add, record, value, 0).is_err(), "{record}");
+        }
     }
 
     #[test]
     fn only_a_signed_answer_counts() {
         let update = update();
-        let mac = [9; 32];
-        assert_eq!(update.check(&answer(&update, 7, 0, &mac), 7, &mac), Ok(()));
-        assert_eq!(update.check(&answer(&update, 7, 5, &mac), 7, &mac), Err("it refuses (REFUSED)".into()));
-        assert!(update.check(&answer(&update, 7, 0, &mac), 8, &mac).is_err());
-        assert!(update.check(&answer(&update, 7, 0, &[1; 32]), 7, &mac).is_err());
         let stranger = DnsUpdate { key: vec![1; 32], ..update.clone() };
-        assert!(update.check(&answer(&stranger, 7, 0, &mac), 7, &mac).is_err());
-        let unsigned = [0, 7, 0xa8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(update.check(&unsigned, 7, &mac), Err("its answer is not signed".into()));
-        let whole = answer(&update, 7, 0, &mac);
+        let (request, _) = update.encode(7, Change::Add, RECORD, "value", 1000).unwrap();
+        let (other, _) = update.encode(7, Change::Add, RECORD, "other", 1000).unwrap();
+        // Each is checked as the answer to a request of its own.
+        let check = |answer: &[u8]| {
+            let (_, verifier) = update.encode(7, Change::Add, RECORD, "value", 1000).unwrap();
+            update.check(answer, 7, verifier)
+        };
+        assert_eq!(check(&answer(&update, 7, 0, 1000, &request)), Ok(()));
+        assert_eq!(check(&answer(&update, 7, 0, 1200, &request)), Ok(()));
+        assert_eq!(check(&answer(&update, 7, 5, 1000, &request)), Err("it refuses (REFUSED)".into()));
+        let unsigned = |code| plain_answer(&update, 7, code);
+        let refused = |error| with_signature(&update, unsigned(9), 7, 1000, &[], error);
+        for (answer, why) in [
+            (answer(&update, 8, 0, 1000, &request), "its answer is to another question"),
+            (answer(&update, 7, 0, 1000, &other), "the signature of its answer is wrong"),
+            (answer(&stranger, 7, 0, 1000, &request), "the signature of its answer is wrong"),
+            (answer(&update, 7, 0, 2000, &request), "the signature of its answer is wrong"), // an old one
+            (unsigned(0), "its answer is not signed"),
+            (unsigned(9), "it refuses (NOTAUTH)"),
+            (refused(16), "it does not take the signature (is the key right?)"),
+            (refused(17), "it does not know the key acme"),
+            (refused(18), "its clock and ours differ too much"),
+        ] {
+            assert_eq!(check(&answer), Err(why.to_owned()));
+        }
+        let whole = answer(&update, 7, 0, 1000, &request);
         for cut in 0..whole.len() {
-            assert!(update.check(&whole[..cut], 7, &mac).is_err());
+            assert!(check(&whole[..cut]).is_err());
         }
     }
 
@@ -378,8 +313,10 @@ mod tests {
     proptest! {
         #[test]
         fn any_answer_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = update().check(&bytes, 7, &[0; 32]);
-            let _ = update().check(&[&[0, 7, 0x80, 0], &bytes[..]].concat(), 7, &[0; 32]);
+            for answer in [bytes.clone(), [&[0, 7, 0x80, 0], &bytes[..]].concat()] {
+                let (_, verifier) = update().encode(7, Change::Add, RECORD, "value", 1000).unwrap();
+                prop_assert!(update().check(&answer, 7, verifier).is_err());
+            }
         }
     }
 }

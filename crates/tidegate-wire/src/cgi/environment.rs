@@ -5,8 +5,8 @@
 //! take the place of others, `Proxy` would be `HTTP_PROXY`, which libraries take for a setting, and
 //! connection fields are between the client and this server (FAULTS 36).
 
-use crate::h1::push_decimal;
 use tidegate_http::Fields;
+use tidegate_http::push_decimal;
 
 /// Says one thing however often and whatever it says (RFC 8470 section 5.1), so it is written by
 /// [`Environment::write`] alone.

@@ -80,21 +80,6 @@ pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Decimal digits of `n`, appended.
-pub(crate) fn push_decimal(out: &mut Vec<u8>, mut n: u64) {
-    let mut digits = [b'0'; 20];
-    let mut first = digits.len();
-    for slot in digits.iter_mut().rev() {
-        *slot = b'0' + (n % 10) as u8;
-        n /= 10;
-        first -= 1;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(first..).unwrap_or_default());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,15 +94,6 @@ mod tests {
             assert_eq!(is_value(b), b == b'\t' || b >= b' ' && b != 0x7f, "{b:#x}");
             assert_eq!(is_control(b), !is_value(b), "{b:#x}");
             assert_eq!(is_target(b), b.is_ascii_graphic() && !b"\"#<>".contains(&b), "{b:#x}");
-        }
-    }
-
-    #[test]
-    fn decimal_digits() {
-        for n in [0, 1, 9, 10, 99, 100, 65_535, u64::MAX] {
-            let mut out = Vec::new();
-            push_decimal(&mut out, n);
-            assert_eq!(out, n.to_string().into_bytes());
         }
     }
 }

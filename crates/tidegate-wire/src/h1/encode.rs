@@ -2,8 +2,8 @@
 //! what a peer sent, so whatever did not come from our own code must pass
 //! [`append_field`](super::append_field) first.
 
-use super::bytes::push_decimal;
 use std::num::NonZeroUsize;
+use tidegate_http::push_decimal;
 
 /// The interim response that asks for the body (RFC 9110 section 15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

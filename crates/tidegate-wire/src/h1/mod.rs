@@ -55,7 +55,7 @@ pub use response::{ResponseError, ResponseHead, ResponseKind, parse_response};
 pub use scanner::HeadScanner;
 pub use trailers::Trailers;
 
-pub(crate) use bytes::{is_token_all, is_value, push_decimal, trim};
+pub(crate) use bytes::{is_token_all, is_value, trim};
 pub(crate) use field::first_fault;
 
 use arrayvec::ArrayVec;

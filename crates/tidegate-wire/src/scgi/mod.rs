@@ -3,8 +3,8 @@
 //! The answer is that of a CGI script, ended by the end of the connection: see [`crate::cgi`]. One request
 //! for each connection.
 
-use crate::h1::push_decimal;
 use thiserror::Error;
+use tidegate_http::push_decimal;
 
 /// What a peer sent that is no SCGI request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

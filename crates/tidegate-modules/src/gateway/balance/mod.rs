@@ -21,7 +21,7 @@ use health::{Fitness, Outcome, Rules};
 use member::Member;
 use policy::{Candidate, Turns};
 use report::{GroupReport, MemberReport, MemberState};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -40,8 +40,6 @@ pub struct Group {
     places: Arc<Places>,
     turns: Mutex<Turns>,
     budget: Mutex<Budget>,
-    random: RandomState,
-    drawn: AtomicU64,
     /// When a member that was put aside may be tried, and its places count again.
     next_return: AtomicU64,
     ejections: AtomicU64,
@@ -76,8 +74,6 @@ impl Group {
             places: Places::new(limits),
             turns: Mutex::default(),
             budget: Mutex::new(Budget::new(settings.retry.budget)),
-            random: RandomState::new(),
-            drawn: AtomicU64::new(0),
             next_return: AtomicU64::new(u64::MAX),
             ejections: AtomicU64::new(0),
             retries: AtomicU64::new(0),
@@ -284,7 +280,7 @@ impl Group {
         let chosen = match self.settings.balance {
             Balance::RoundRobin => self.turns().next(&candidates),
             Balance::LeastConnections => policy::least_loaded(&mut candidates, &mut self.turns()),
-            Balance::TwoChoices => policy::of_two(&candidates, self.draw()),
+            Balance::TwoChoices => policy::of_two(&candidates, fastrand::u64(..)),
             Balance::Hash(_) => policy::by_hash(&candidates, wish.key),
         };
         chosen.ok_or_else(|| self.down(now))
@@ -308,8 +304,8 @@ impl Group {
             return; // of several addresses one has failed
         }
         let may_eject = outcome == Outcome::Failed && self.has_others(index, now);
-        let random = (self.draw() >> 11) as f64 / (1u64 << 53) as f64;
-        let Some(fitness) = member.on_outcome(outcome, now, may_eject, random, &self.rules) else { return };
+        let fitness = member.on_outcome(outcome, now, may_eject, fastrand::f64(), &self.rules);
+        let Some(fitness) = fitness else { return };
         let (name, group) = (member.name(), &self.settings.name);
         match fitness {
             Fitness::Ejected { until } => {
@@ -360,10 +356,6 @@ impl Group {
 
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn draw(&self) -> u64 {
-        self.random.hash_one(self.drawn.fetch_add(1, Relaxed))
     }
 
     fn budget(&self) -> MutexGuard<'_, Budget> {

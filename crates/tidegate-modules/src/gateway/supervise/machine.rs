@@ -8,7 +8,7 @@
 //! settings say something else now, is drained once another serves in its place: so a change of settings
 //! that does not work leaves the old processes serving.
 
-use super::pace::{Bucket, Chance, pause};
+use super::pace::{Bucket, pause};
 use crate::gateway::places::Demand;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -134,7 +134,7 @@ pub(super) struct Machine {
     /// A start that is only waiting for the time.
     start_due: Option<Duration>,
     bucket: Bucket,
-    chance: Chance,
+    chance: fastrand::Rng,
     /// How many the workers had use for when they last told; those that wait want all there are.
     needed: usize,
     surplus_since: Option<Duration>,
@@ -160,7 +160,7 @@ impl Machine {
             next_start: now,
             start_due: None,
             bucket: Bucket::new(size, START_EACH, now),
-            chance: Chance::new(seed),
+            chance: fastrand::Rng::with_seed(seed),
             needed: 0,
             surplus_since: None,
             sequence: 0,
@@ -258,7 +258,7 @@ impl Machine {
 
     fn fail(&mut self, how: &str, now: Duration, out: &mut Vec<Action>) {
         self.failures = self.failures.saturating_add(1);
-        let pause = pause(self.failures, self.chance.next());
+        let pause = pause(self.failures, self.chance.u8(..));
         self.next_start = now + pause;
         self.is_changed = true;
         out.push(Action::Say(match pause {

@@ -52,23 +52,6 @@ pub(super) fn pause(failures: u32, chance: u8) -> Duration {
     whole - whole * u32::from(chance) / 512
 }
 
-/// Numbers that need not be secret (xorshift).
-#[derive(Debug)]
-pub(super) struct Chance(u64);
-
-impl Chance {
-    pub(super) fn new(seed: u64) -> Chance {
-        Chance(seed | 1)
-    }
-
-    pub(super) fn next(&mut self) -> u8 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 56) as u8
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -74,18 +74,8 @@ fn read_request(incoming: &mut Incoming) -> Result<AnswerPlan, Stop> {
     };
     let mut upload = Upload::of(&plan);
     if let Some((_, length)) = field("content-length") {
-        let mut left: usize =
-            length.trim().parse().map_err(|_| Stop::Fault(format!("Content-Length:{length}")))?;
-        while left > 0 {
-            if incoming.buffer.is_empty() {
-                incoming.fill()?;
-            }
-            let count = left.min(incoming.buffer.len());
-            let piece: Vec<u8> = incoming.buffer.drain(..count).collect();
-            upload.take(&piece)?;
-            left -= count;
-        }
-        upload.end()?;
+        let length = length.trim().parse().map_err(|_| Stop::Fault(format!("Content-Length:{length}")))?;
+        upload.take_all(incoming, length)?;
     } else if field("transfer-encoding").is_some() {
         loop {
             let line = line(incoming)?;
@@ -101,10 +91,8 @@ fn read_request(incoming: &mut Incoming) -> Result<AnswerPlan, Stop> {
                 return Err(Stop::Fault("no line end behind a chunk".to_owned()));
             }
         }
-        upload.end()?;
-    } else {
-        upload.end()?;
     }
+    upload.end()?;
     Ok(plan)
 }
 

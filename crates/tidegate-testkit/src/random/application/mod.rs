@@ -237,6 +237,20 @@ impl Upload {
         self.check.take(bytes).map_err(|text| Stop::Fault(format!("in what came with a request: {text}")))
     }
 
+    /// So many bytes, as they come.
+    fn take_all(&mut self, incoming: &mut Incoming, mut left: usize) -> Result<(), Stop> {
+        while left > 0 {
+            if incoming.buffer.is_empty() {
+                incoming.fill()?;
+            }
+            let count = left.min(incoming.buffer.len());
+            let piece: Vec<u8> = incoming.buffer.drain(..count).collect();
+            self.take(&piece)?;
+            left -= count;
+        }
+        Ok(())
+    }
+
     fn end(&self) -> Result<(), Stop> {
         if self.check.offset == self.expected {
             return Ok(());

@@ -161,19 +161,10 @@ pub(super) fn serve_scgi(incoming: &mut Incoming, _: &Findings) -> Result<Option
             .ok_or_else(|| Stop::Fault(format!("no variable {name}")))
     };
     let plan = AnswerPlan::parse(&value("QUERY_STRING")?).map_err(Stop::Fault)?;
-    let mut left: usize = value("CONTENT_LENGTH")?
-        .parse()
-        .map_err(|_| Stop::Fault("CONTENT_LENGTH is no number".to_owned()))?;
+    let length = value("CONTENT_LENGTH")?.parse();
+    let length = length.map_err(|_| Stop::Fault("CONTENT_LENGTH is no number".to_owned()))?;
     let mut upload = Upload::of(&plan);
-    while left > 0 {
-        if incoming.buffer.is_empty() {
-            incoming.fill()?;
-        }
-        let count = left.min(incoming.buffer.len());
-        let piece: Vec<u8> = incoming.buffer.drain(..count).collect();
-        upload.take(&piece)?;
-        left -= count;
-    }
+    upload.take_all(incoming, length)?;
     upload.end()?;
     match perform(&plan, &Scgi, incoming)? {
         After::Reset => Ok(Some(Reset)),

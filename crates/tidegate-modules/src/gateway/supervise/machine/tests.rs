@@ -476,7 +476,6 @@ mod properties {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn whatever_happens_the_bounds_hold_and_it_recovers(steps in steps()) {
             let (mut min, mut max) = (1, 4);

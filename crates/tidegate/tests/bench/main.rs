@@ -1,0 +1,12 @@
+//! `tidegate bench` as an operator has it: against Tidegate, against nginx, and against peers that misbehave by
+//! script.
+//!
+//! Figures of time are never asserted; counts, words and exit codes are.
+
+mod peers;
+
+mod commands;
+mod failures;
+mod http2;
+mod nginx;
+mod verdicts;
