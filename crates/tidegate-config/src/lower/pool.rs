@@ -200,6 +200,7 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
         resources: item.child("resources").map(resources).unwrap_or_default(),
         stop_timeout: within(item, "stop-timeout").map(|item| duration(&item)).unwrap_or_default(),
         warm_up,
+        sealed: Default::default(),
     })
 }
 
@@ -446,7 +447,7 @@ fn hook(checker: &mut Checker<'_>, item: &Item) -> Option<Hook> {
                     Some(Value::Text(user)) => Some(user),
                     _ => None,
                 };
-                HookAction::Run { command: what, user, group: None }
+                HookAction::Run { command: what, user, group: None, sealed: Default::default() }
             }
         };
     Some(Hook { measure, threshold, action, every: time(item, "every") })

@@ -12,8 +12,10 @@ pub mod logs;
 mod notify;
 mod pid_file;
 mod pools;
+pub mod proof;
 mod reload;
 mod roster;
+mod sealing;
 mod servers;
 mod sockets;
 mod tls;
@@ -34,8 +36,10 @@ use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
+use proof::Proof;
 use roster::Roster;
 use rustix::process::getppid;
+use sealing::ControlPaths;
 use servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -87,6 +91,10 @@ pub struct Master {
     acme: acme::Acme,
     roster: Arc<Roster>,
     writer: Arc<Writer>,
+    /// What of the control socket is sealed.
+    sealed_control: Option<ControlPaths>,
+    /// What could not be sealed, as it was said.
+    unsealed: Vec<String>,
     /// Which user pools have, as it was said.
     assigned: Vec<users::Assigned>,
     pid_file: Option<PidFile>,
@@ -148,6 +156,9 @@ impl Master {
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
         let draft = bind_control(&options, &settings, handover.is_some())?;
+        let control = draft.as_ref().map(ControlPaths::of);
+        let unsealed = sealing::seal(&mut settings, control.as_ref());
+        warnings.extend(unsealed.iter().cloned());
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
@@ -179,6 +190,8 @@ impl Master {
             acme: acme::Acme::default(),
             roster,
             writer,
+            sealed_control: control,
+            unsealed,
             assigned,
             pid_file: None,
             pools,
@@ -609,7 +622,10 @@ fn bind_control(options: &ServeOptions, settings: &Settings, has_predecessor: bo
         return Ok(None);
     }
     match Draft::bind(&path) {
-        Ok(draft) => Ok(Some(draft)),
+        Ok(draft) => {
+            let proof = sealing::is_needed(settings).then(|| Proof::make(&path)).flatten();
+            Ok(Some(draft.with_proof(proof)))
+        }
         Err(error) if is_fixed => Err(error.context(advice(&path))),
         Err(error) => {
             notice(&format!("{error:#}: this server runs without; name another with --control"));

@@ -13,7 +13,7 @@ use super::logs::Logs;
 use super::pid_file::PidFile;
 use super::servers::{Layout, Revision, START_PATIENCE, Servers, State};
 use super::sockets::Sockets;
-use super::{Master, PATIENCE, use_error_log, users};
+use super::{Master, PATIENCE, sealing, use_error_log, users};
 use crate::certificates::CertificateWatch;
 use crate::link::ToServer;
 use crate::revision::{self, Kept, keep_served};
@@ -48,7 +48,10 @@ impl Master {
             notes.push(format!("no longer served: {}", lost.join(", ")));
         }
         let outcome = users::assign(&mut settings, users::can_be_anybody()).and_then(|assigned| {
+            let unsealed = sealing::seal(&mut settings, self.sealed_control.as_ref());
             self.take_up(settings, &mut notes)?;
+            notes.extend(unsealed.iter().filter(|new| !self.unsealed.contains(new)).cloned());
+            self.unsealed = unsealed;
             notes.extend(assigned.iter().filter(|new| !self.assigned.contains(new)).map(ToString::to_string));
             self.assigned = assigned;
             Ok(())
