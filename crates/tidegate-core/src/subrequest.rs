@@ -89,6 +89,13 @@ impl Exchange<'_> {
         Handed::Answered(finished(site.content(index, &mut inner, pass)))
     }
 
+    /// Whether a program of another route answers this path of the same site.
+    pub fn is_of_program(&self, path: &[u8]) -> bool {
+        let Some(site) = self.context.site.filter(|site| site.has_programs()) else { return false };
+        let index = site.route_for(path).filter(|index| *index != self.context.route);
+        index.is_some_and(|index| site.route(index).action.is_program())
+    }
+
     /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
     /// file was found. 404 where there is none.
     pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {

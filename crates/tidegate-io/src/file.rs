@@ -368,6 +368,12 @@ fn real_path_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     Some(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes())
 }
 
+/// The last part of the name that an open file has, all symbolic links followed.
+pub fn real_name(opened: &Opened) -> Option<Vec<u8>> {
+    let real = real_path_of(opened.fd.as_fd())?;
+    real.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
+}
+
 /// `fstat(2)`.
 pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
     let stat = rustix::fs::fstat(fd)?;

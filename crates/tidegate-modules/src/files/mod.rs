@@ -190,6 +190,9 @@ impl Handler for Files {
             Found::File(file) => {
                 let relative = String::from_utf8_lossy(&file.relative);
                 say(format!("file {root}/{relative}, {} bytes", file.file.meta.len));
+                if lookup.is_of_program(&located.found, exchange) {
+                    say("a symbolic link to what a program answers: never sent as a file".into());
+                }
                 for (coding, _) in &file.siblings {
                     say(format!("precompressed sibling for {}", compress::token(*coding)));
                 }
@@ -205,6 +208,15 @@ impl Handler for Files {
             Found::Status(_) => {} // the refusal says why
         }
         Foreseen::Handler
+    }
+}
+
+impl Lookup {
+    /// Whether symbolic links have led to a file whose own path a program answers: its source is not to be had under
+    /// another name.
+    fn is_of_program(&self, found: &Found, exchange: &Exchange<'_>) -> bool {
+        let Found::File(FoundFile { real: Some(real), .. }) = found else { return false };
+        exchange.is_of_program(&self.path_of(real))
     }
 }
 
@@ -244,8 +256,7 @@ impl Inner {
     /// request.
     fn other_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
         let Found::File(file) = found else { return None };
-        let prefix = self.lookup.settings.strip_prefix.as_deref().unwrap_or("/");
-        let real = [prefix.trim_end_matches('/').as_bytes(), b"/", &file.relative].concat();
+        let real = self.lookup.path_of(&file.relative);
         (real != path).then_some(real)
     }
 
@@ -334,6 +345,9 @@ impl Inner {
                 Handed::Answered(reply) | Handed::Refused(reply) => return reply,
                 Handed::NoProgram(left) => may_store &= left.may_store,
             }
+        }
+        if self.lookup.is_of_program(&found, exchange) {
+            return Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &Why::Program, &depends));
         }
         match found {
             Found::File(file) => {
@@ -532,6 +546,13 @@ impl Inner {
                 exchange,
                 status,
                 format_args!("{root}/{last} may not be read by the server's user"),
+            ),
+            Why::Program => answer::refused(
+                exchange,
+                status,
+                format_args!(
+                    "{root}/{last} is what a symbolic link leads to, and a program's, never sent as a file"
+                ),
             ),
             Why::NoFile => {
                 answer::refused(exchange, status, format_args!("{root}/{last} is no file that is served"))
