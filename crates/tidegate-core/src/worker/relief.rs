@@ -6,6 +6,7 @@
 use super::Worker;
 use crate::conn::Connection;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 use tidegate_io::Key;
 use tidegate_stats::Flush;
@@ -37,8 +38,9 @@ impl Worker {
             self.flush_idle(self.cx.admission.idle_batch(), Flush::Maximum);
         }
         if self.cx.admission.is_short_of_memory() && self.now >= self.relieve_after {
-            self.relieve_after = self.now + PAUSE.as_nanos() as u64;
-            self.free_memory();
+            // What has made room may be needed again at once: to fill it takes longer than to look.
+            let has_room = self.free_memory();
+            self.relieve_after = if has_room { 0 } else { self.now + PAUSE.as_nanos() as u64 };
         }
     }
 
@@ -82,29 +84,67 @@ impl Worker {
     }
 
     /// Resets those that own the most for the longest, until there is some room again. What came a moment ago
-    /// is left alone; while that alone is too much, nobody new is let in.
+    /// is left alone, unless it is a hoarder's; while the rest of that is too much, nobody new is let in. Whether
+    /// there is room now.
     #[cold]
-    fn free_memory(&mut self) {
+    fn free_memory(&mut self) -> bool {
         let excess = self.cx.admission.excess();
         if excess == 0 {
-            return self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
+            self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
+            return false; // the kernel finds it short, which it says once a second
         }
         let now = self.cx.now as u32;
-        let mut stuck: Vec<(u64, u32, Key)> = self
+        let wanted = excess + self.cx.admission.memory() / 8;
+        let stuck = self.owners(|connection| connection.owned(now).1 >= STUCK);
+        let mut freed = self.reset_owners(stuck, wanted);
+        if freed < excess
+            && let Some(hoarder) = self.hoarder()
+        {
+            let who =
+                |worker: &Worker, connection: &Connection| worker.cx.admission.who(connection.admitted());
+            let its = self.owners(|connection| who(self, connection) == Some(hoarder));
+            freed += self.reset_owners(its, wanted - freed);
+        }
+        freed >= excess
+    }
+
+    /// The client that owns more than half of what all may. Others are not turned away for its sake: what it has asked
+    /// for a moment ago goes as well.
+    fn hoarder(&self) -> Option<u64> {
+        let mut owned: HashMap<u64, u64> = HashMap::new();
+        for connection in self.connections.keys().filter_map(|key| self.connections.get(key)) {
+            if let Some(who) = self.cx.admission.who(connection.admitted()) {
+                *owned.entry(who).or_default() += u64::from(connection.owned(0).0);
+            }
+        }
+        let most = owned.into_iter().max_by_key(|(_, owned)| *owned);
+        most.filter(|(_, owned)| *owned > self.cx.admission.memory() / 2).map(|(who, _)| who)
+    }
+
+    /// Connections that own something, those first that own the most for the longest.
+    fn owners(&self, is_meant: impl Fn(&Connection) -> bool) -> Vec<(u32, Key)> {
+        let now = self.cx.now as u32;
+        let mut owners: Vec<(u64, u32, Key)> = self
             .connections
             .keys()
             .filter_map(|key| {
-                let (owned, age) = self.connections.get(key)?.owned(now);
-                (owned > 0 && age >= STUCK).then(|| (u64::from(owned) * u64::from(age), owned, key))
+                let connection = self.connections.get(key).filter(|connection| is_meant(connection))?;
+                let (owned, age) = connection.owned(now);
+                (owned > 0).then(|| (u64::from(owned) * (u64::from(age) + 1), owned, key))
             })
             .collect();
-        stuck.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
-        let mut wanted = excess + self.cx.admission.memory() / 8;
-        for (_, owned, key) in stuck {
-            if wanted == 0 {
+        owners.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
+        owners.into_iter().map(|(_, owned, key)| (owned, key)).collect()
+    }
+
+    /// Resets connections in this order until so many bytes are free, and says how many are.
+    fn reset_owners(&mut self, owners: Vec<(u32, Key)>, wanted: u64) -> u64 {
+        let mut freed = 0;
+        for (owned, key) in owners {
+            if freed >= wanted {
                 break;
             }
-            wanted = wanted.saturating_sub(owned.into());
+            freed += u64::from(owned);
             if let Some(connection) = self.connections.get_mut(key) {
                 if connection.is_resting() && connection.is_quiet() {
                     self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
@@ -115,5 +155,6 @@ impl Worker {
                 self.close(key);
             }
         }
+        freed
     }
 }
