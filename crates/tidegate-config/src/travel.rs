@@ -51,7 +51,6 @@ pub mod optional_path {
     use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
 
     /// As text, or as bytes.
-    #[expect(clippy::ref_option, reason = "the derive gives a reference to the field")]
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
         path.as_deref().map(Form::of).serialize(to)
     }
