@@ -12,7 +12,9 @@ use crate::directives;
 use crate::disk::{Disk, RealDisk, What};
 use crate::environment::ProcessEnvironment;
 use crate::lower;
-use crate::settings::{Listener, Origin, PathPattern, Settings, Site, SiteTls, SocketAccess};
+use crate::settings::{
+    Listener, NetworkSet, Origin, PathPattern, Settings, Shared, Site, SiteTls, SocketAccess,
+};
 use crate::source::Source;
 use crate::value::{self, Value, Written};
 
@@ -59,7 +61,7 @@ pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Dia
     settings.sites.push(Arc::new(Site {
         names: Vec::new(),
         routes: vec![route],
-        trusted_proxies: Vec::new(),
+        trusted_proxies: Shared::default(),
         access_log: None,
         tls: SiteTls::default(),
         is_https_only: false,
@@ -93,7 +95,7 @@ fn listener(text: &str, others: &[Listener]) -> Result<Listener, Box<Diagnostic>
         access: SocketAccess::default(),
         h2c: false,
         tls: None,
-        proxies: Vec::new(),
+        proxies: NetworkSet::default(),
         redirects_to_https: None,
         origin,
     })

@@ -7,13 +7,20 @@
 //!
 //! All of it travels: the master reads the files and sends what it read to the server processes, as JSON.
 
+mod action;
 pub mod gateway;
-
 pub mod pool;
+pub mod tls;
 pub mod upstream;
 
-pub mod tls;
+mod access;
+mod networks;
+mod shared;
 
+pub use access::{Access, AccessRule, AccessRules};
+pub(crate) use networks::first_address;
+pub use networks::{Network, NetworkSet};
+pub use shared::{Shared, once};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
     SiteTls,
@@ -21,7 +28,7 @@ pub use tls::{
 
 use pool::Pool;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +124,7 @@ pub struct Listener {
     /// `None`: plain.
     pub tls: Option<ListenTls>,
     /// Who may say with the PROXY protocol who the client is; empty for nobody.
-    pub proxies: Vec<Network>,
+    pub proxies: NetworkSet,
     /// Every request is sent to `https` on this port.
     pub redirects_to_https: Option<u16>,
     /// Who may connect, on a unix socket.
@@ -145,7 +152,7 @@ pub struct Site {
     /// In source order; the last one is always the site itself, with the pattern `/*`.
     pub routes: Vec<Route>,
     /// Whose word about clients is believed: proxies of one's own.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Shared<NetworkSet>,
     /// `None`: the server's. `Some(None)`: off for this site.
     pub access_log: Option<Option<AccessLog>>,
     /// What it wants of TLS.
@@ -175,7 +182,7 @@ pub struct Route {
     /// Who is let in.
     pub access: Access,
     /// `None`: those of the site.
-    pub trusted_proxies: Option<Vec<Network>>,
+    pub trusted_proxies: Option<Shared<NetworkSet>>,
     /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders
     /// not yet filled in.
     pub fields: Vec<(String, String)>,
@@ -193,24 +200,6 @@ pub struct Route {
     pub compress: Option<Compress>,
     /// Where it was written.
     pub origin: Origin,
-}
-
-/// Who is let in. The default lets everyone in.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Access {
-    /// The rules of the top level, of the site and of the route, as far as there are any; each level has to let
-    /// a client in. In a level the first rule that fits decides; where none fits, a level with any `allow` refuses.
-    pub levels: Vec<Vec<AccessRule>>,
-    /// Who has shown no client certificate is refused.
-    pub requires_client_certificate: bool,
-}
-
-impl Access {
-    /// Whether everyone is let in.
-    #[inline]
-    pub fn is_open(&self) -> bool {
-        self.levels.is_empty() && !self.requires_client_certificate
-    }
 }
 
 /// A pattern over the decoded, normalised path. `*` stands for any bytes, `/` included.
@@ -258,16 +247,6 @@ pub enum Action {
     Scgi(Box<gateway::Application>),
     /// `proxy`
     Proxy(Box<gateway::Proxy>),
-}
-
-impl Action {
-    /// Whether a program answers, so that a file of that path is run and not sent.
-    pub fn is_program(&self) -> bool {
-        match self {
-            Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
-            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => false,
-        }
-    }
 }
 
 /// Static files.
@@ -357,36 +336,6 @@ pub struct Compress {
     pub types: Vec<String>,
 }
 
-/// An `allow` or a `deny` of one network.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AccessRule {
-    /// Whether whom it fits is let in or refused.
-    pub allows: bool,
-    /// Whom it fits.
-    pub network: Network,
-    /// Where it was written.
-    pub origin: Origin,
-}
-
-/// `10.0.0.0/8`, `::1`, `all`, `local`, or `unix` for clients on a unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
-    /// Everyone.
-    All,
-    /// Clients on a unix socket.
-    Unix,
-    /// Clients of this machine: by a loopback address or a unix socket. In access rules only those that do not
-    /// speak for somebody else.
-    Local,
-    /// The clients whose address agrees in the first bits; the bits behind are zero.
-    Prefix {
-        /// The network's address.
-        address: IpAddr,
-        /// How many bits agree: to 32 or 128.
-        bits: u8,
-    },
-}
-
 /// Bounds on what a client may do; all on by default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
@@ -395,7 +344,7 @@ pub struct Limits {
     /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
     pub connections_per_address: Option<u32>,
     /// Clients whose connections are not counted by address.
-    pub exempt_addresses: Vec<Network>,
+    pub exempt_addresses: NetworkSet,
     /// Requests that wait for something at the same time, all workers together.
     pub in_flight: u32,
     /// Requests whose content is still to come before they can run.

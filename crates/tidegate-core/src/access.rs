@@ -1,20 +1,10 @@
 //! The Access phase: whether a client may have the content of a route, by its address and its certificate.
 //!
-//! The only place that judges it, and the only one that makes a [`Pass`], without which no [`Handler`] can be
-//! called: what skips this phase does not compile. Requests of the server's own come through here as well (see
-//! `subrequest`).
-//!
-//! [`Handler`]: crate::Handler
+//! The only place that judges it; `gate` asks it, for requests of the server's own as well.
 
 use crate::exchange::Exchange;
-use crate::remote::covers;
 use std::fmt;
-use tidegate_config::settings::{Access, AccessRule, Network};
-use tidegate_tls::Handshake;
-
-/// A request has been let in. Made by [`admit`] alone, and used up by one call of a handler.
-#[derive(Debug)]
-pub struct Pass(());
+use tidegate_config::settings::{Access, AccessRule, AccessRules, Network};
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,61 +21,38 @@ pub enum Refusal<'s> {
     NoCertificate,
 }
 
-/// Lets a request in, or says why not. Every level of rules has to let it in.
+/// Whether a request is let in, or why not. Every level of rules has to let it in.
 ///
 /// # Errors
 /// The rule that refuses it.
-#[inline]
-pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
-    if access.is_open() { Ok(Pass(())) } else { judge(access, exchange) }
-}
-
-fn judge<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
+pub(crate) fn judge<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<(), Refusal<'s>> {
     for rules in &access.levels {
         deciding(rules, exchange)?;
     }
-    let has_certificate =
-        exchange.tls.is_some_and(|handshake: &std::sync::Arc<Handshake>| handshake.client.is_some());
-    if access.requires_client_certificate && !has_certificate {
+    let handshake = exchange.state.tls.as_deref();
+    if access.requires_client_certificate && handshake.is_none_or(|handshake| handshake.client.is_none()) {
         return Err(Refusal::NoCertificate);
     }
-    Ok(Pass(()))
+    Ok(())
 }
 
 /// The rule of a level that lets the request in; `None` where there are only `deny`, and none fits.
 pub(crate) fn deciding<'s>(
-    rules: &'s [AccessRule],
+    rules: &'s AccessRules,
     exchange: &Exchange<'_>,
 ) -> Result<Option<&'s AccessRule>, Refusal<'s>> {
-    match rules.iter().find(|rule| fits(rule, exchange)) {
-        Some(rule) if rule.allows => Ok(Some(rule)),
-        Some(rule) => Err(Refusal::Denied(rule)),
-        None => match rules.iter().rev().find(|rule| rule.allows) {
-            Some(rule)
-                if rule.network == Network::Local && covers(Network::Local, exchange.remote.client) =>
-            {
-                Err(if exchange.remote.is_trusted {
-                    Refusal::UnnamedClient(rule)
-                } else {
-                    Refusal::UnnamedProxy(rule)
-                })
-            }
-            Some(rule) => Err(Refusal::NotAllowed(rule)),
-            None => Ok(None),
-        },
+    let remote = &exchange.state.remote;
+    let client = remote.client.ip();
+    // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
+    match (rules.first(client, remote.is_stand_in()), rules.last_allow()) {
+        (Some(rule), _) if rule.allows => Ok(Some(rule)),
+        (Some(rule), _) => Err(Refusal::Denied(rule)),
+        (None, Some(rule)) if rule.is_for_this_machine() && Network::Local.covers(client) => {
+            Err(if remote.is_trusted { Refusal::UnnamedClient(rule) } else { Refusal::UnnamedProxy(rule) })
+        }
+        (None, Some(rule)) => Err(Refusal::NotAllowed(rule)),
+        (None, None) => Ok(None),
     }
-}
-
-fn fits(rule: &AccessRule, exchange: &Exchange<'_>) -> bool {
-    let remote = &exchange.remote;
-    covers(rule.network, remote.client)
-        // Whoever has a proxy on this machine would otherwise be of this machine. No `deny` is got round by that.
-        && !(is_for_this_machine(rule) && remote.is_stand_in())
-}
-
-/// Whether a rule lets in who is of this machine, and nobody for whom it speaks.
-pub(crate) fn is_for_this_machine(rule: &AccessRule) -> bool {
-    rule.allows && rule.network == Network::Local
 }
 
 impl fmt::Display for Refusal<'_> {
@@ -118,7 +85,8 @@ impl fmt::Display for Refusal<'_> {
 mod tests {
     use super::*;
     use crate::remote::Remote;
-    use tidegate_http::{Field, Fields, Method};
+    use crate::state::RequestState;
+    use tidegate_http::{Field, Fields};
     use tidegate_io::socket::Peer;
 
     fn rule(text: &str) -> AccessRule {
@@ -139,34 +107,18 @@ mod tests {
     }
 
     fn is_let_in_behind(trusted: &[Network], levels: &[&[&str]], client: &str, fields: &[Field<'_>]) -> bool {
-        let levels = levels.iter().map(|level| level.iter().map(|text| rule(text)).collect()).collect();
+        let level =
+            |level: &&[&str]| AccessRules::from(level.iter().map(|text| rule(text)).collect::<Vec<_>>());
+        let levels = levels.iter().map(|rules| level(rules).into()).collect();
         let access = Access { levels, requires_client_certificate: false };
         let peer = match client {
             "unix" => Peer::Unix,
             address => Peer::Tcp((address.parse::<std::net::IpAddr>().unwrap(), 1).into()),
         };
-        let mut remote = Remote::behind(trusted, peer, &Fields::new(fields));
+        let mut remote = Remote::behind(&trusted.to_vec().into(), peer, &Fields::new(fields));
         remote.look_for_proxy(&Fields::new(fields));
-        let exchange = Exchange {
-            method: Method::Get,
-            method_token: "GET",
-            target: "/",
-            path: b"/",
-            query: None,
-            scheme: "http",
-            authority: "",
-            fields: Fields::default(), // only what `remote` says counts
-            protocol: None,
-            version: tidegate_http::Version::Http11,
-            remote,
-            tls: None,
-            is_early: false,
-            now: 0,
-            started: 0,
-            body: None,
-            context: Default::default(),
-        };
-        admit(&access, &exchange).is_ok()
+        let exchange = Exchange { state: RequestState::of(remote), ..Exchange::empty() }; // only what `remote` says counts
+        judge(&access, &exchange).is_ok()
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Answers that the server makes itself: errors, and what has no handler.
 
 use crate::exchange::Exchange;
-use crate::explain;
 use crate::log;
+use crate::notes;
 use crate::response::{Author, Body, Response};
 use std::fmt::Display;
 use tidegate_http::Status;
@@ -16,10 +16,10 @@ pub fn error(status: Status) -> Response {
 /// level `info`.
 #[track_caller]
 pub fn refused(exchange: &Exchange<'_>, status: Status, why: impl Display) -> Response {
-    if explain::takes_reason(&|| format!("{}: {why}", status.0)) {
+    if notes::takes_reason(&|| format!("{}: {why}", status.0)) {
         return error(status);
     }
-    let (method, target, client) = (exchange.method_token, exchange.target, exchange.remote.client);
+    let (method, target, client) = (exchange.method_token, exchange.target, exchange.state.remote.client);
     match exchange.authority {
         "" => log::info(format_args!("{} for {client}, {method} {target}: {why}", status.0)),
         host => log::info(format_args!("{} for {client}, {method} {target} at {host}: {why}", status.0)),

@@ -4,13 +4,12 @@
 use crate::hosts::Hosts;
 use crate::opening::Opening;
 use crate::pattern::matches;
-use crate::remote::covers;
 use crate::site::Site;
 use crate::tls::{TlsError, TlsSites, TlsStore};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, PathPattern, Settings};
+use tidegate_config::settings::{PathPattern, Settings};
 use tidegate_io::socket::Peer;
 use tidegate_tls::{Handshake, Hello, SiteConfig};
 
@@ -39,21 +38,18 @@ impl Engine {
     pub fn new(settings: Arc<Settings>, sites: Vec<Site>) -> Engine {
         let hosts = Hosts::new(&settings, sites.iter().map(Site::config));
         let routes = sites.iter().flat_map(|site| &site.config().routes);
-        let status = routes
-            .filter(|route| route.action == settings::Action::Status)
-            .map(|route| route.pattern.clone())
-            .collect();
+        let status =
+            routes.filter(|route| route.action.always_answers()).map(|route| route.pattern.clone()).collect();
         let sites = sites.into_iter().map(Rc::new).collect();
-        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        let has_entrance = settings.listeners.iter().any(|listener| listener.redirects_to_https.is_some())
+            || settings.sites.iter().any(|site| site.is_https_only);
         Engine { settings, sites, hosts, status, tls: None, has_entrance }
     }
 
     /// Whether a path of a site leads to the status page, which is served however busy the server is.
     pub fn always_answers(&self, site: &Site, path: &[u8]) -> bool {
         !self.status.is_empty()
-            && site
-                .route_for(path)
-                .is_some_and(|index| site.config().routes[index].action == settings::Action::Status)
+            && site.route_for(path).is_some_and(|index| site.route(index).action.always_answers())
     }
 
     /// Whether these first bytes of a connection may be a request to a status page: cheap, for connections
@@ -86,7 +82,7 @@ impl Engine {
             return Opening::Plain;
         };
         let then_tls = listener.tls.is_some();
-        if listener.proxies.iter().any(|network| covers(*network, peer)) {
+        if listener.proxies.covers(peer.ip()) {
             return Opening::Proxy { then_tls };
         }
         if then_tls { Opening::Tls } else { Opening::Plain }

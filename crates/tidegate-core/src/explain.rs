@@ -4,77 +4,27 @@
 //! [`Rehearsed`]: it says what its handler will do, and lets it answer, unless an application would have to be asked.
 //! So what is said is what is served, for error pages and what `index` and `try` lead to as well.
 
-use crate::access::{self, Pass};
+use crate::access;
 use crate::answer;
 use crate::context::head_limits;
 use crate::engine::Engine;
-use crate::exchange::{Exchange, ExchangeContext};
+use crate::exchange::Exchange;
+use crate::gate::Pass;
+pub use crate::handler::Foreseen;
 use crate::handler::Handler;
 use crate::https::Arrival;
+use crate::notes;
+pub use crate::notes::Notes;
 use crate::pattern::matches;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
-use std::cell::{Cell, RefCell};
+use crate::state::RequestState;
 use std::rc::Rc;
 use tidegate_config::Settings;
 use tidegate_http::Status;
 use tidegate_io::socket::Peer;
 use tidegate_wire::h1::{FieldSpace, parse_request};
-
-/// What has been said of a request, in order.
-#[derive(Clone, Default)]
-pub struct Notes(Rc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    sentences: RefCell<Vec<String>>,
-    asks_application: Cell<bool>,
-    is_malformed: Cell<bool>,
-}
-
-/// Who answers in the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Foreseen {
-    /// The handler, as it would any request.
-    Handler,
-    /// The handler, with this status; what it would tell depends on a server that runs.
-    Status(Status),
-    /// An application.
-    Application,
-}
-
-thread_local! {
-    /// Where the reasons of refusals go on a thread that explains.
-    static LISTENING: RefCell<Option<Notes>> = const { RefCell::new(None) };
-}
-
-/// Takes the reason of a refusal, where somebody wants it explained.
-pub(crate) fn takes_reason(reason: &dyn Fn() -> String) -> bool {
-    LISTENING.with_borrow(|notes| notes.as_ref().map(|notes| notes.push(reason())).is_some())
-}
-
-impl Notes {
-    /// Adds a sentence.
-    pub fn push(&self, sentence: String) {
-        self.0.sentences.borrow_mut().push(sentence);
-    }
-
-    /// The sentences so far.
-    pub fn take(&self) -> Vec<String> {
-        self.0.sentences.take()
-    }
-
-    /// Whether the request has a path that no request may have.
-    pub fn is_malformed(&self) -> bool {
-        self.0.is_malformed.get()
-    }
-
-    /// Whether a response is what an application would have said, and nobody has asked it.
-    pub fn is_unknown(&self, response: &Response) -> bool {
-        self.0.asks_application.get() && response.author == Author::Application
-    }
-}
 
 /// A handler that says what it does.
 pub struct Rehearsed {
@@ -91,7 +41,7 @@ impl Rehearsed {
 
 impl Handler for Rehearsed {
     fn handle(&self, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
-        if exchange.context.hops > 0 {
+        if exchange.state.hops > 0 {
             self.notes.push(format!("request of the server's own: {}", exchange.path.escape_ascii()));
         }
         match self.handler.explain(exchange, &mut |sentence| self.notes.push(sentence)) {
@@ -99,7 +49,7 @@ impl Handler for Rehearsed {
             Foreseen::Status(status) if status.is_error() => Reply::Ready(answer::error(status)),
             Foreseen::Status(status) => Reply::status(status),
             Foreseen::Application => {
-                self.notes.0.asks_application.set(true);
+                self.notes.asks_application();
                 Reply::Ready(Response::empty(Status::OK).by(Author::Application))
             }
         }
@@ -134,7 +84,7 @@ impl Engine {
     /// Says what decides about a request, and answers it. The handlers of the engine are to be [`Rehearsed`] with the
     /// same notes.
     pub fn rehearse(&self, asked: Asked<'_>, notes: &Notes) -> Reply {
-        LISTENING.set(Some(notes.clone()));
+        notes::listen(notes);
         let Asked { listener, peer, raw_path, exchange } = asked;
         let authority = exchange.authority;
         let (site, why) = self.site_and_reason(usize::from(listener), authority);
@@ -146,10 +96,14 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
-        if exchange.scheme == "http"
-            && let Some(response) =
-                self.entrance(site, &Arrival { listener, authority, path: raw_path, query: exchange.query })
-        {
+        let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
+        let remote = site.remote(peer, fields);
+        if remote.has_told_scheme() {
+            notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
+        }
+        let arrival =
+            Arrival { listener, authority, path: raw_path, query: exchange.query, is_tls, remote, fields };
+        if let Some(response) = self.entrance(site, &arrival) {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
         }
@@ -159,16 +113,15 @@ impl Engine {
             Err(error) => {
                 notes.push(format!("path {raw_path}: {error}"));
                 // 404 is an answer to a request that can be made; 400 says that this one cannot.
-                notes.0.is_malformed.set(error.status() == Status::BAD_REQUEST);
+                notes.set_malformed(error.status() == Status::BAD_REQUEST);
                 return Reply::Ready(answer::error(error.status()));
             }
         };
         if path != raw_path.as_bytes() {
             notes.push(format!("path {raw_path}: looked up as {}", path.escape_ascii()));
         }
-        let context = ExchangeContext::of_server(site, 0, 0).with_encoded_slash(has_encoded_slash);
-        let mut exchange =
-            Exchange { path, remote: site.remote(peer, &exchange.fields), body: None, context, ..exchange };
+        let state = RequestState { site: Some(site.clone()), has_encoded_slash, ..RequestState::of(remote) };
+        let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
         self.handle(site, &mut exchange)
     }
@@ -182,14 +135,14 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
             continue;
         }
         notes.push(format!("route {} ({}): taken", route.pattern, route.origin));
-        let mut remote = exchange.remote;
+        let mut remote = exchange.state.remote;
         if let Some(trusted) = &route.trusted_proxies {
             remote = remote.seen_behind(trusted, &exchange.fields);
         }
         if remote.is_trusted {
             notes.push(format!("client {}, whom the trusted proxy {} names", remote.client, remote.peer));
         }
-        let exchange = Exchange { remote, body: None, ..*exchange };
+        let exchange = Exchange { state: RequestState::of(remote), ..*exchange };
         for rules in &route.access.levels {
             match access::deciding(rules, &exchange) {
                 Ok(Some(rule)) => notes.push(format!(

@@ -82,7 +82,7 @@ pub(crate) fn hint(links: &[String], exchange: &Exchange<'_>) {
     if exchange.version != Version::Http2 || exchange.method != Method::Get || !navigates {
         return;
     }
-    if let Some(queue) = exchange.context.interim() {
+    if let Some(queue) = exchange.interim() {
         let mut lines = FieldLines::new();
         for link in links {
             lines.push("Link", link);

@@ -1,10 +1,10 @@
 //! What the modules are to the engine: [`Handler`] answers requests, [`Filter`] changes responses.
 
-use crate::access::Pass;
 use crate::exchange::Exchange;
-use crate::explain::Foreseen;
+use crate::gate::Pass;
 use crate::reply::Reply;
 use crate::response::Response;
+use tidegate_http::Status;
 
 /// Answers requests. One for each route on each worker, so it may hold `Rc` and `RefCell`.
 pub trait Handler {
@@ -26,4 +26,15 @@ pub trait Filter {
     fn looks_ahead(&self) -> usize {
         0
     }
+}
+
+/// Who answers in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Foreseen {
+    /// The handler, as it would any request.
+    Handler,
+    /// The handler, with this status; what it would tell depends on a server that runs.
+    Status(Status),
+    /// An application.
+    Application,
 }

@@ -1,14 +1,15 @@
-//! What answers a plain request before its site is asked: the challenge of an authority, and the way to `https`.
+//! What answers a request that came without TLS before its site is asked: the challenge of an authority, and the way to `https`.
 
 use crate::answer;
 use crate::engine::{Engine, Secure};
 use crate::hosts::host_of;
+use crate::remote::Remote;
 use crate::response::Response;
 use crate::site::Site;
 use tidegate_config::settings::ListenAddress;
-use tidegate_http::Status;
+use tidegate_http::{Fields, Status};
 
-/// A plain request, as far as it decides whether its site is asked at all.
+/// A request, as far as it decides whether its site is asked at all.
 pub(crate) struct Arrival<'a> {
     pub listener: u16,
     pub authority: &'a str,
@@ -16,30 +17,44 @@ pub(crate) struct Arrival<'a> {
     pub path: &'a str,
     /// As sent.
     pub query: Option<&'a str>,
+    pub is_tls: bool,
+    /// Who asks, as the site sees it.
+    pub remote: Remote,
+    pub fields: &'a Fields<'a>,
 }
 
 /// Where authorities look for the answers to their challenges (RFC 8555 section 8.3).
 const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
 impl Engine {
-    /// What answers a plain request before its site is asked: the challenge of an authority, and the way to
-    /// `https`.
+    /// What answers a request before its site is asked: the challenge of an authority, and the way to `https`.
     #[inline]
     pub(crate) fn entrance(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
-        if self.has_entrance { self.enter(site, arrival) } else { None }
+        let may_be_plain = !arrival.is_tls || arrival.remote.has_told_scheme() || site.trusts_by_route;
+        if self.has_entrance && may_be_plain { self.enter(site, arrival) } else { None }
     }
 
     fn enter(&self, site: &Site, arrival: &Arrival<'_>) -> Option<Response> {
         if let (Some(Secure { store, .. }), Some(token)) = (&self.tls, arrival.path.strip_prefix(CHALLENGES))
+            && !arrival.is_tls
             && let Some(answer) = store.token(token)
         {
             return Some(Response::content(Status::OK, "application/octet-stream", answer));
         }
         let listener = self.settings.listeners.get(usize::from(arrival.listener))?;
-        let port = match listener.redirects_to_https {
+        let redirects = listener.redirects_to_https.filter(|_| !arrival.is_tls);
+        if redirects.is_none() && !site.config().is_https_only {
+            return None;
+        }
+        let remote = remote_of(site, arrival);
+        if remote.scheme(arrival.is_tls) == "https" {
+            return None;
+        }
+        let port = match redirects {
             Some(port) => port,
-            None if site.config().is_https_only => self.https_port()?,
-            None => return None,
+            // Clients reach the proxy, and not this server's own port.
+            None if remote.has_told_scheme() => 443,
+            None => self.https_port()?,
         };
         let host = host_of(arrival.authority);
         if host.is_empty() {
@@ -67,4 +82,14 @@ impl Engine {
             }
         })
     }
+}
+
+/// Who asks, as the route of the path sees it, where that may be another than the site does.
+fn remote_of(site: &Site, arrival: &Arrival<'_>) -> Remote {
+    let mut scratch = Vec::new();
+    let route = match site.path_of(arrival.path, &mut scratch) {
+        Ok((path, _)) if site.trusts_by_route => site.route_for(path),
+        _ => None,
+    };
+    route.map_or(arrival.remote, |index| site.remote_at(index, arrival.remote, arrival.fields))
 }

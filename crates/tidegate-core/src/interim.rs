@@ -1,6 +1,6 @@
 //! Interim responses (1xx, RFC 9110 section 15.2) on their way from whoever makes an answer to the connection.
 //!
-//! A handler asks for the way with [`ExchangeContext::interim`](crate::exchange::ExchangeContext::interim) and
+//! A handler asks for the way with [`Exchange::interim`](crate::Exchange::interim) and
 //! puts into it what shall go out before the answer; the connection looks into it whenever it has polled the
 //! answer. Both ends live on one worker, so no waker is stored.
 
@@ -37,6 +37,11 @@ impl InterimQueue {
     /// Bytes of those that wait.
     pub(crate) fn held(&self) -> usize {
         self.0.borrow().iter().map(|interim| size_of::<Interim>() + interim.lines.as_bytes().len()).sum()
+    }
+
+    /// Whether there is nothing to be told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
     }
 
     pub(crate) fn pop(&self) -> Option<Interim> {

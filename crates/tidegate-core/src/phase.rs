@@ -1,14 +1,14 @@
-//! The fixed order in which a request is decided: Route (site, then its routes in source order), Access,
-//! Content, Filter.
+//! The fixed order in which a request is decided: Route (site, then its routes in source order), the
+//! gates of the route (access), Content, Filter.
 //!
 //! The order in the file counts among routes and inside a phase, nowhere else, and `explain` tells what was tried.
-//! Each phase has a file of its own: `site`, `access`, the handlers of the modules, `filtering`.
+//! Each phase has a file of its own: `site`, `gate`, the handlers of the modules, `filtering`.
 
-use crate::access::{self, Pass, Refusal};
 use crate::answer;
 use crate::engine::Engine;
 use crate::exchange::Exchange;
 use crate::filtering::hint;
+use crate::gate::Pass;
 use crate::reply::Reply;
 use crate::response::{Head, Response};
 use crate::site::Site;
@@ -22,15 +22,15 @@ impl Engine {
         let Some(index) = site.route_for(exchange.path) else {
             return Reply::Ready(answer::refused(exchange, Status::NOT_FOUND, "no route fits"));
         };
-        exchange.context.route = index;
-        let config = &site.config.routes[index];
-        if let Some(trusted) = &config.trusted_proxies {
-            exchange.remote = exchange.remote.seen_behind(trusted, &exchange.fields);
+        exchange.state.route = index;
+        if let Some(trusted) = &site.route(index).trusted_proxies {
+            exchange.state.remote = exchange.state.remote.seen_behind(trusted, &exchange.fields);
+            exchange.scheme = exchange.state.remote.scheme(exchange.state.tls.is_some());
         }
-        match access::admit(&config.access, exchange) {
+        site.enter(index, exchange, move |site, exchange, entered| match entered {
             Ok(pass) => site.content(index, exchange, pass),
-            Err(refusal) => site.finish(index, exchange, refuse(exchange, &refusal)),
-        }
+            Err(refused) => site.finish(index, exchange, Reply::Ready(refused)),
+        })
     }
 }
 
@@ -65,19 +65,4 @@ impl Site {
             response
         })
     }
-}
-
-/// The answer to a request that is not let in.
-pub(crate) fn refuse(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Reply {
-    let response = answer::refused(exchange, Status::FORBIDDEN, refusal);
-    Reply::Ready(match refusal {
-        Refusal::Denied(_)
-        | Refusal::NotAllowed(_)
-        | Refusal::UnnamedProxy(_)
-        | Refusal::UnnamedClient(_) => response,
-        Refusal::NoCertificate => answer::explained(
-            Status::FORBIDDEN,
-            "This address is open only to clients that show a certificate.",
-        ),
-    })
 }

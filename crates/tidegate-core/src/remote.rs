@@ -3,8 +3,9 @@
 //! Computed once for a request, by its site's `trusted-proxies`, and kept in the exchange: access, logs, balancing
 //! and what applications are told all go by it.
 
+use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use tidegate_config::settings::Network;
+use tidegate_config::settings::{Network, NetworkSet};
 use tidegate_http::Fields;
 use tidegate_io::socket::Peer;
 
@@ -18,6 +19,8 @@ pub struct Remote {
     pub client: Peer,
     /// The peer is a trusted proxy: what it says of its clients is believed.
     pub is_trusted: bool,
+    /// `http` or `https`, where a trusted proxy says which of them its client speaks.
+    told_scheme: Option<&'static str>,
     /// The request of a peer on this machine has fields that proxies write. Looked for only where a site has an
     /// `allow "local"`; requests of the server's own have it from the one that has led to them.
     pub(crate) is_passed_on: bool,
@@ -30,23 +33,25 @@ impl Remote {
     /// Whoever is at the other end.
     #[inline]
     pub fn direct(peer: Peer) -> Remote {
-        Remote { peer, client: peer, is_trusted: false, is_passed_on: false }
+        Remote { peer, client: peer, is_trusted: false, told_scheme: None, is_passed_on: false }
     }
 
     /// The same where some peers are trusted proxies.
     #[inline]
-    pub fn behind(trusted: &[Network], peer: Peer, fields: &Fields<'_>) -> Remote {
+    pub fn behind(trusted: &NetworkSet, peer: Peer, fields: &Fields<'_>) -> Remote {
         if trusted.is_empty() { Remote::direct(peer) } else { Remote::resolve(trusted, peer, fields) }
     }
 
-    fn resolve(trusted: &[Network], peer: Peer, fields: &Fields<'_>) -> Remote {
-        let is_trusted = |peer: Peer| trusted.iter().any(|network| covers(*network, peer));
+    fn resolve(trusted: &NetworkSet, peer: Peer, fields: &Fields<'_>) -> Remote {
+        let is_trusted = |peer: Peer| trusted.covers(peer.ip());
         if !is_trusted(peer) {
             return Remote::direct(peer);
         }
         let mut client = peer;
-        let mut chain: Vec<&[u8]> = fields.elements("x-forwarded-for").collect();
+        let mut chain: SmallVec<[&[u8]; 8]> = fields.elements("x-forwarded-for").collect();
+        let mut hops = 0;
         while is_trusted(client) {
+            hops += 1;
             match chain.pop() {
                 // Whom a proxy does not name is not the proxy itself.
                 Some(element) => client = address(element).map_or(UNNAMED, Peer::Tcp),
@@ -56,16 +61,28 @@ impl Remote {
                 break;
             }
         }
-        Remote { peer, client, is_trusted: true, is_passed_on: false }
+        Remote { peer, client, is_trusted: true, told_scheme: told_scheme(fields, hops), is_passed_on: false }
+    }
+
+    /// `http` or `https`: what the client speaks, to this server or to the trusted proxies in front of it.
+    #[inline]
+    pub fn scheme(&self, is_tls: bool) -> &'static str {
+        self.told_scheme.unwrap_or(if is_tls { "https" } else { "http" })
+    }
+
+    /// Whether that is what a trusted proxy says.
+    #[inline]
+    pub(crate) fn has_told_scheme(&self) -> bool {
+        self.told_scheme.is_some()
     }
 
     /// Looks whether somebody else's request is passed on from this machine.
     pub(crate) fn look_for_proxy(&mut self, fields: &Fields<'_>) {
-        self.is_passed_on = covers(Network::Local, self.peer) && has_proxy_fields(fields);
+        self.is_passed_on = Network::Local.covers(self.peer.ip()) && has_proxy_fields(fields);
     }
 
     /// The same request where other peers are trusted proxies.
-    pub(crate) fn seen_behind(self, trusted: &[Network], fields: &Fields<'_>) -> Remote {
+    pub(crate) fn seen_behind(self, trusted: &NetworkSet, fields: &Fields<'_>) -> Remote {
         Remote { is_passed_on: self.is_passed_on, ..Remote::behind(trusted, self.peer, fields) }
     }
 
@@ -73,6 +90,28 @@ impl Remote {
     pub(crate) fn is_stand_in(&self) -> bool {
         self.is_passed_on && self.client == self.peer
     }
+}
+
+/// The scheme that proxies name, of which `hops` are trusted: in `X-Forwarded-Proto`, else in `Forwarded` (RFC 7239
+/// section 5.4). Each adds its own at the end, so that the client's stands as far from there as its address does in
+/// `X-Forwarded-For`; where they add none, there is only the one.
+fn told_scheme(fields: &Fields<'_>, hops: usize) -> Option<&'static str> {
+    let words: Vec<&[u8]> = if fields.contains("x-forwarded-proto") {
+        fields.elements("x-forwarded-proto").collect()
+    } else {
+        fields.elements("forwarded").filter_map(forwarded_proto).collect()
+    };
+    let word = *words.get(words.len().saturating_sub(hops.max(1)))?;
+    ["https", "http"].into_iter().find(|scheme| word.eq_ignore_ascii_case(scheme.as_bytes()))
+}
+
+/// `proto` of an element of `Forwarded`.
+fn forwarded_proto(element: &[u8]) -> Option<&[u8]> {
+    element.split(|byte| *byte == b';').find_map(|pair| {
+        let (name, value) = pair.trim_ascii().split_at_checked(6)?;
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        name.eq_ignore_ascii_case(b"proto=").then_some(value)
+    })
 }
 
 /// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`. The port is none of
@@ -112,34 +151,6 @@ fn has_proxy_fields(fields: &Fields<'_>) -> bool {
     })
 }
 
-/// Whether a client belongs to a network.
-pub fn covers(network: Network, peer: Peer) -> bool {
-    let (address, bits) = match network {
-        Network::All => return true,
-        Network::Unix => return peer == Peer::Unix,
-        Network::Local => {
-            return match peer {
-                Peer::Unix => true,
-                Peer::Tcp(peer) => peer.ip().to_canonical().is_loopback(),
-            };
-        }
-        Network::Prefix { address, bits } => (address, bits),
-    };
-    let Peer::Tcp(peer) = peer else { return false };
-    // An IPv4 client of an IPv6 socket arrives as ::ffff:a.b.c.d.
-    match (address, peer.ip().to_canonical()) {
-        (IpAddr::V4(network), IpAddr::V4(peer)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            (network.to_bits() ^ peer.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(network), IpAddr::V6(peer)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            (network.to_bits() ^ peer.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +163,7 @@ mod tests {
             Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 },
             Network::Prefix { address: "2001:db8::".parse().unwrap(), bits: 32 },
         ];
+        let trusted = NetworkSet::from(trusted.to_vec());
         for (peer, told, client, is_trusted) in [
             ("192.0.2.1", &["198.51.100.7"][..], "192.0.2.1", false),
             ("10.0.0.1", &[], "10.0.0.1", true),
@@ -183,15 +195,44 @@ mod tests {
     }
 
     #[test]
+    fn what_the_client_speaks() {
+        const PROTO: &str = "X-Forwarded-Proto";
+        const FOR: &str = "X-Forwarded-For";
+        for (peer, told, of_plain, of_tls) in [
+            ("10.0.0.1", &[][..], "http", "https"),
+            ("10.0.0.1", &[(PROTO, "https")], "https", "https"),
+            ("10.0.0.1", &[(PROTO, "HTTP")], "http", "http"),
+            ("192.0.2.1", &[(PROTO, "https")], "http", "https"),
+            ("10.0.0.1", &[(PROTO, "ftp")], "http", "https"),
+            ("10.0.0.1", &[(PROTO, "")], "http", "https"),
+            // The client may have sent the first.
+            ("10.0.0.1", &[(PROTO, "https, http"), (FOR, "192.0.2.1")], "http", "http"),
+            ("10.0.0.1", &[(PROTO, "https, http"), (FOR, "192.0.2.1, 10.0.0.2")], "https", "https"),
+            ("10.0.0.1", &[(PROTO, "https"), (FOR, "192.0.2.1, 10.0.0.2")], "https", "https"),
+            ("10.0.0.1", &[(PROTO, "http"), ("Forwarded", "proto=https")], "http", "http"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1; Proto=https;host=a")], "https", "https"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1;proto=\"https\"")], "https", "https"),
+            ("10.0.0.1", &[("Forwarded", "for=192.0.2.1")], "http", "https"),
+        ] {
+            let fields: Vec<_> =
+                told.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+            let trusted = vec![Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 }].into();
+            let peer = Peer::Tcp((peer.parse::<IpAddr>().unwrap(), 9).into());
+            let remote = Remote::behind(&trusted, peer, &Fields::new(&fields));
+            assert_eq!((remote.scheme(false), remote.scheme(true)), (of_plain, of_tls), "{told:?}");
+        }
+    }
+
+    #[test]
     fn who_stands_in_for_somebody() {
-        let here = [Network::Local];
+        let (nobody, here) = (NetworkSet::default(), NetworkSet::from(vec![Network::Local]));
         for (trusted, peer, name, value, expected) in [
-            (&[][..], "127.0.0.1", "Accept", "*/*", false),
-            (&[], "127.0.0.1", "Cookie", "via", false),
-            (&[], "127.0.0.1", "VIA", "1.1 x", true),
-            (&[], "::ffff:127.0.0.1", "cf-connecting-ip", "192.0.2.1", true),
-            (&[], "127.0.0.1", "X-Forwarded-For", "192.0.2.1", true),
-            (&[], "10.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
+            (&nobody, "127.0.0.1", "Accept", "*/*", false),
+            (&nobody, "127.0.0.1", "Cookie", "via", false),
+            (&nobody, "127.0.0.1", "VIA", "1.1 x", true),
+            (&nobody, "::ffff:127.0.0.1", "cf-connecting-ip", "192.0.2.1", true),
+            (&nobody, "127.0.0.1", "X-Forwarded-For", "192.0.2.1", true),
+            (&nobody, "10.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "192.0.2.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "127.0.0.1", false),
             (&here, "127.0.0.1", "X-Forwarded-For", "", true),
@@ -206,7 +247,7 @@ mod tests {
             assert_eq!(remote.is_stand_in(), expected, "{trusted:?} {peer:?} {name}: {value}");
             // Whatever another route trusts, it stays known, without the fields as well.
             assert_eq!(remote.seen_behind(&here, &fields).seen_behind(trusted, &fields), remote);
-            assert_eq!(remote.seen_behind(&[], &Fields::default()).is_stand_in(), remote.is_passed_on);
+            assert_eq!(remote.seen_behind(&nobody, &Fields::default()).is_stand_in(), remote.is_passed_on);
         }
     }
 }

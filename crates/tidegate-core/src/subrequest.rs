@@ -1,170 +1,190 @@
 //! Requests of the server's own: `index` and `try` that lead to a script, error pages, and the local redirects of
 //! scripts (RFC 3875 section 6.2.2).
 //!
-//! They pass the same phases as a client's request, in the same order: the route of their path, Access, Content,
+//! They pass the same phases as a client's request, in the same order: the route of their path, its gates, Content,
 //! Filter. Whatever comes out is finished, so that the route that has asked adds nothing to it.
 
-use crate::access::{self, Pass};
 use crate::answer;
-use crate::body::RequestBody;
-use crate::exchange::{Exchange, ExchangeContext};
+use crate::exchange::{Exchange, Local};
+use crate::gate::{Pass, Passage, Verdict};
 use crate::log;
-use crate::phase::refuse;
-use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
+use crate::signals::Signals;
 use crate::site::Site;
+use crate::state::RequestState;
 use std::rc::Rc;
-use std::sync::Arc;
 use tidegate_http::path::normalise;
 use tidegate_http::{Field, Fields, Method, Status, Version};
-use tidegate_tls::Handshake;
 
 /// How often a request is handed on from route to route.
 const MOST_HOPS: u8 = 4;
 
-/// What has become of a request that `index` or `try` lead to another path.
-pub enum Handed {
-    /// The program behind that path answers it.
-    Answered(Reply),
-    /// No program does: the file may be sent.
-    NoProgram(Unhanded),
-    /// What lies there may not be had. Nothing of it may be sent.
-    Refused(Reply),
-}
-
-/// What is left to do where no program answers.
-pub struct Unhanded {
-    /// The content of the request, given back.
-    pub body: Option<RequestBody>,
-    /// Whoever may ask for the one path may have the other, so that a cache may hold it under the first.
-    pub may_store: bool,
-}
+/// Whether a file that `index` or `try` have found is for everybody who may ask for it by another path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MayStore(pub bool);
 
 /// The way to another path of the same site, for an answer that says where the answer is.
 pub struct Elsewhere {
     site: Rc<Site>,
     head_only: bool,
     scheme: &'static str,
-    remote: Remote,
-    /// What `X-Forwarded-For` names, where the path may belong to a route that trusts other proxies.
-    forwarded: Option<Rc<Vec<Vec<u8>>>>,
-    tls: Option<Arc<Handshake>>,
     is_early: bool,
     now: i64,
     started: u64,
-    hops: u8,
+    state: RequestState,
 }
 
 impl Exchange<'_> {
-    /// Hands the request on to `path` of the same site, where a program answers that: for `index` and `try`, which
-    /// may lead to a script. The target as sent stays what it is.
-    pub fn hand_on(&self, path: &[u8], body: Option<RequestBody>) -> Handed {
-        let unhanded = |body, may_store| Handed::NoProgram(Unhanded { body, may_store });
-        let Some(site) = self.context.site else { return unhanded(body, true) };
-        let Some(index) = site.route_for(path).filter(|index| *index != self.context.route) else {
-            return unhanded(body, true);
+    /// Hands the request on to `path` of the same site, for `index` and `try`, which may lead to a script: the program
+    /// that owns the path answers. Where no program does, and the client may have what lies there, `then` goes on: the
+    /// file may be sent. The target as sent stays what it is.
+    pub fn hand_on(
+        &mut self,
+        path: &[u8],
+        then: impl FnOnce(MayStore, &mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        let Some(site) = self.state.site.clone() else { return then(MayStore(true), self) };
+        let Some(index) = site.route_for(path).filter(|index| *index != self.state.route) else {
+            return then(MayStore(true), self);
         };
-        let config = site.route(index);
-        // What the levels around both say has been asked of this client already.
-        let here = site.route(self.context.route);
-        let is_as_trusting = config.trusted_proxies == here.trusted_proxies;
-        let is_alike = is_as_trusting && config.access == here.access;
-        let mut inner = Exchange { path, body, ..*self };
-        inner.context.route = index;
-        inner.remote = self.remote_at(site, index);
-        let pass = match access::admit(&config.access, &inner) {
-            Ok(pass) => pass,
-            Err(refusal) => {
-                return Handed::Refused(finished(site.finish(index, self, refuse(&inner, &refusal))));
+        if !site.route(index).action.is_program() {
+            let passage = self.on_route(&site, index, path, |inner| site.ask_gates(index, inner));
+            return self.go_on(passage, site, index, path, then);
+        }
+        if self.state.hops >= MOST_HOPS {
+            return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+        }
+        finished(self.on_route(&site, index, path, |inner| {
+            site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
+        }))
+    }
+
+    /// Goes on with a file on a path of another route, once the gates of that let it.
+    fn go_on(
+        &mut self,
+        passage: Passage,
+        site: Rc<Site>,
+        index: usize,
+        path: &[u8],
+        then: impl FnOnce(MayStore, &mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        match passage {
+            Passage::Open(_) => {
+                // What the levels around both say has been asked of this client already.
+                let (there, here) = (site.route(index), site.route(self.state.route));
+                let is_alike = there.trusted_proxies == here.trusted_proxies && there.access == here.access;
+                then(MayStore(is_alike && !site.has_gates(index)), self)
             }
-        };
-        if !config.action.is_program() {
-            return unhanded(inner.body, is_alike);
+            Passage::Shut(response) => finished(site.finish(index, self, Reply::Ready(response))),
+            Passage::Wait(verdict, next) => {
+                self.ends_with_client(); // nobody else has asked
+                let path = path.to_vec();
+                self.prepare_after(verdict, move |verdict: Verdict, exchange| {
+                    let passage = exchange
+                        .on_route(&site, index, &path, |inner| site.ask_gate(index, verdict, next, inner));
+                    exchange.go_on(passage, site, index, &path, then)
+                })
+            }
         }
-        if self.context.hops >= MOST_HOPS {
-            return Handed::Refused(Reply::Ready(answer::error(Status::LOOP_DETECTED)));
-        }
-        inner.context.hops += 1;
-        Handed::Answered(finished(site.content(index, &mut inner, pass)))
     }
 
     /// Whether a program of another route answers this path of the same site.
     pub fn is_of_program(&self, path: &[u8]) -> bool {
-        let Some(site) = self.context.site.filter(|site| site.has_programs()) else { return false };
-        let index = site.route_for(path).filter(|index| *index != self.context.route);
+        let Some(site) = self.state.site.as_ref().filter(|site| site.has_programs()) else { return false };
+        let index = site.route_for(path).filter(|index| *index != self.state.route);
         index.is_some_and(|index| site.route(index).action.is_program())
     }
 
     /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
     /// file was found. 404 where there is none.
-    pub fn hand_on_to(&self, name: &str, body: Option<RequestBody>) -> Reply {
-        let found = self.context.site.and_then(|site| Some((site, site.named(name)?)));
-        let Some((site, index)) = found else {
-            return Reply::Ready(answer::refused(
-                self,
-                Status::NOT_FOUND,
-                format_args!("no route is named {name}"),
-            ));
+    pub fn hand_on_to(&mut self, name: &str) -> Reply {
+        let site = self.state.site.clone();
+        let Some((site, index)) = site.and_then(|site| site.named(name).map(|index| (site, index))) else {
+            let why = format_args!("no route is named {name}");
+            return Reply::Ready(answer::refused(self, Status::NOT_FOUND, why));
         };
-        if self.context.hops >= MOST_HOPS {
+        if self.state.hops >= MOST_HOPS {
             return Reply::Ready(answer::error(Status::LOOP_DETECTED));
         }
-        let remote = self.remote_at(site, index);
-        let mut inner = Exchange { body, remote, ..*self };
-        inner.context.route = index;
-        inner.context.hops += 1;
-        finished(match access::admit(&site.route(index).access, &inner) {
-            Ok(pass) => site.content(index, &mut inner, pass),
-            Err(refusal) => site.finish(index, &inner, refuse(&inner, &refusal)),
-        })
+        let path = self.path;
+        finished(self.on_route(&site, index, path, |inner| {
+            site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
+        }))
+    }
+
+    /// Lends the request to another route, as one for `path`.
+    fn on_route<R>(
+        &mut self,
+        site: &Site,
+        index: usize,
+        path: &[u8],
+        f: impl FnOnce(&mut Exchange<'_>) -> R,
+    ) -> R {
+        let (remote, route, hops) = (self.state.remote, self.state.route, self.state.hops);
+        let elsewhere = self.remote_at(site, index);
+        let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
+        inner.state.remote = elsewhere;
+        (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
+        let result = f(&mut inner);
+        self.state = inner.state;
+        (self.state.remote, self.state.route, self.state.hops) = (remote, route, hops);
+        result
     }
 
     /// Who asks, as another route of the site sees it.
-    fn remote_at(&self, site: &Site, index: usize) -> Remote {
-        let Some(forwarded) = self.context.forwarded else {
-            return site.remote_at(index, self.remote, &self.fields);
+    fn remote_at(&self, site: &Site, index: usize) -> crate::Remote {
+        let Some(forwarded) = &self.state.forwarded else {
+            return site.remote_at(index, self.state.remote, &self.fields);
         };
         let told = |value| Field { name: "X-Forwarded-For", value };
         let fields: Vec<_> = forwarded.iter().map(|value| told(value.as_slice())).collect();
-        site.remote_at(index, self.remote, &Fields::new(&fields))
+        site.remote_at(index, self.state.remote, &Fields::new(&fields))
     }
 
     /// What it takes to answer with another path of the same site later on.
     pub fn elsewhere(&self) -> Option<Elsewhere> {
-        self.context.site.map(|site| Elsewhere::of(site, self))
+        self.state.site.as_ref().map(|site| Elsewhere::of(site, self))
+    }
+}
+
+/// The Content and Filter phases, or the Filter phase alone for who is not let in.
+fn answer(
+    site: &Rc<Site>,
+    index: usize,
+    exchange: &mut Exchange<'_>,
+    entered: Result<Pass, Response>,
+) -> Reply {
+    match entered {
+        Ok(pass) => site.content(index, exchange, pass),
+        Err(refused) => site.finish(index, exchange, Reply::Ready(refused)),
     }
 }
 
 impl Elsewhere {
-    /// For a request to the site.
+    /// From a request to the site.
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> Elsewhere {
         let names = || exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec).collect();
-        let known = exchange.context.forwarded;
-        let forwarded = site.trusts_by_route.then(|| known.cloned().unwrap_or_else(|| Rc::new(names())));
+        let known = &exchange.state.forwarded;
+        let forwarded = site.trusts_by_route.then(|| known.clone().unwrap_or_else(|| Rc::new(names())));
         Elsewhere {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
             scheme: exchange.scheme,
-            remote: exchange.remote,
-            forwarded,
-            tls: exchange.tls.cloned(),
             is_early: exchange.is_early,
             now: exchange.now,
             started: exchange.started,
-            hops: exchange.context.hops,
+            // Its answer is one of ours: what it asks is nothing to the connection.
+            state: RequestState { forwarded, ..exchange.state.copy(Signals::default()) },
         }
     }
 
     /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508
     /// where it leads on and on.
     pub async fn answer(&self, target: &str) -> Response {
-        let reply = match self.hops {
+        let reply = match self.state.hops {
             hops if hops >= MOST_HOPS => Reply::Ready(answer::error(Status::LOOP_DETECTED)),
-            _ => self.ask(target, |site, index, exchange, pass| match pass {
-                Ok(pass) => site.content(index, exchange, pass),
-                Err(refused) => site.finish(index, exchange, refused),
-            }),
+            _ => self.ask(target, answer),
         };
         finished(reply).settled().await
     }
@@ -173,7 +193,7 @@ impl Elsewhere {
     fn ask(
         &self,
         target: &str,
-        then: impl FnOnce(&Rc<Site>, usize, &mut Exchange<'_>, Result<Pass, Reply>) -> Reply,
+        then: impl FnOnce(&Rc<Site>, usize, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
     ) -> Reply {
         let (raw_path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
@@ -183,7 +203,8 @@ impl Elsewhere {
             Err(error) => return Reply::Ready(answer::error(error.status())),
         };
         let Some(index) = self.site.route_for(path) else {
-            log::info(format_args!("404 for {}: the site has no route for {target}", self.remote.client));
+            let client = self.state.remote.client;
+            log::info(format_args!("404 for {client}: the site has no route for {target}"));
             return Reply::Ready(answer::error(Status::NOT_FOUND));
         };
         let mut inner = Exchange {
@@ -197,32 +218,31 @@ impl Elsewhere {
             fields: Fields::default(),
             protocol: None,
             version: Version::Http11,
-            remote: self.remote,
-            tls: self.tls.as_ref(),
             is_early: self.is_early,
             now: self.now,
             started: self.started,
-            body: None,
-            context: ExchangeContext {
-                forwarded: self.forwarded.as_ref(),
-                ..ExchangeContext::of_server(&self.site, index, self.hops + 1)
+            local: Local::default(),
+            state: RequestState {
+                site: Some(self.site.clone()),
+                route: index,
+                hops: self.state.hops.saturating_add(1),
+                has_encoded_slash: false,
+                ..self.state.copy(Signals::default())
             },
         };
-        inner.remote = inner.remote_at(&self.site, index);
-        let pass = access::admit(&self.site.route(index).access, &inner);
-        let pass = pass.map_err(|refusal| refuse(&inner, &refusal));
-        then(&self.site, index, &mut inner, pass)
+        inner.state.remote = inner.remote_at(&self.site, index);
+        self.site.enter(index, &mut inner, move |site, inner, entered| then(site, index, inner, entered))
     }
 
     /// Puts the page at `path` in the place of an error. Where it cannot be had, the response stays as it was.
     pub(crate) fn error_page(&self, path: &str, response: Response) -> Reply {
-        if self.hops >= MOST_HOPS {
+        if self.state.hops >= MOST_HOPS {
             return Reply::Ready(response);
         }
         // Its own route's error pages would lead round in a circle, and its filters work on what is sent in the end.
         let page = self.ask(path, |site, index, exchange, pass| match pass {
             Ok(pass) => site.plain_content(index, exchange, pass),
-            Err(refused) => refused,
+            Err(refused) => Reply::Ready(refused),
         });
         page.map(move |page| if page.status.is_success() { standing_in(page, &response) } else { response })
     }

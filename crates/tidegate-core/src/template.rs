@@ -86,8 +86,8 @@ impl Template {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
                 Piece::Client => {
-                    if let Peer::Tcp(_) = exchange.remote.client {
-                        text += &exchange.remote.client.to_string();
+                    if let Peer::Tcp(_) = exchange.state.remote.client {
+                        text += &exchange.state.remote.client.to_string();
                     }
                 }
                 Piece::Host => text.push_str(host_of(exchange.authority)),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use thiserror::Error;
 use tidegate_config::settings::gateway::{BackendTls, BackendTrust};
 use tidegate_config::settings::{
-    Action, CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
+    CertificateFiles, ClientCertificates, HostPattern, Listener, Origin, Settings, Site,
 };
 use tidegate_tls::ticket::{ROTATION, TicketKeysError};
 use tidegate_tls::{
@@ -329,6 +329,25 @@ impl TlsStore {
         Ok(sites)
     }
 
+    /// Lets go of what neither `present`, the files of the revision in force, nor anybody who still serves by another
+    /// one uses: a revision that was given up leaves nothing.
+    pub fn settle(&self, present: &TlsFiles) {
+        lock(&self.made).retain(|(settings, _)| settings.strong_count() > 0);
+        lock(&self.connectors).retain(|(_, connector)| connector.strong_count() > 0);
+        let is_named = |key: &PairKey| present.pairs.iter().any(|(known, _)| known == key);
+        lock(&self.slots).retain(|key, slot| Arc::strong_count(slot) > 1 || is_named(key));
+        let is_named = |path: &PathBuf| present.authorities.iter().any(|(known, _)| known == path);
+        lock(&self.authorities).retain(|path, known| Arc::strong_count(known) > 1 || is_named(path));
+        let is_named = |path: &PathBuf| present.roots.iter().any(|(known, _)| known == path);
+        lock(&self.roots).retain(|path, known| Arc::strong_count(known) > 1 || is_named(path));
+    }
+
+    /// Certificates and lists of authorities that it holds, for tests.
+    pub fn held(&self) -> (usize, usize, usize, usize) {
+        let made = lock(&self.made).len();
+        (lock(&self.slots).len(), lock(&self.authorities).len(), lock(&self.roots).len(), made)
+    }
+
     /// Puts a pair in the place of what its files held before.
     pub fn fill(&self, key: &PairKey, pair: &Pair) -> Result<(), CertificateError> {
         self.slot(key).fill(Certificate::new(pair)?);
@@ -357,10 +376,7 @@ pub fn key_of(files: &CertificateFiles) -> PairKey {
 
 /// TLS with applications, wherever it stands.
 pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
-    settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| match &route.action {
-        Action::Proxy(proxy) => proxy.gateway.tls.as_ref(),
-        _ => None,
-    })
+    settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.action.backend_tls())
 }
 
 /// A pair that can be served.

@@ -15,6 +15,7 @@ mod links;
 pub mod notify;
 pub mod oneshot;
 pub mod paged;
+pub mod parts;
 pub mod passing;
 pub mod pipe;
 pub mod poller;

@@ -11,7 +11,7 @@
 
 use crate::blocking::{self, Lane};
 use crate::clock::monotonic_ns;
-use crate::file::{Patience, read_at};
+use crate::file::{FileFd, Patience, read_at};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -39,6 +39,8 @@ pub struct PagedFile {
     known: RefCell<Vec<Known>>,
     /// The file system has no disk behind it. Found out by the pool: asking may wait for one.
     is_memory: Arc<OnceLock<bool>>,
+    /// Opening it had to wait.
+    is_slow: bool,
 }
 
 /// A range of the file.
@@ -67,7 +69,8 @@ struct Done {
 
 impl PagedFile {
     /// An open file with its device and inode.
-    pub fn new(fd: OwnedFd, identity: (u64, u64)) -> PagedFile {
+    pub fn new(fd: FileFd, identity: (u64, u64)) -> PagedFile {
+        let (fd, is_slow) = fd.take();
         // The kernel reads nothing ahead on its own: asking a busy disk for more is a wait as well, and would
         // be the worker's. The pool asks for whole pieces.
         let _ = fadvise(&fd, 0, None, Advice::Random);
@@ -76,6 +79,7 @@ impl PagedFile {
             lane: Lane::of_file(identity),
             known: RefCell::default(),
             is_memory: Arc::default(),
+            is_slow,
         }
     }
 
@@ -175,7 +179,7 @@ impl PagedFile {
 impl Drop for PagedFile {
     fn drop(&mut self) {
         // What had to be waited for may be waited for in closing, too.
-        if self.is_memory.get() == Some(&false) {
+        if self.is_slow || self.is_memory.get() == Some(&false) {
             let fd = self.fd.clone();
             let _ = blocking::start(self.lane, move || drop(fd));
         }
@@ -311,7 +315,7 @@ mod tests {
         let file = File::open(&path).unwrap();
         file.sync_all().unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        (PagedFile::new(file.into(), (1, 2)), path)
+        (PagedFile::new(OwnedFd::from(file).into(), (1, 2)), path)
     }
 
     fn wait(file: &PagedFile, start: u64, end: u64) -> io::Result<u64> {

@@ -2,11 +2,13 @@
 //! a foreign thread takes a lock.
 //!
 //! A connection's slot is its task: the waker of a connection packs the worker's number and the slab key
-//! into its data pointer, so making, cloning and dropping one costs nothing. Background tasks (a watcher, a
+//! into its data pointer, so making, cloning and dropping one costs nothing. Parts of a connection that are woken apart are in
+//! `parts`. Background tasks (a watcher, a
 //! flusher) live in `executor` and are polled by [`Runtime::run_tasks`]; a connection is driven by
 //! the worker loop, which asks [`Runtime::take_ready`] for those that were woken.
 
 use crate::executor::{Queue, Tasks};
+use crate::parts;
 use crate::pipe::Pipes;
 use crate::poller::{Kind, Ready, Registry};
 use crate::slab::{Key, Slab};
@@ -31,8 +33,11 @@ pub const SCRATCH: usize = 64 << 10;
 /// Scratch buffers that are kept; more are lent where calls are nested.
 const SCRATCHES: usize = 2;
 
-const WORKER_SHIFT: u32 = 52;
-const TASK_BIT: u64 = 1 << 51;
+// What a waker wakes: a key, what kind of thing it is the key of, and the worker.
+const KEY_BITS: u32 = 51;
+const TASK_BIT: u64 = 1 << KEY_BITS;
+const PART_BIT: u64 = 1 << (KEY_BITS + 1);
+const WORKER_SHIFT: u32 = KEY_BITS + 2;
 
 /// Wakes a worker from any thread.
 pub struct Remote {
@@ -69,11 +74,12 @@ pub struct Runtime {
     pub(crate) timers: RefCell<Timers>,
     scratch: RefCell<Vec<Vec<u8>>>,
     pub(crate) pipes: Pipes,
+    pub(crate) parts: parts::Table,
     remote: Arc<Remote>,
 }
 
 impl Runtime {
-    /// Makes this thread a worker. Once per thread; at most 4,096 in a process.
+    /// Makes this thread a worker. Once per thread; at most 2,048 in a process.
     pub fn install(registry: Registry) -> io::Result<Rc<Runtime>> {
         crate::paged::prepare();
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
@@ -84,7 +90,7 @@ impl Runtime {
             remotes.len() as u64 - 1
         };
         if worker >= 1 << (64 - WORKER_SHIFT) {
-            return Err(io::Error::other("more than 4,096 worker threads in one process"));
+            return Err(io::Error::other("more than 2,048 worker threads in one process"));
         }
         let runtime = Rc::new(Runtime {
             worker,
@@ -95,6 +101,7 @@ impl Runtime {
             timers: RefCell::default(),
             scratch: RefCell::new(vec![vec![0; SCRATCH]]),
             pipes: Pipes::default(),
+            parts: parts::Table::default(),
             remote: remote.clone(),
         });
         let key = runtime.watched.borrow_mut().insert(Rc::new(State::default()));
@@ -185,6 +192,10 @@ impl Runtime {
         let key = Key(target & (TASK_BIT - 1));
         if target & TASK_BIT != 0 {
             self.tasks.wake(key);
+        } else if target & PART_BIT != 0 {
+            if let Some(connection) = self.parts.wake(key) {
+                self.ready.push(connection);
+            }
         } else {
             self.ready.push(key);
         }
@@ -222,6 +233,11 @@ pub fn with_scratch<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
 /// The waker of a connection of this worker.
 pub fn waker(key: Key) -> Waker {
     waker_of(with(|runtime| runtime.worker) << WORKER_SHIFT | key.0)
+}
+
+/// The waker of a part of a connection of this worker.
+pub(crate) fn part_waker(key: Key) -> Waker {
+    waker_of(with(|runtime| runtime.worker) << WORKER_SHIFT | PART_BIT | key.0)
 }
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &VTABLE), wake, wake, |_| ());

@@ -23,11 +23,23 @@ pub enum Peer {
     Unix,
 }
 
+impl Peer {
+    /// Its address; `None` on a unix socket. An IPv4 client of an IPv6 socket, `::ffff:a.b.c.d`, is the IPv4 client that
+    /// it is.
+    #[inline]
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Peer::Tcp(address) => Some(address.ip().to_canonical()),
+            Peer::Unix => None,
+        }
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Peer::Tcp(address) => address.ip().to_canonical().fmt(f),
-            Peer::Unix => f.write_str("a unix socket"),
+        match self.ip() {
+            Some(address) => address.fmt(f),
+            None => f.write_str("a unix socket"),
         }
     }
 }

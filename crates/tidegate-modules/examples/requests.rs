@@ -1,7 +1,8 @@
 //! Requests, as many as asked, for `cargo xtask bench instructions`: from the bytes of a request on a socket to
-//! the bytes of its answer, for a cached file or by an application that answers from the same thread.
+//! the bytes of its answer, for a cached file or by an application that answers from the same thread. Or events, as many
+//! as asked: from the bytes of the application to those of the client, on a stream of HTTP/2.
 //!
-//! `requests cached|logged|browser|unchanged|fastcgi|proxy N`
+//! `requests cached|logged|browser|unchanged|fastcgi|proxy|event|event-beside N`
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,8 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::{AccessFormat, AccessLog, LogTarget};
+use tidegate_core::solo::Solo;
+use tidegate_http::FieldLines;
 use tidegate_io::socket::Stream;
 use tidegate_modules::solo::solo;
+use tidegate_wire::h2;
 
 const PLAIN: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
@@ -22,13 +26,15 @@ const BROWSER: &str = "GET /small.bin HTTP/1.1\r\nHost: localhost\r\n\
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, what, count] = arguments.as_slice() else {
-        return Err("requests cached|logged|browser|unchanged|fastcgi|proxy N".into());
+        return Err("requests cached|logged|browser|unchanged|fastcgi|proxy|event|event-beside N".into());
     };
     let count: u64 = count.parse()?;
     let folder = std::env::temp_dir().join(format!("tidegate-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let result = match what.as_str() {
         "fastcgi" | "proxy" => run_application(&folder, what, count),
+        "event" => run_events(&folder, 0, count),
+        "event-beside" => run_events(&folder, 90, count),
         _ => run(&folder, what, count),
     };
     std::fs::remove_dir_all(&folder)?;
@@ -112,6 +118,116 @@ fn run_application(folder: &Path, what: &str, count: u64) -> Result<(), Box<dyn 
         assert!(client.read(&mut buffer)? > 1024, "the answer is passed on");
     }
     Ok(())
+}
+
+/// Events of 1 KiB on a stream of HTTP/2, beside so many other streams on which nothing happens.
+fn run_events(folder: &Path, idle: usize, count: u64) -> Result<(), Box<dyn std::error::Error>> {
+    let socket = folder.join("application.sock");
+    let listener = UnixListener::bind(&socket)?;
+    let text = format!(
+        "listen \"127.0.0.1:1\" {{ h2c }}\naccess-log off\nsite {{ proxy \"unix:{}\" }}\n",
+        socket.display()
+    );
+    let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
+    let rendered = loaded.render(false);
+    let settings = loaded.settings.ok_or(rendered)?;
+    let (client, server) = UnixStream::pair()?;
+    server.set_nonblocking(true)?;
+    let mut solo = solo(&Arc::new(settings), Stream::new(server.into()))?;
+    let mut client = EventClient::new(client)?;
+    let mut applications = Vec::new();
+    let mut buffer = [0; 4096];
+    for _ in 0..=idle {
+        client.ask()?;
+        solo.turn();
+        let mut application = listener.accept()?.0;
+        assert!(application.read(&mut buffer)? > 64, "the request is passed on");
+        application.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+        )?;
+        applications.push(application);
+        client.receive(&mut solo, 0)?;
+    }
+    let busy = applications.last_mut().ok_or("there is one")?;
+    let event = [&b"400\r\n"[..], &[b'x'; 1024], b"\r\n"].concat();
+    for _ in 0..count + 2 {
+        busy.write_all(&event)?;
+        client.receive(&mut solo, 1024)?;
+    }
+    Ok(())
+}
+
+/// A client of HTTP/2 that takes events.
+struct EventClient {
+    stream: UnixStream,
+    wire: h2::Connection,
+    section: h2::Section,
+    out: Vec<u8>,
+    input: Vec<u8>,
+}
+
+impl EventClient {
+    fn new(stream: UnixStream) -> std::io::Result<EventClient> {
+        stream.set_nonblocking(true)?;
+        let mut out = Vec::new();
+        let wire = h2::Connection::client(h2::Limits::default(), &mut out);
+        Ok(EventClient { stream, wire, section: h2::Section::new(), out, input: Vec::new() })
+    }
+
+    fn ask(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        let parts = h2::RequestParts {
+            method: "GET",
+            scheme: "http",
+            authority: "localhost",
+            target: "/events",
+            protocol: None,
+            fields: h2::FieldSource::Lines(&FieldLines::new()),
+            content_length: None,
+        };
+        self.wire.send_request(&parts, true, &mut self.out)?;
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        self.stream.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Runs the server until a head, or so many bytes of content, have come.
+    fn receive(&mut self, solo: &mut Solo, wanted: usize) -> Result<(), Box<dyn std::error::Error>> {
+        let (mut has_head, mut content) = (false, 0);
+        let mut buffer = [0; 4096];
+        while content < wanted || (wanted == 0 && !has_head) {
+            solo.wait(Duration::from_secs(10))?;
+            match self.stream.read(&mut buffer) {
+                Ok(count) => self.input.extend_from_slice(buffer.get(..count).unwrap_or_default()),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let mut at = 0;
+            loop {
+                let input = self.input.get(at..).unwrap_or_default();
+                let read = self.wire.read(input, 0, &mut self.section, &mut self.out)?;
+                at += read.consumed;
+                match read.event {
+                    None => break,
+                    Some(h2::Event::Response { .. }) => has_head = true,
+                    Some(h2::Event::Data { stream, data, .. }) => {
+                        content += data.len();
+                        self.wire.release(stream, data.len(), &mut self.out);
+                    }
+                    Some(other) => return Err(format!("{other:?}").into()),
+                }
+            }
+            self.input.drain(..at);
+            if !self.out.is_empty() {
+                self.flush()?;
+                solo.turn();
+            }
+        }
+        Ok(())
+    }
 }
 
 /// 1 KiB in one record, and the end.

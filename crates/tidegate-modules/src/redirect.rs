@@ -134,30 +134,17 @@ fn join(location: &mut String, rooted: &str) {
 mod tests {
     use super::*;
     use tidegate_config::settings::Access;
-    use tidegate_core::access::admit;
-    use tidegate_core::{Body, Head, Remote};
-    use tidegate_http::{Fields, Method};
-    use tidegate_io::socket::Peer;
+    use tidegate_core::gate::admit;
+    use tidegate_core::{Body, Head};
 
     fn ask<'a>(target: &'a str, path: &'a str, authority: &'a str) -> Exchange<'a> {
         Exchange {
-            method: Method::Get,
-            method_token: "GET",
             target,
             path: path.as_bytes(),
             query: target.split_once('?').map(|(_, query)| query),
             scheme: "https",
             authority,
-            fields: Fields::default(),
-            protocol: None,
-            version: tidegate_http::Version::Http11,
-            remote: Remote::direct(Peer::Unix),
-            tls: None,
-            is_early: false,
-            now: 0,
-            started: 0,
-            body: None,
-            context: Default::default(),
+            ..Exchange::empty()
         }
     }
 

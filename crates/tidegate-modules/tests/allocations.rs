@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tidegate_config::settings::{AccessFormat, AccessLog, LogTarget, Settings};
+use tidegate_config::settings::{
+    AccessFormat, AccessLog, AccessRule, AccessRules, LogTarget, Network, NetworkSet, Origin, Settings,
+};
 use tidegate_core::solo::Solo;
 use tidegate_io::socket::Stream;
 use tidegate_modules::solo::solo;
@@ -129,6 +131,29 @@ fn cached_files() {
     // That the counting counts: an error page is made anew each time.
     let missing = format!("GET /missing HTTP/1.1\r\n{PLAIN}");
     assert!(pair.allocations(&missing, "HTTP/1.1 404 Not Found\r\n") >= COUNT);
+}
+
+/// However many networks are refused or trusted, and whomever a proxy names.
+#[test]
+fn behind_a_proxy_and_many_networks() {
+    let mut pair = Pair::new("networks", |settings| {
+        let networks = (0..30_000u32).map(|n| {
+            let address = std::net::Ipv4Addr::from(0x0a00_0000 + (n << 8)).into();
+            Network::Prefix { address, bits: 24 }
+        });
+        let rule = |network| AccessRule { allows: false, network, origin: Origin::default() };
+        let rules = AccessRules::from(networks.clone().map(rule).collect::<Vec<_>>());
+        let site = Arc::make_mut(&mut settings.sites[0]);
+        site.trusted_proxies = networks.chain([Network::Unix]).collect::<NetworkSet>().into();
+        site.routes[0].access.levels.push(rules.into());
+    });
+    let behind = |chain: &str| format!("GET /small.bin HTTP/1.1\r\nX-Forwarded-For: {chain}\r\n{PLAIN}");
+    for chain in ["198.51.100.7", "192.0.2.1, 198.51.100.7, 10.0.7.1, 10.3.2.1", "2001:db8::7"] {
+        assert_eq!(pair.allocations(&behind(chain), OK), 0, "{chain}");
+    }
+    // That it is decided by whom the proxy names: 10.0.7.1 is refused, once it speaks for itself.
+    let len = pair.exchange(behind("10.0.7.1").as_bytes());
+    assert!(pair.buffer[..len].starts_with(b"HTTP/1.1 403"));
 }
 
 /// A buffer is handed over once a second or when it is full; nothing is allocated for a line.

@@ -5,11 +5,15 @@
 //! PATH` prints `listening on http://ADDRESS:PORT` or `listening on unix:PATH` for each listener when it is
 //! ready, ends in order on SIGTERM and takes new settings on SIGHUP.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
 use crate::client::WAIT;
 
@@ -62,11 +66,13 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// The lines that a server has written.
+/// The lines that a server has written. What it has written before somebody asks is there, also when it has ended since.
 #[derive(Debug, Default)]
 pub struct Log {
     lines: Mutex<Vec<String>>,
     grown: Condvar,
+    /// What the lines come from.
+    pipes: Mutex<Vec<Arc<Mutex<Pipe>>>>,
 }
 
 impl Log {
@@ -78,12 +84,14 @@ impl Log {
 
     /// All lines so far, each with its line end.
     pub fn text(&self) -> String {
+        self.catch_up();
         self.lock().iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// Waits until `find` is content with the lines; `None` when `patience` is over first.
     pub fn wait_for<T>(&self, patience: Duration, mut find: impl FnMut(&[String]) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + patience;
+        self.catch_up();
         let mut lines = self.lock();
         loop {
             if let Some(found) = find(&lines) {
@@ -94,8 +102,83 @@ impl Log {
         }
     }
 
+    /// Takes the lines of a pipe, as they come.
+    fn follow(self: Arc<Self>, from: impl Into<OwnedFd>) -> Result<(), String> {
+        let pipe = Pipe { from: from.into(), begun: Vec::new() };
+        rustix::io::ioctl_fionbio(&pipe.from, true).map_err(|error| error.to_string())?;
+        let ready = pipe.from.try_clone().map_err(|error| error.to_string())?;
+        let pipe = Arc::new(Mutex::new(pipe));
+        self.pipes.lock().unwrap_or_else(PoisonError::into_inner).push(pipe.clone());
+        std::thread::spawn(move || {
+            loop {
+                let mut ready = [PollFd::new(&ready, PollFlags::IN)];
+                match rustix::event::poll(&mut ready, None) {
+                    Ok(_) | Err(Errno::INTR) if Pipe::read(&pipe, &self) => {}
+                    _ => return,
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Reads what is in the pipes: the threads that follow them may not have come to it.
+    fn catch_up(&self) {
+        let pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for pipe in pipes {
+            Pipe::read(&pipe, self);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<String>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a process writes to. Read by whoever comes first.
+#[derive(Debug)]
+struct Pipe {
+    /// Without waiting.
+    from: OwnedFd,
+    /// The beginning of a line.
+    begun: Vec<u8>,
+}
+
+impl Pipe {
+    /// Reads what is there. Whether there may be more later.
+    fn read(pipe: &Mutex<Pipe>, log: &Log) -> bool {
+        let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = [0; 16 << 10];
+        // Little more than there was at the beginning: who writes without a pause is not waited for.
+        let mut left = rustix::io::ioctl_fionread(&pipe.from).unwrap_or(0) + 1;
+        loop {
+            match rustix::io::read(&pipe.from, &mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    pipe.take(&buffer[..count], log);
+                    left = left.saturating_sub(count as u64);
+                    if left == 0 {
+                        return true;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => break,
+            }
+        }
+        if !pipe.begun.is_empty() {
+            pipe.take(b"\n", log);
+        }
+        false
+    }
+
+    fn take(&mut self, bytes: &[u8], log: &Log) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(piece);
+            if let Some(line) = self.begun.strip_suffix(b"\n") {
+                log.push(String::from_utf8_lossy(line).into_owned());
+                self.begun.clear();
+            }
+        }
     }
 }
 
@@ -130,13 +213,13 @@ impl Launch for Binary {
             path(&place.control),
         ];
         let mut child = self.start(&arguments, &place.folder)?;
-        if let Some(stdout) = child.stdout.take() {
-            follow(stdout, log.clone());
+        let pipes = (child.stdout.take(), child.stderr.take());
+        let process = Process { child }; // ends with what follows, should that fail
+        if let (Some(stdout), Some(stderr)) = pipes {
+            log.clone().follow(stdout)?;
+            log.follow(stderr)?;
         }
-        if let Some(stderr) = child.stderr.take() {
-            follow(stderr, log);
-        }
-        Ok(Box::new(Process { child }))
+        Ok(Box::new(process))
     }
 
     fn command(&self, arguments: &[String], place: &Place) -> Result<Outcome, String> {
@@ -166,17 +249,6 @@ pub(crate) fn wait_for_exit(running: &mut dyn Running) -> Result<Option<i32>, St
         // A pause between two looks; the deadline is what counts.
         std::thread::park_timeout(Duration::from_millis(5));
     }
-}
-
-fn follow(from: impl Read + Send + 'static, log: Arc<Log>) {
-    std::thread::spawn(move || {
-        let mut lines = BufReader::new(from);
-        let mut line = Vec::new();
-        while matches!(lines.read_until(b'\n', &mut line), Ok(1..)) {
-            log.push(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
-            line.clear();
-        }
-    });
 }
 
 fn collect(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
@@ -218,5 +290,25 @@ impl Drop for Process {
         // It may have ended already; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_there() {
+        for round in 0..100 {
+            let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+            let log = Arc::new(Log::default());
+            log.clone().follow(reader).expect("a thread");
+            let text = format!("{}\nbegun", "a".repeat(round * 100));
+            rustix::io::write(&writer, text.as_bytes()).expect("room");
+            assert_eq!(log.text(), text[..text.len() - 5], "{round}");
+            rustix::io::write(&writer, b" and ended\n\nlast").expect("room");
+            drop(writer);
+            assert!(log.text().ends_with("begun and ended\n\nlast\n"), "{round}");
+        }
     }
 }

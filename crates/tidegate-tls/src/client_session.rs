@@ -4,33 +4,22 @@
 //! future and the load generator from its loop. Like a [`Session`](crate::Session) an idle one holds no buffer.
 
 use crate::connector::{Connector, ConnectorError};
-use crate::session::suite_name;
+use crate::records::{self, BURST, RECORD, RecordError, Records, SLACK};
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{AlertDescription, CertificateError, HandshakeKind, ProtocolVersion};
+use rustls::{AlertDescription, CertificateError, HandshakeKind};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::mem;
 use thiserror::Error;
 use tidegate_io::socket::Received;
 
-/// The largest record of plaintext (RFC 8446 section 5.1).
-const RECORD: usize = 16 << 10;
-/// What sealing adds to a record at most.
-const OVERHEAD: usize = 64;
-/// Most plaintext that is sealed for one write.
-const BURST: usize = 4 * RECORD;
-/// Where ciphertext lies in a buffer: plaintext is put in front of it, and never reaches it.
-const SLACK: usize = RECORD + 512;
 /// The longest message of a handshake, which is a chain of certificates.
 const MESSAGE_MAX: usize = 64 << 10;
 /// A buffer of this size is worked in; bytes for a smaller one are copied.
 pub const CLIENT_BUFFER: usize = SLACK + MESSAGE_MAX + 2 * RECORD;
 
 thread_local! {
-    static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static OPENED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -91,15 +80,10 @@ impl fmt::Display for Agreed {
 /// A TLS connection, client side.
 pub struct ClientSession {
     connection: Box<UnbufferedClientConnection>,
-    /// Ciphertext of a record that is not complete.
-    incoming: Vec<u8>,
-    /// Ciphertext that is not sent.
-    outgoing: Vec<u8>,
+    records: Records,
     /// Plaintext that its reader had no room for.
     plain: Vec<u8>,
     has_begun: bool,
-    has_peer_closed: bool,
-    has_closed: bool,
 }
 
 impl ClientSession {
@@ -110,12 +94,9 @@ impl ClientSession {
     ) -> Result<ClientSession, ClientSessionError> {
         Ok(ClientSession {
             connection: Box::new(connector.begin(name)?),
-            incoming: Vec::new(),
-            outgoing: Vec::new(),
+            records: Records::default(),
             plain: Vec::new(),
             has_begun: false,
-            has_peer_closed: false,
-            has_closed: false,
         })
     }
 
@@ -128,7 +109,7 @@ impl ClientSession {
     /// Whether ciphertext waits for the socket.
     #[inline]
     pub fn has_pending(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.records.outgoing.is_empty()
     }
 
     /// Whether plaintext waits for a reader.
@@ -143,20 +124,9 @@ impl ClientSession {
             return None;
         }
         Some(Agreed {
-            version: match self.connection.protocol_version() {
-                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
-                _ => "TLSv1.2",
-            },
-            suite: self
-                .connection
-                .negotiated_cipher_suite()
-                .and_then(|suite| suite.suite().as_str())
-                .map_or("-", suite_name),
-            group: self
-                .connection
-                .negotiated_key_exchange_group()
-                .and_then(|group| group.name().as_str())
-                .unwrap_or("-"),
+            version: records::version_name(&self.connection),
+            suite: records::suite_name(&self.connection),
+            group: records::group_name(&self.connection),
             is_resumed: self.connection.handshake_kind() == Some(HandshakeKind::Resumed),
         })
     }
@@ -189,7 +159,7 @@ impl ClientSession {
         if !self.plain.is_empty() {
             return Ok(self.give(buffer));
         }
-        if self.has_peer_closed {
+        if self.records.has_peer_closed {
             return Ok(Received::End);
         }
         if buffer.len() >= CLIENT_BUFFER {
@@ -227,12 +197,9 @@ impl ClientSession {
         buffer: &mut [u8],
         read: impl FnOnce(&mut [u8]) -> io::Result<Received>,
     ) -> Result<Received, ClientSessionError> {
-        let start = SLACK + self.incoming.len();
-        let has_room = start < buffer.len();
-        let Some(kept) = buffer.get_mut(SLACK..start).filter(|_| has_room) else {
+        let Some(start) = self.records.lay_out(buffer) else {
             return Err(ClientSessionError::Misbehaved("it has sent too long a message".into()));
         };
-        kept.copy_from_slice(&self.incoming);
         let (count, drained) = match read(&mut buffer[start..])? {
             Received::Bytes { count, drained } => (count, drained),
             Received::End if self.is_handshaking() => return Err(ClientSessionError::Left),
@@ -241,59 +208,14 @@ impl ClientSession {
         if start == SLACK && !matches!(buffer.get(SLACK), None | Some(20..=24)) {
             return Err(ClientSessionError::NotTls);
         }
-        self.incoming.clear();
         let count = self.process(buffer, start + count)?;
-        if self.incoming.is_empty() {
-            self.incoming = Vec::new();
-        }
-        Ok(Received::Bytes { count, drained: drained && !self.has_peer_closed })
+        Ok(Received::Bytes { count, drained: drained && !self.records.has_peer_closed })
     }
 
     /// Works on the ciphertext between `SLACK` and `end`; the bytes of plaintext that it gave.
     fn process(&mut self, buffer: &mut [u8], end: usize) -> Result<usize, ClientSessionError> {
-        let (mut at, mut plain) = (SLACK, 0);
-        loop {
-            let (front, cipher) = buffer.split_at_mut(at);
-            let cipher = &mut cipher[..end - at];
-            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(cipher);
-            let mut is_over = false;
-            match state {
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    while let Some(record) = traffic.next_record() {
-                        let record = record.map_err(fault)?;
-                        discard += record.discard;
-                        let place = front.get_mut(plain..plain + record.payload.len()).ok_or_else(|| {
-                            ClientSessionError::Misbehaved("a record larger than any may be".into())
-                        })?;
-                        place.copy_from_slice(record.payload);
-                        plain += record.payload.len();
-                    }
-                }
-                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(), // `outgoing` keeps it
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-                    self.has_peer_closed = true;
-                    is_over = true;
-                }
-                Ok(_) => {
-                    is_over = true;
-                    self.incoming.extend_from_slice(cipher.get(discard..).unwrap_or_default());
-                }
-                Err(error) => {
-                    let rest = cipher.get_mut(discard..).unwrap_or_default();
-                    if let Ok(ConnectionState::EncodeTlsData(data)) =
-                        self.connection.process_tls_records(rest).state
-                    {
-                        let _ = encode(data, &mut self.outgoing); // the alert that it should see
-                    }
-                    return Err(fault(error));
-                }
-            }
-            at += discard;
-            if is_over {
-                return Ok(plain);
-            }
-        }
+        let opened = self.records.open(&mut *self.connection, &mut None, buffer, end);
+        Ok(opened.map_err(fault)?.plain)
     }
 
     /// Seals and sends. Returns the plaintext taken: less than there is only when the socket is full or the
@@ -307,14 +229,8 @@ impl ClientSession {
         while at < data.len() && self.flush(&mut write)? && !self.is_handshaking() {
             let rest = &data[at..];
             let piece = &rest[..rest.len().min(BURST)];
-            let mut sealed = SEALED.take();
-            let sent = self.seal(piece, &mut sealed).and_then(|length| {
-                let sent = if length > 0 { write(&sealed[..length])? } else { 0 };
-                self.outgoing.extend_from_slice(&sealed[sent.min(length)..length]);
-                Ok(length)
-            });
-            SEALED.set(sealed);
-            if sent? == 0 {
+            let (is_taken, _) = self.records.send(&mut *self.connection, piece, RECORD, &mut write)?;
+            if !is_taken {
                 break;
             }
             at += piece.len();
@@ -322,47 +238,14 @@ impl ClientSession {
         Ok(at)
     }
 
-    fn seal(&mut self, piece: &[u8], sealed: &mut Vec<u8>) -> io::Result<usize> {
-        let room = BURST + (BURST / RECORD + 2) * OVERHEAD;
-        if sealed.len() < room {
-            sealed.resize(room, 0);
-        }
-        loop {
-            match self.connection.process_tls_records(&mut self.incoming).state.map_err(io::Error::other)? {
-                ConnectionState::EncodeTlsData(data) => {
-                    encode(data, &mut self.outgoing).map_err(io::Error::other)?;
-                }
-                ConnectionState::TransmitTlsData(data) => data.done(),
-                ConnectionState::WriteTraffic(mut traffic) => {
-                    // A message of its own, such as an update of keys, goes first.
-                    let first = mem::take(&mut self.outgoing);
-                    let mut length = first.len();
-                    if sealed.len() < room + length {
-                        sealed.resize(room + length, 0);
-                    }
-                    sealed[..length].copy_from_slice(&first);
-                    for record in piece.chunks(RECORD) {
-                        length += traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
-                    }
-                    return Ok(length);
-                }
-                _ => return Ok(0),
-            }
-        }
-    }
-
     /// Sends what waits; whether all of it is gone.
     pub fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
-        while !self.outgoing.is_empty() {
-            let sent = write(&self.outgoing)?;
+        while !self.records.outgoing.is_empty() {
+            let sent = write(&self.records.outgoing)?;
             if sent == 0 {
                 return Ok(false);
             }
-            if sent >= self.outgoing.len() {
-                self.outgoing = Vec::new();
-            } else {
-                self.outgoing.drain(..sent);
-            }
+            self.records.sent(sent);
         }
         Ok(true)
     }
@@ -370,34 +253,16 @@ impl ClientSession {
     /// Says that nothing more will be sent (RFC 8446 section 6.1). What the socket does not take now goes with
     /// the next [`ClientSession::flush`].
     pub fn finish_sending(&mut self, write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        if !mem::replace(&mut self.has_closed, true)
-            && let Ok(ConnectionState::WriteTraffic(mut traffic)) =
-                self.connection.process_tls_records(&mut self.incoming).state
-        {
-            let mut notice = [0; OVERHEAD];
-            if let Ok(length) = traffic.queue_close_notify(&mut notice) {
-                self.outgoing.extend_from_slice(&notice[..length]);
-            }
-        }
+        self.records.close(&mut *self.connection);
         self.flush(write).map(drop)
     }
 }
 
-fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), ClientSessionError> {
-    let at = out.len();
-    let broken = |error: EncodeError| ClientSessionError::Misbehaved(error.to_string());
-    match data.encode(&mut []) {
-        Err(EncodeError::InsufficientSize(needed)) => {
-            out.resize(at + needed.required_size, 0);
-            let length = data.encode(&mut out[at..]).map_err(broken)?;
-            out.truncate(at + length);
-            Ok(())
-        }
-        outcome => outcome.map(drop).map_err(broken),
-    }
-}
-
-fn fault(error: rustls::Error) -> ClientSessionError {
+fn fault(error: RecordError) -> ClientSessionError {
+    let error = match error {
+        RecordError::Rustls(error) => error,
+        error => return ClientSessionError::Misbehaved(error.to_string()),
+    };
     match error {
         rustls::Error::InvalidCertificate(why) => ClientSessionError::Untrusted(match why {
             CertificateError::UnknownIssuer => "none of those who are trusted has signed it".into(),

@@ -8,13 +8,13 @@
 //! ciphertext, and then the socket's writable edge must not be ignored.
 
 use crate::client::ClientIdentity;
-use crate::early_skip::{EarlySkip, Next, Waited};
+use crate::early_skip::EarlySkip;
 use crate::hello::{self, Hello, Peeked};
+use crate::records::{self, BURST, RecordError, Records, SLACK, SMALL_RECORD};
 use crate::terms::{EARLY_DATA, SiteConfig};
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{AlertDescription, HandshakeKind, PeerIncompatible, ProtocolVersion};
-use std::cell::{Cell, RefCell};
+use rustls::{AlertDescription, HandshakeKind, PeerIncompatible};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
@@ -22,19 +22,12 @@ use std::sync::{Arc, Weak};
 use thiserror::Error;
 use tidegate_io::socket::{Received, Stream};
 
-/// The largest record of plaintext (RFC 8446 section 5.1).
-pub const RECORD: usize = 16 << 10;
+pub use crate::records::RECORD;
+
 /// Until this much is sent, records are small: the first is then readable before the second flight.
 const SMALL_UNTIL: usize = 32 << 10;
-const SMALL_RECORD: usize = 4 << 10;
-/// Most plaintext that is sealed for one write.
-const BURST: usize = 4 * RECORD;
-/// What sealing adds to a record at most.
-const OVERHEAD: usize = 64;
 /// Ciphertext of the handshake up to this leaves together with the first answer.
 const JOINED: usize = 4 << 10;
-/// Where ciphertext lies in the lent buffer: plaintext is put in front of it, and never reaches it.
-const SLACK: usize = RECORD + 512;
 /// A lent buffer holds at least this much.
 pub const BUFFER_MIN: usize = SLACK + hello::HELLO_MAX + 4096;
 
@@ -45,7 +38,6 @@ const OPEN: usize = 4 << 10;
 const RECENT: usize = 16;
 
 thread_local! {
-    static SEALED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static SHARED: RefCell<VecDeque<Weak<Handshake>>> = const { RefCell::new(VecDeque::new()) };
 }
 
@@ -125,14 +117,9 @@ impl Eq for SiteConfig {}
 #[derive(Default)]
 pub struct Session {
     state: State,
-    /// Ciphertext of a record that is not complete.
-    incoming: Vec<u8>,
-    /// Ciphertext that is not sent.
-    outgoing: Vec<u8>,
-    /// The socket has refused some of `outgoing`.
+    records: Records,
+    /// The socket has refused some of what waits.
     is_blocked: bool,
-    has_peer_closed: bool,
-    has_closed: bool,
     is_early: bool,
     /// Plaintext sent, up to where it matters.
     sent: usize,
@@ -180,7 +167,7 @@ impl Session {
     /// Whether ciphertext waits for the socket.
     #[inline]
     pub fn has_pending(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.records.outgoing.is_empty()
     }
 
     /// Whether the socket has refused some of it.
@@ -191,7 +178,7 @@ impl Session {
 
     /// Bytes of ciphertext that wait.
     pub fn pending(&self) -> usize {
-        self.outgoing.len()
+        self.records.outgoing.len()
     }
 
     /// Bytes that it owns: those of its buffers, which are none unless it is stuck, and about what rustls needs.
@@ -202,7 +189,7 @@ impl Session {
             State::Open(open) if open.hello.is_some() => 4 * OPEN,
             State::Open(_) => OPEN,
         };
-        state + self.incoming.capacity() + self.outgoing.capacity()
+        state + self.records.incoming.capacity() + self.records.outgoing.capacity()
     }
 
     /// Plaintext that is sealed for one write: what is given to [`Session::send`] in such pieces is always
@@ -213,12 +200,12 @@ impl Session {
 
     /// What has been received, where the client turned out not to speak TLS.
     pub fn take_received(&mut self) -> Vec<u8> {
-        mem::take(&mut self.incoming)
+        mem::take(&mut self.records.incoming)
     }
 
     /// Takes bytes that were read before it was known that this is a TLS connection.
     pub fn give_received(&mut self, bytes: &[u8]) {
-        self.incoming.extend_from_slice(bytes);
+        self.records.incoming.extend_from_slice(bytes);
     }
 
     /// One read of the socket. Plaintext is put at the front of `buffer`, which holds [`BUFFER_MIN`] or more;
@@ -229,22 +216,18 @@ impl Session {
         buffer: &mut [u8],
         choose: Choose<'_>,
     ) -> Result<Received, SessionError> {
-        if self.has_peer_closed {
+        if self.records.has_peer_closed {
             return Ok(Received::End);
         }
-        let start = SLACK + self.incoming.len();
-        let has_room = start < buffer.len();
-        let Some(kept) = buffer.get_mut(SLACK..start).filter(|_| has_room) else {
-            return Err(SessionError::Misbehaved("a record larger than any may be".into()));
+        let Some(start) = self.records.lay_out(buffer) else {
+            return Err(SessionError::Misbehaved(RecordError::TooLarge.to_string()));
         };
-        kept.copy_from_slice(&self.incoming);
         let (count, drained) = match stream.recv(&mut buffer[start..])? {
             Received::Bytes { count, drained } => (count, drained),
             Received::WouldBlock => return Ok(Received::WouldBlock),
             Received::End if self.handshake.is_none() => return Err(SessionError::Left),
             Received::End => return Ok(Received::End),
         };
-        self.incoming.clear();
         self.take(stream, buffer, start + count, drained, choose)
     }
 
@@ -256,7 +239,7 @@ impl Session {
         drained: bool,
         choose: Choose<'_>,
     ) -> Result<Received, SessionError> {
-        let given = mem::take(&mut self.incoming);
+        let given = mem::take(&mut self.records.incoming);
         let end = SLACK + given.len();
         let Some(place) = buffer.get_mut(SLACK..end) else {
             return Err(SessionError::Misbehaved("too much before the handshake".into()));
@@ -280,12 +263,14 @@ impl Session {
         if matches!(self.state, State::Hello) {
             match hello::peek(&buffer[SLACK..end]) {
                 Peeked::Incomplete => {
-                    self.incoming.extend_from_slice(&buffer[SLACK..end]);
+                    self.records.incoming.clear();
+                    self.records.incoming.extend_from_slice(&buffer[SLACK..end]);
                     return Ok(Received::Bytes { count: 0, drained });
                 }
                 Peeked::Plain => {
                     self.state = State::Failed;
-                    self.incoming.extend_from_slice(&buffer[SLACK..end]);
+                    self.records.incoming.clear();
+                    self.records.incoming.extend_from_slice(&buffer[SLACK..end]);
                     return Err(SessionError::NotTls);
                 }
                 Peeked::Hello(hello) => {
@@ -296,16 +281,12 @@ impl Session {
                 }
             }
         }
-        let plain = self.process(buffer, end);
-        if self.incoming.is_empty() {
-            self.incoming = Vec::new();
-        }
-        match plain {
+        match self.process(buffer, end) {
             Ok(count) => {
                 if count == 0 {
                     self.flush(stream)?;
                 }
-                let drained = drained && !self.has_peer_closed;
+                let drained = drained && !self.records.has_peer_closed;
                 Ok(Received::Bytes { count, drained })
             }
             Err(error) => {
@@ -319,12 +300,12 @@ impl Session {
     fn open(&mut self, hello: Hello, choose: Choose<'_>) -> Result<(), SessionError> {
         let Some(site) = choose(&hello) else {
             self.state = State::Failed;
-            self.outgoing.extend_from_slice(&UNRECOGNISED_NAME);
+            self.records.outgoing.extend_from_slice(&UNRECOGNISED_NAME);
             return Err(SessionError::UnknownName);
         };
         if !site.shares_a_protocol(&hello) {
             self.state = State::Failed;
-            self.outgoing.extend_from_slice(&NO_APPLICATION_PROTOCOL);
+            self.records.outgoing.extend_from_slice(&NO_APPLICATION_PROTOCOL);
             return Err(SessionError::NothingInCommon("protocol"));
         }
         let connection = UnbufferedServerConnection::new(site.config_for(&hello).clone())
@@ -337,81 +318,16 @@ impl Session {
     /// Decrypts, and answers what the handshake asks. Returns the bytes of plaintext.
     fn process(&mut self, buffer: &mut [u8], end: usize) -> Result<usize, SessionError> {
         let State::Open(open) = &mut self.state else { return Err(SessionError::Left) };
-        let (mut at, mut plain, mut is_early) = (SLACK, 0, false);
-        loop {
-            let (front, cipher) = buffer.split_at_mut(at);
-            let cipher = &mut cipher[..end - at];
-            let given = match open.skip.as_mut().map(|skip| skip.next(cipher)) {
-                None => cipher.len(),
-                Some(Next::Feed(length)) => length,
-                Some(Next::Drop(length)) => {
-                    at += length;
-                    continue;
-                }
-            };
-            let UnbufferedStatus { mut discard, state } =
-                open.connection.process_tls_records(&mut cipher[..given]);
-            let mut is_over = false;
-            match state {
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    open.skip = None;
-                    while let Some(record) = traffic.next_record() {
-                        let record = record.map_err(|error| fault(error, false))?;
-                        discard += record.discard;
-                        plain += put(front, plain, record.payload)?;
-                    }
-                }
-                Ok(ConnectionState::ReadEarlyData(mut early)) => {
-                    is_early = true;
-                    open.skip = None; // it is taken
-                    while let Some(record) = early.next_record() {
-                        let record = record.map_err(|error| fault(error, true))?;
-                        discard += record.discard;
-                        plain += put(front, plain, record.payload)?;
-                    }
-                }
-                Ok(ConnectionState::EncodeTlsData(data)) => {
-                    encode(data, &mut self.outgoing)?;
-                    open.went_on(discard);
-                }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done(); // `outgoing` keeps it until it is sent
-                    open.went_on(discard);
-                }
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-                    self.has_peer_closed = true;
-                    is_over = true;
-                }
-                Ok(_) => match open.skip.as_mut().map(|skip| skip.waits(discard, cipher)) {
-                    Some(Waited::Used(length)) => {
-                        discard = length;
-                        is_over = at + length >= end;
-                    }
-                    Some(Waited::Other) => open.skip = None,
-                    Some(Waited::Kept) | None => {
-                        is_over = true;
-                        self.incoming.extend_from_slice(cipher.get(discard..).unwrap_or_default());
-                    }
-                },
-                Err(error) => {
-                    let rest = cipher.get_mut(discard..).unwrap_or_default();
-                    alert(&mut open.connection, rest, &mut self.outgoing);
-                    return Err(fault(error, open.hello.is_some()));
-                }
-            }
-            at += discard;
-            if is_over {
-                break;
-            }
-        }
+        let opened = self.records.open(&mut open.connection, &mut open.skip, buffer, end);
+        let opened = opened.map_err(|error| fault(error, open.hello.is_some()))?;
         if open.hello.is_some() && !open.connection.is_handshaking() {
             self.handshake = open.complete().map(shared);
             open.skip = None;
         }
-        if plain > 0 || self.handshake.is_some() {
-            self.is_early = is_early;
+        if opened.plain > 0 || self.handshake.is_some() {
+            self.is_early = opened.is_early;
         }
-        Ok(plain)
+        Ok(opened.plain)
     }
 
     /// Seals and sends. Returns the plaintext taken: less than there is only when the socket is full or the
@@ -419,31 +335,24 @@ impl Session {
     pub fn send(&mut self, stream: &Stream, data: &[u8], more: bool) -> io::Result<usize> {
         let mut at = 0;
         while at < data.len() {
-            if (self.is_blocked || self.outgoing.len() > JOINED) && !self.flush(stream)? {
+            if (self.is_blocked || self.records.outgoing.len() > JOINED) && !self.flush(stream)? {
                 break;
             }
             let rest = &data[at..];
             let piece = &rest[..rest.len().min(self.burst.max(SMALL_RECORD))];
-            let mut sealed = SEALED.take();
-            let outcome = self.seal(piece, &mut sealed);
-            let sent = match outcome {
-                Ok(length) if length > 0 => stream
-                    .send(&sealed[..length], more || piece.len() < rest.len())
-                    .map(|sent| (sent, length)),
-                Ok(_) => Ok((0, 0)),
-                Err(error) => Err(error),
-            };
-            if let Ok((sent, length)) = sent
-                && sent < length
-            {
-                self.outgoing.extend_from_slice(&sealed[sent..length]);
+            let State::Open(open) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
+            let size = if self.sent < SMALL_UNTIL { SMALL_RECORD } else { RECORD };
+            let goes_on = more || piece.len() < rest.len();
+            let write = |sealed: &[u8]| stream.send(sealed, goes_on);
+            let (is_taken, is_blocked) = self.records.send(&mut open.connection, piece, size, write)?;
+            if is_blocked {
                 self.is_blocked = true;
                 self.burst = RECORD; // what is kept for a slow reader stays small
             }
-            SEALED.set(sealed);
-            if sent?.1 == 0 {
+            if !is_taken {
                 break; // the handshake comes first
             }
+            self.sent = self.sent.saturating_add(piece.len());
             at += piece.len();
             if !self.is_blocked {
                 self.burst = (self.burst * 2).min(BURST);
@@ -452,86 +361,23 @@ impl Session {
         Ok(at)
     }
 
-    /// Puts the ciphertext of `piece` into `sealed`, behind what waits; its length, 0 where nothing may be sent
-    /// yet.
-    fn seal(&mut self, piece: &[u8], sealed: &mut Vec<u8>) -> io::Result<usize> {
-        let State::Open(open) = &mut self.state else { return Err(io::ErrorKind::NotConnected.into()) };
-        let size = if self.sent < SMALL_UNTIL { SMALL_RECORD } else { RECORD };
-        let room = JOINED + BURST + (BURST / SMALL_RECORD + 2) * OVERHEAD;
-        if sealed.len() < room {
-            sealed.resize(room, 0);
-        }
-        loop {
-            // What has not been used up must be passed every time: rustls may have read some of it already.
-            match open.connection.process_tls_records(&mut self.incoming).state.map_err(io::Error::other)? {
-                ConnectionState::EncodeTlsData(data) => {
-                    encode(data, &mut self.outgoing).map_err(io::Error::other)?;
-                }
-                ConnectionState::TransmitTlsData(data) => data.done(),
-                ConnectionState::WriteTraffic(mut traffic) => {
-                    let mut length = self.outgoing.len();
-                    if let Some(front) = sealed.get_mut(..length) {
-                        front.copy_from_slice(&self.outgoing);
-                    } else {
-                        return Ok(0); // cannot be: it is flushed above `JOINED`, and what is encoded is small
-                    }
-                    for record in piece.chunks(size) {
-                        length += traffic.encrypt(record, &mut sealed[length..]).map_err(io::Error::other)?;
-                    }
-                    self.outgoing = Vec::new();
-                    self.sent = self.sent.saturating_add(piece.len());
-                    return Ok(length);
-                }
-                _ => return Ok(0),
-            }
-        }
-    }
-
     /// Sends what waits; whether all of it is gone.
     pub fn flush(&mut self, stream: &Stream) -> io::Result<bool> {
-        if self.outgoing.is_empty() {
+        if self.records.outgoing.is_empty() {
             return Ok(true);
         }
-        let sent = stream.send(&self.outgoing, false)?;
-        self.is_blocked = sent < self.outgoing.len();
-        if self.is_blocked {
-            self.outgoing.drain(..sent);
-        } else {
-            self.outgoing = Vec::new();
-        }
+        let sent = stream.send(&self.records.outgoing, false)?;
+        self.is_blocked = !self.records.sent(sent);
         Ok(!self.is_blocked)
     }
 
     /// Says that nothing more will be sent (RFC 8446 section 6.1). What the socket does not take now goes with
     /// the next [`Session::flush`].
     pub fn finish_sending(&mut self, stream: &Stream) -> io::Result<()> {
-        if !mem::replace(&mut self.has_closed, true) {
-            let mut notice = Vec::new();
-            let _ = self.encode_all(&mut notice); // what cannot be said any more need not be
-            self.outgoing.append(&mut notice);
+        if let State::Open(open) = &mut self.state {
+            self.records.close(&mut open.connection);
         }
         self.flush(stream).map(drop)
-    }
-}
-
-impl Session {
-    /// What the handshake still has to say, then the notice of the end.
-    fn encode_all(&mut self, out: &mut Vec<u8>) -> Result<(), SessionError> {
-        let State::Open(open) = &mut self.state else { return Ok(()) };
-        loop {
-            match open.connection.process_tls_records(&mut self.incoming).state {
-                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out)?,
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-                    let mut notice = [0; OVERHEAD];
-                    if let Ok(length) = traffic.queue_close_notify(&mut notice) {
-                        out.extend_from_slice(&notice[..length]);
-                    }
-                    return Ok(());
-                }
-                _ => return Ok(()),
-            }
-        }
     }
 }
 
@@ -540,14 +386,6 @@ const UNRECOGNISED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// A fatal `no_application_protocol` alert, likewise (RFC 7301 section 3.2). Rustls would go on without a protocol, and
 /// whoever meant another one would be answered in this (cross-protocol attacks).
 const NO_APPLICATION_PROTOCOL: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
-
-impl Open {
-    fn went_on(&mut self, discarded: usize) {
-        if let Some(skip) = &mut self.skip {
-            skip.went_on(discarded);
-        }
-    }
-}
 
 impl Open {
     fn complete(&mut self) -> Option<Handshake> {
@@ -559,18 +397,9 @@ impl Open {
             _ => Resumption::Full,
         };
         Some(Handshake {
-            version: match connection.protocol_version() {
-                Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
-                _ => "TLSv1.2",
-            },
-            suite: connection
-                .negotiated_cipher_suite()
-                .and_then(|suite| suite.suite().as_str())
-                .map_or("-", suite_name),
-            group: connection
-                .negotiated_key_exchange_group()
-                .and_then(|group| group.name().as_str())
-                .unwrap_or("-"),
+            version: records::version_name(connection),
+            suite: records::suite_name(connection),
+            group: records::group_name(connection),
             server_name: hello.server_name.map(String::into_boxed_str),
             resumption,
             protocol: connection.alpn_protocol().and_then(known_protocol),
@@ -608,48 +437,13 @@ fn known_protocol(name: &[u8]) -> Option<&'static [u8]> {
     KNOWN.into_iter().find(|known| *known == name)
 }
 
-/// The names of RFC 8446, where rustls has names of its own.
-pub(crate) fn suite_name(name: &'static str) -> &'static str {
-    match name {
-        "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
-        "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
-        "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
-        other => other,
-    }
-}
-
-fn put(front: &mut [u8], at: usize, payload: &[u8]) -> Result<usize, SessionError> {
-    match front.get_mut(at..at + payload.len()) {
-        Some(place) => place.copy_from_slice(payload),
-        None => return Err(SessionError::Misbehaved("a record larger than any may be".into())),
-    }
-    Ok(payload.len())
-}
-
-fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) -> Result<(), SessionError> {
-    let at = out.len();
-    let broken = |error: EncodeError| SessionError::Misbehaved(error.to_string());
-    match data.encode(&mut []) {
-        Err(EncodeError::InsufficientSize(needed)) => {
-            out.resize(at + needed.required_size, 0);
-            let length = data.encode(&mut out[at..]).map_err(broken)?;
-            out.truncate(at + length);
-            Ok(())
-        }
-        outcome => outcome.map(drop).map_err(broken),
-    }
-}
-
-/// After an error: the alert that rustls wants the client to have. `rest` is what it has not used up.
-fn alert(connection: &mut UnbufferedServerConnection, rest: &mut [u8], out: &mut Vec<u8>) {
-    if let Ok(ConnectionState::EncodeTlsData(data)) = connection.process_tls_records(rest).state {
-        let _ = encode(data, out);
-    }
-}
-
 /// Whose fault an error of rustls is.
-fn fault(error: rustls::Error, is_handshaking: bool) -> SessionError {
+fn fault(error: RecordError, is_handshaking: bool) -> SessionError {
     use rustls::Error as E;
+    let error = match error {
+        RecordError::Rustls(error) => error,
+        error => return SessionError::Misbehaved(error.to_string()),
+    };
     match error {
         E::NoCertificatesPresented => SessionError::ClientCertificate("it has shown none".into()),
         E::InvalidCertificate(why) => SessionError::ClientCertificate(why.to_string()),

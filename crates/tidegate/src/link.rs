@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_config::Settings;
-use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_config::settings::{ListenAddress, LogTarget, once};
 use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
@@ -61,6 +61,7 @@ pub enum ToServer {
         /// Comes back with the answer.
         number: u64,
         /// The settings, fitted to the process.
+        #[serde(with = "once")]
         settings: Arc<Settings>,
         /// One process takes the place of one that has ended: what has gone wrong with the file system since
         /// the settings were taken up costs the routes it is needed for, not the whole server.
@@ -104,8 +105,10 @@ pub enum ToMaster {
     Failed(u64, String),
     /// What was prepared is in force.
     Committed,
-    /// What it was told is done: the logs that were sent are in use, or it accepts no more.
-    Done,
+    /// The logs that were sent are in use.
+    LogsInUse,
+    /// It was told to drain, and accepts no more.
+    AcceptsNoMore,
     /// It has to end: start another in its place, then tell it to drain.
     Leaving,
     /// What its workers want of pools.
@@ -253,7 +256,39 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
+    use std::path::Path;
     use std::sync::mpsc::channel;
+
+    /// Every site and route inherits them.
+    #[test]
+    fn a_long_list_of_networks_travels_once() {
+        let list: String =
+            (0..3000u32).map(|n| format!(" \"{}\"", Ipv4Addr::from(0x0a00_0000 + n))).collect();
+        let site =
+            |n: u32| format!("site \"s{n}.test\" {{ respond 200; route \"/a\" {{ respond 201; }}; }}\n");
+        let sites: String = (0..100).map(site).collect();
+        let text = format!("listen \"127.0.0.1:0\"\ndeny{list}\ntrusted-proxies{list}\n{sites}");
+        let loaded =
+            tidegate_config::load_str("a", &text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let settings = Arc::new(loaded.settings.expect("sound settings"));
+        let prepare = ToServer::Prepare {
+            number: 1,
+            settings: settings.clone(),
+            is_recovery: false,
+            logs: Vec::new(),
+            listeners: Vec::new(),
+        };
+        let json = serde_json::to_vec(&prepare).unwrap();
+        assert!(json.len() < 2 << 20, "{} bytes", json.len());
+        let ToServer::Prepare { settings: there, .. } = serde_json::from_slice(&json).unwrap() else {
+            panic!("another message")
+        };
+        assert_eq!(there, settings);
+        let (first, last) = (&there.sites[0], &there.sites[99]);
+        assert!(first.routes[0].access.levels[0].is_same(&last.routes[1].access.levels[0]));
+        assert!(first.trusted_proxies.is_same(&last.trusted_proxies));
+    }
 
     #[test]
     fn questions_find_their_answers_and_end_with_the_link() {

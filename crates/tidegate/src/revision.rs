@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_config::settings::gateway::Destination;
 use tidegate_config::settings::{
-    AccessFormat, AccessLog, Action, HostPattern, LogTarget, Origin, Site, User,
+    AccessFormat, AccessLog, Action, HostPattern, ListenAddress, Listener, LogTarget, Origin, Site, User,
 };
 use tidegate_config::{Loaded, ProcessEnvironment, RejectedSite, Settings, from_folder, load_file};
 
@@ -112,6 +112,11 @@ pub struct Kept {
     pub missing: Vec<String>,
     /// Names that are no longer served, as was allowed.
     pub lost: Vec<String>,
+    /// Addresses that the files no longer hold, and that are listened on all the same because nobody has said that they
+    /// may go.
+    pub unlisted: Vec<String>,
+    /// Addresses that are no longer listened on, as was allowed.
+    pub closed: Vec<String>,
 }
 
 /// What is served, by its name; `None` is the site without one.
@@ -126,6 +131,7 @@ type Name = Option<HostPattern>;
 pub fn keep_served(loaded: &mut Loaded, present: &Settings, allows_loss: bool) -> Kept {
     let mut kept = Kept::default();
     let Some(settings) = &mut loaded.settings else { return kept };
+    keep_addresses(settings, present, allows_loss, &mut kept);
     let served: HashSet<Name> = present.sites.iter().flat_map(|site| names_of(site)).collect();
     let contested: HashSet<&Name> = loaded.contested.iter().filter(|name| served.contains(*name)).collect();
     if !contested.is_empty() {
@@ -189,6 +195,31 @@ pub fn keep_served(loaded: &mut Loaded, present: &Settings, allows_loss: bool) -
     }
     settings.sites.extend(fresh);
     kept
+}
+
+/// Sees to it that every address that is listened on now is listened on by the next revision as well: names may be reachable
+/// there alone.
+fn keep_addresses(settings: &mut Settings, present: &Settings, allows_loss: bool, kept: &mut Kept) {
+    // Port 0 may be written several times.
+    let mut written: Vec<&ListenAddress> =
+        settings.listeners.iter().map(|listener| &listener.address).collect();
+    let is_missing = |listener: &&Listener| match written.iter().position(|known| **known == listener.address)
+    {
+        Some(at) => {
+            written.swap_remove(at);
+            false
+        }
+        None => true,
+    };
+    let missing: Vec<Listener> = present.listeners.iter().filter(is_missing).cloned().collect();
+    if allows_loss {
+        kept.closed = missing.iter().map(|listener| listener.address.to_string()).collect();
+        return;
+    }
+    for listener in missing {
+        kept.unlisted.push(format!("{} ({})", listener.address, listener.origin));
+        settings.listeners.push(listener);
+    }
 }
 
 /// What a site is called in messages.
@@ -321,6 +352,26 @@ mod tests {
     }
 
     const BEFORE: &str = "site \"a.x\" { respond 200 \"a1\" }\nsite \"b.x\" \"c.x\" { respond 200 \"b1\" }\n";
+
+    /// A name may be reachable at one address alone.
+    #[test]
+    fn an_address_that_is_not_written_any_more_stays_unless_it_may_go() {
+        let site = "site { respond 204 }\n";
+        let present = load(&format!("listen \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\"\nlisten \":2\"\n{site}"));
+        let present = present.settings.expect("sound settings");
+        let next = || load(&format!("listen \":3\"\nlisten \"127.0.0.1:0\"\n{site}"));
+        let addresses = |loaded: &Loaded| {
+            let settings = loaded.settings.as_ref().expect("sound settings");
+            settings.listeners.iter().map(|listener| listener.address.to_string()).collect::<Vec<_>>()
+        };
+        let mut kept = next();
+        let told = keep_served(&mut kept, &present, false);
+        assert_eq!(addresses(&kept), ["[::]:3", "127.0.0.1:0", "127.0.0.1:0", "[::]:2"]);
+        assert_eq!(told.unlisted.len(), 2, "{told:?}");
+        let mut gone = next();
+        let told = keep_served(&mut gone, &present, true);
+        assert_eq!((addresses(&gone).len(), told.closed.len()), (2, 2), "{told:?}");
+    }
 
     /// FAULTS 73: wherever the mistake stands, what was served is served.
     #[test]

@@ -223,8 +223,22 @@ fn reload_opens_and_closes_addresses() {
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.stderr.contains("another program"), "{}", outcome.stderr);
     assert!(UnixStream::connect(folder.path("web.sock")).is_ok());
+    // One that is not written any more stays until somebody says that it may go.
     folder.write("tidegate.kdl", base);
-    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    let outcome = server.tell(&["reload"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(
+        outcome.stderr.contains("no `listen` of") && outcome.stderr.contains("--allow-loss"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(UnixStream::connect(folder.path("web.sock")).is_ok());
+    let outcome = server.tell(&["upgrade"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("the settings no longer listen on unix:"), "{}", outcome.stderr);
+    let outcome = server.tell(&["reload", "--allow-loss"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("no longer listened on: unix:"), "{}", outcome.stdout);
     assert!(UnixStream::connect(folder.path("web.sock")).is_err());
     for _ in 0..20 {
         assert_eq!(server.tell(&["reload"]).code, Some(0));

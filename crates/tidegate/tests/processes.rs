@@ -4,7 +4,7 @@
 
 mod running;
 
-use running::{BINARY, Folder, KeepAlive, Load, Server, WAIT, exchange, wait_for};
+use running::{BINARY, Folder, KeepAlive, Load, Server, WAIT, exchange, run, wait_for};
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
@@ -282,7 +282,7 @@ fn other_numbers_of_workers_and_processes_are_taken_up_without_a_failed_request(
         folder.write("tidegate.kdl", &site(&format!("workers {workers}\nprocesses {processes}"), "x"));
         let outcome = server.tell(&["reload"]);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-        assert!(outcome.stdout.contains("server processes took over"), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains(" took over; the previous"), "{}", outcome.stdout);
         serving(&server, processes, &pids);
         assert_eq!(server.status()["server"]["workers"], workers * processes);
     }
@@ -313,6 +313,102 @@ fn one_process_that_cannot_take_settings_up_leaves_all_as_they_were() {
     for _ in 0..10 {
         assert_eq!(server.body("/"), "two");
     }
+}
+
+/// A server whose reload waits for a process that was stopped; whoever is told of reloads has heard that it has begun.
+fn waiting_reload<'a>(folder: &'a Folder, socket: &UnixDatagram) -> (Server<'a>, Vec<Pid>, Child) {
+    socket.set_read_timeout(Some(WAIT)).unwrap();
+    let path = folder.path("notify");
+    let text = site("workers 1\nprocesses 2", "one");
+    let server = Server::through(folder, &text, |mut command| {
+        command.env("NOTIFY_SOCKET", &path);
+        command
+    });
+    let heard = |word: &[u8]| {
+        let mut heard = [0; 512];
+        let count = socket.recv(&mut heard).unwrap();
+        assert!(heard[..count].starts_with(word), "{:?}", String::from_utf8_lossy(&heard[..count]));
+    };
+    heard(b"READY=1");
+    let pids = server.processes();
+    kill_process(pids[1], Signal::STOP).unwrap();
+    folder.write("tidegate.kdl", &site("workers 1\nprocesses 2", "two"));
+    let reload = tell_later(&server, &["reload"]);
+    heard(b"RELOADING=1");
+    (server, pids, reload)
+}
+
+fn tell_later(server: &Server<'_>, arguments: &[&str]) -> Child {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).args(["--control", server.control.as_deref().unwrap()]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// One process that hangs holds up a reload for ten seconds. Everything else goes on.
+#[test]
+fn orders_logs_and_deaths_are_dealt_with_while_a_reload_waits() {
+    let folder = Folder::new("meanwhile");
+    let socket = UnixDatagram::bind(folder.path("notify")).unwrap();
+    let (mut server, pids, mut reload) = waiting_reload(&folder, &socket);
+    let mut second = tell_later(&server, &["reload"]);
+    let other = folder.write("other.kdl", &site("control \"control\"", "other"));
+    let answered = run(&folder, &["reload", "--config", &other]);
+    assert!(
+        answered.stderr.contains("nothing was done: this server has its settings from"),
+        "{}",
+        answered.stderr
+    );
+    assert!(reload.try_wait().unwrap().is_none() && second.try_wait().unwrap().is_none(), "both wait");
+    // One that serves dies: its successor serves before the reload is over.
+    kill_process(pids[0], Signal::KILL).unwrap();
+    let line = server.line(" serves");
+    let before: i32 = line.rsplit(' ').nth(1).unwrap().parse().unwrap();
+    assert!(reload.try_wait().unwrap().is_none(), "it waits for the other");
+    kill_process(pids[1], Signal::KILL).unwrap();
+    // Nobody who was asked is left: who knows whether the settings did it.
+    let outcome = reload.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    assert!(said.contains("every server process has ended while it got ready"), "{said}");
+    let outcome = second.wait_with_output().unwrap();
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    wait_for(|| (server.body("/") == "two").then_some(()), "the new settings everywhere");
+    for _ in 0..10 {
+        assert_eq!(server.body("/"), "two");
+    }
+    assert!(server.processes().iter().any(|pid| before == pid.as_raw_nonzero().get()), "it stays");
+    server.line("revision 2 is in force");
+}
+
+#[test]
+fn a_server_can_be_stopped_while_a_reload_waits() {
+    let folder = Folder::new("stopped-meanwhile");
+    let socket = UnixDatagram::bind(folder.path("notify")).unwrap();
+    let (mut server, pids, reload) = waiting_reload(&folder, &socket);
+    let mut stop = tell_later(&server, &["stop"]);
+    server.line("ending: requests in flight have");
+    kill_process(pids[1], Signal::CONT).unwrap();
+    assert!(stop.wait().unwrap().success());
+    let outcome = reload.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    assert!(
+        !outcome.status.success() && said.contains("the server has ended before this was done"),
+        "{said}"
+    );
+    server.wait();
+}
+
+/// In the place of one that has died meanwhile another starts with what was in force then: it does not keep that.
+#[test]
+fn who_starts_while_a_reload_waits_has_the_new_settings_in_the_end() {
+    let folder = Folder::new("catch-up");
+    let socket = UnixDatagram::bind(folder.path("notify")).unwrap();
+    let (server, pids, reload) = waiting_reload(&folder, &socket);
+    kill_process(pids[1], Signal::KILL).unwrap();
+    let outcome = reload.wait_with_output().unwrap();
+    assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+    let all_two = || (0..20).all(|_| server.body("/") == "two").then_some(());
+    wait_for(all_two, "the new settings everywhere");
+    serving(&server, 2, &pids[1..]);
 }
 
 #[test]

@@ -238,7 +238,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         default: Some("trusted-proxies off"),
         doc: "Clients that are proxies of one's own. Behind them the client is the last address in `X-Forwarded-For` \
               that is none of them: access rules, logs, balancing and `REMOTE_ADDR` go by it, and the status page \
-              with them. Their connections are not counted in `connections-per-address`. The `Forwarded`, \
+              with them. What they say in `X-Forwarded-Proto`, else in `Forwarded`, is the scheme of the request: \
+              `hsts` and `redirect-to-https` go by it, so do `HTTPS` and `REQUEST_SCHEME` of applications and \
+              `{scheme}`. A proxy has to set these fields itself, or to drop those of its clients. Their connections are not counted in `connections-per-address`. The `Forwarded`, \
               `X-Forwarded-…` and identity fields that they send are passed on to applications, with themselves \
               added; those of anybody else are dropped. A load balancer that speaks the PROXY protocol is named in \
               `listen`; whom it names is then the peer that this is about.",

@@ -176,7 +176,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         inheritance: Inheritance::Replaces,
         default: Some("hsts off"),
         doc: "Tells browsers to use `https` alone for this site and that long (`Strict-Transport-Security`), and \
-              answers plain requests with 308 to `https`. `subdomains` means every name below too, `preload` allows \
+              answers plain requests with 308 to `https`. Where TLS ends at a proxy in front, name it in \
+              `trusted-proxies` and have it send `X-Forwarded-Proto`: that says which requests are plain. `subdomains` means every name below too, `preload` allows \
               browsers to know it from their list. It cannot be taken back sooner: begin with a short time.",
         example: "hsts \"365d\" \"subdomains\"",
         ..Directive::new("hsts", EVERYWHERE)

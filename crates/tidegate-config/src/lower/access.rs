@@ -2,24 +2,11 @@
 //! level refuses is not let in by an inner `allow`.
 
 use crate::diagnostic::Diagnostic;
-use crate::settings::{AccessRule, Network};
-use crate::value::mask;
+use crate::settings::{AccessRule, AccessRules, Network, Shared};
 
 /// The rule of a level that refuses all of a network, or nearly all: of `all` whatever no `allow` names.
-pub(super) fn refusing(levels: &[Vec<AccessRule>], network: Network) -> Option<&AccessRule> {
-    levels.iter().find_map(|rules| refusing_in(rules, network))
-}
-
-fn refusing_in(rules: &[AccessRule], network: Network) -> Option<&AccessRule> {
-    for rule in rules {
-        if contains(rule.network, network) {
-            return (!rule.allows).then_some(rule);
-        }
-        if rule.allows && network != Network::All && contains(network, rule.network) {
-            return None; // a part of it gets in
-        }
-    }
-    rules.iter().rev().find(|rule| rule.allows)
+pub(super) fn refusing(levels: &[Shared<AccessRules>], network: Network) -> Option<&AccessRule> {
+    levels.iter().find_map(|rules| rules.refusing(network))
 }
 
 /// What is said of an `allow` that a rule of an outer level makes worthless.
@@ -36,21 +23,6 @@ pub(super) fn warning(network: Network, rule: &AccessRule) -> Diagnostic {
         "rules add up, and each level has to let a client in; write `access off` beside this one to do away with \
          the rules around it",
     )
-}
-
-/// Whether all of the clients of `inner` belong to `outer`.
-fn contains(outer: Network, inner: Network) -> bool {
-    match (outer, inner) {
-        (Network::All, _) => true,
-        (Network::Local, Network::Local | Network::Unix) | (Network::Unix, Network::Unix) => true,
-        (Network::Local, Network::Prefix { address, bits }) => {
-            address.is_loopback() && bits >= if address.is_ipv4() { 8 } else { 128 }
-        }
-        (Network::Prefix { address, bits }, Network::Prefix { address: within, bits: longer }) => {
-            address.is_ipv4() == within.is_ipv4() && bits <= longer && mask(within, bits) == address
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -87,7 +59,7 @@ mod tests {
                 network: network(&rule[1..]),
                 origin: Origin::default(),
             });
-            let levels = vec![rules.collect()];
+            let levels = [AccessRules::from(rules.collect::<Vec<_>>()).into()];
             assert_eq!(refusing(&levels, network(inner)).is_some(), refused, "{inner} within {outer}");
         }
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use crate::check::{Checker, Item, number};
 use crate::directive::{Context, Inheritance};
 use crate::lower::access;
-use crate::settings::{Access, AccessRule, Coding, Compress, Listing, Network, Symlinks, Try};
+use crate::settings::{
+    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, Shared, Symlinks, Try,
+};
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
 
@@ -38,7 +40,7 @@ pub(crate) struct Inherited {
     pub compress: Option<Compress>,
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Shared<NetworkSet>,
     /// What routes may name.
     pub applications: Arc<Applications>,
 }
@@ -159,11 +161,7 @@ impl Inherited {
             "precompressed" => self.precompressed = codings(item, &["br", "zst", "gz"]),
             "compress" => self.compress = compress(item),
             "trusted-proxies" => {
-                let networks = item.arguments.iter().filter_map(|placed| match placed.value {
-                    Value::Network(network) => Some(network),
-                    _ => None,
-                });
-                self.trusted_proxies = networks.collect();
+                self.trusted_proxies = lower::networks(item).into();
             }
             "intercept" => self.intercepts = !item.is_word("off"),
             "symlinks" => {
@@ -231,7 +229,7 @@ impl Inherited {
             }
         }
         if !rules.is_empty() {
-            self.access.levels.push(rules);
+            self.access.levels.push(AccessRules::from(rules).into());
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::include::TopNode;
 use crate::load::{LeftOut, RejectedSite};
 use crate::settings::gateway::Destination;
 use crate::settings::{
-    AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, Origin, PathPattern, Route, Settings,
-    Site,
+    AccessFormat, AccessLog, Action, HostPattern, Listing, LogTarget, NetworkSet, Origin, PathPattern, Route,
+    Settings, Site,
 };
 use crate::source::Source;
 use crate::suggest;
@@ -217,6 +217,15 @@ pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<It
     let node = Node::parse(text)?;
     let file = File { source: Source::new("<default>", text), folder: Arc::from(Path::new("/")) };
     Checker::new(&Nothing).item(&file, &node, context)
+}
+
+/// The networks that an item names; none where it is a word such as `none`.
+fn networks(item: &Item) -> NetworkSet {
+    let networks = item.arguments.iter().filter_map(|placed| match placed.value {
+        Value::Network(network) => Some(network),
+        _ => None,
+    });
+    networks.collect()
 }
 
 /// The item of a name in a block: as written, else the default of the table.

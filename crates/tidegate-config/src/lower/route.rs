@@ -6,7 +6,7 @@ use super::inherit::Inherited;
 use super::{access, gateway};
 use crate::check::{Checker, Item, number};
 use crate::disk::{Disk, What};
-use crate::settings::{AccessRule, Action, Files, Network, Origin, PathPattern, Route, Try};
+use crate::settings::{AccessRule, AccessRules, Action, Files, Network, Origin, PathPattern, Route, Try};
 use crate::value::Value;
 
 /// Lowers a route, or the site itself as its last route.
@@ -44,7 +44,7 @@ pub(super) fn route(
             checker.diagnostics.push(warning.at(&status.file.source, status.header.clone()));
         }
         let rule = AccessRule { allows: true, network: Network::Local, origin: status.origin() };
-        inherited.access.levels.push(vec![rule]);
+        inherited.access.levels.push(AccessRules::from(vec![rule]).into());
     }
     // A site has its own; a route has them only where it says so.
     let is_own = !is_site && item.child("trusted-proxies").is_some();

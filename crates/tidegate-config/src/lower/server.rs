@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::inherit::Inherited;
-use super::{access_log, check_folder, check_log, written_or_default};
+use super::{access_log, check_folder, check_log, networks, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::include::TopNode;
 use crate::settings::{
-    AccessFormat, Busy, ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Network,
-    Origin, Settings, SocketAccess, User,
+    AccessFormat, Busy, ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Origin,
+    Settings, SocketAccess, User,
 };
 use crate::value::Value;
 
@@ -282,15 +282,6 @@ fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
             .push(item.error(message).help("raise `head-size` above it, or lower `target-size`"));
     }
     limits
-}
-
-/// The networks an item names; none where it says `none`.
-fn networks(item: &Item) -> Vec<Network> {
-    let networks = item.arguments.iter().filter_map(|placed| match placed.value {
-        Value::Network(network) => Some(network),
-        _ => None,
-    });
-    networks.collect()
 }
 
 /// Bytes of a busy answer.

@@ -7,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
 use crate::settings::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate,
-    HostPattern, ListenAddress, ListenTls, Network, SiteTls,
+    HostPattern, ListenAddress, ListenTls, NetworkSet, SiteTls,
 };
 use crate::value::Value;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ pub(super) fn check_listener(checker: &mut Checker<'_>, item: &Item) {
 }
 
 /// Whose word of the PROXY protocol counts.
-pub(super) fn proxies(checker: &mut Checker<'_>, item: &Item) -> Vec<Network> {
+pub(super) fn proxies(checker: &mut Checker<'_>, item: &Item) -> NetworkSet {
     let mut networks = Vec::new();
     for item in item.children.iter().filter(|item| item.directive.name == "proxy-protocol") {
         match item.property("from") {
@@ -64,7 +64,7 @@ pub(super) fn proxies(checker: &mut Checker<'_>, item: &Item) -> Vec<Network> {
             }
         }
     }
-    networks
+    networks.into()
 }
 
 /// The port that `redirect-to-https` names.

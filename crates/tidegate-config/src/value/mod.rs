@@ -17,9 +17,9 @@ use crate::directive::Kind;
 use crate::settings::gateway::Destination;
 use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
 
+pub(crate) use names::field_names_agree;
 #[cfg(test)]
 pub(crate) use names::network as read_network;
-pub(crate) use names::{field_names_agree, mask};
 pub(crate) use paths::{covers, is_name, pattern_text};
 pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::ValueError;
-use crate::settings::{HostPattern, ListenAddress, Network};
+use crate::settings::{HostPattern, ListenAddress, Network, first_address};
 
 /// The longest path of a unix socket: `sun_path` holds 108 bytes and ends with a zero.
 const SOCKET_PATH: usize = 107;
@@ -140,7 +140,12 @@ pub(crate) fn network(text: &str) -> Result<Network, ValueError> {
             _ => return bad(format!("the bits go from 0 to {width}"), help),
         },
     };
-    let masked = mask(address, bits);
+    // An IPv4 client of an IPv6 socket is the IPv4 client that it is: such a network is one of IPv4.
+    let (address, bits) = match address.to_canonical() {
+        canonical @ IpAddr::V4(_) if address.is_ipv6() && bits >= 96 => (canonical, bits - 96),
+        _ => (address, bits),
+    };
+    let masked = first_address(address, bits);
     if masked != address {
         return bad(
             "the address has bits set behind the network's".to_owned(),
@@ -148,19 +153,6 @@ pub(crate) fn network(text: &str) -> Result<Network, ValueError> {
         );
     }
     Ok(Network::Prefix { address, bits })
-}
-
-pub(crate) fn mask(address: IpAddr, bits: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-            IpAddr::V4((u32::from(address) & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-            IpAddr::V6((u128::from(address) & mask).into())
-        }
-    }
 }
 
 /// Fields that the server itself sets, and where they are set instead.
@@ -337,7 +329,12 @@ mod tests {
             ("0.0.0.0/0", prefix("0.0.0.0", 0)),
             ("::1", prefix("::1", 128)),
             ("2001:db8::/32", prefix("2001:db8::", 32)),
+            ("::ffff:10.0.0.0/104", prefix("10.0.0.0", 8)),
+            ("::ffff:10.0.0.7", prefix("10.0.0.7", 32)),
+            ("::ffff:0:0/96", prefix("0.0.0.0", 0)),
+            ("::/0", prefix("::", 0)),
             ("10.0.0.1/8", None),
+            ("::ffff:10.0.0.1/104", None),
             ("10.0.0.0/33", None),
             ("10.0.0", None),
             ("example.com", None),

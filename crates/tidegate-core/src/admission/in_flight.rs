@@ -13,19 +13,17 @@
 
 use super::Ledger;
 use super::addresses::subscriber;
-use super::shares::{self, Entry, Key, Shares};
-use crate::exchange::LateWishes;
+use super::shares::{self, Key};
+use super::turns::{Bounds, Entry, Turn, TurnQueue, Turns};
 use crate::memory::{self, Holdings};
 use crate::reply::Reply;
 use crate::response::Response;
-use std::pin::Pin;
+use crate::signals::SharedSignals;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tidegate_io::LocalFuture;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::socket::Peer;
-use tidegate_io::timer::{self, Deadline};
 use tidegate_stats::QueueRefusal;
 
 /// One upstream may hold eight ninths of what is in flight, all routes of one site together sixteen seventeenths.
@@ -37,36 +35,17 @@ const CLIENT: u32 = 1;
 /// What all workers of a process have in flight, and what they wait for from clients.
 #[derive(Default)]
 pub struct InFlight {
-    running: Mutex<Lines>,
-    preparing: Mutex<Lines>,
+    running: Turns<Line>,
+    preparing: Turns<Line>,
 }
 
-/// By application and site, or by client and site; who waits is woken, once it has been polled.
-type Lines = Shares<2, Option<Waker>>;
+/// By application and site, or by client and site.
+type Line = TurnQueue<2, QueueRefusal, ()>;
 type Claim = shares::Claim<2>;
 
-fn lock(shares: &Mutex<Lines>) -> MutexGuard<'_, Lines> {
-    shares.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Leaves a place. What is free goes to those whose turn has come.
-fn leave(shares: &Mutex<Lines>, claim: &Claim, most: u32) {
-    let mut woken = Vec::new();
-    let mut shares = lock(shares);
-    shares.leave(claim);
-    while let Some((claim, _, waker)) = shares.next(most) {
-        shares.take(&claim);
-        woken.extend(waker);
-    }
-    drop(shares);
-    woken.into_iter().for_each(Waker::wake);
-}
-
-/// Whether the turn has come, and with it a place; otherwise `waker` is woken when it comes.
-fn has_come(shares: &Mutex<Lines>, claim: &Claim, turn: u64, waker: &Waker) -> bool {
-    let mut shares = lock(shares);
-    let waiting = shares.find(claim, turn);
-    waiting.map(|known| *known = Some(waker.clone())).is_none()
+fn leave(line: &Turns<Line>, claim: &Claim, bounds: &Bounds<QueueRefusal>) {
+    line.change(|line, woken| line.release(claim, bounds, monotonic_ns, woken));
 }
 
 /// On whose account a request waits.
@@ -104,7 +83,7 @@ pub struct Later {
     is_exempt: bool,
     holdings: Holdings,
     ledger: Rc<Ledger>,
-    late: Option<Rc<LateWishes>>,
+    signals: Option<Rc<SharedSignals>>,
 }
 
 enum Stage {
@@ -126,18 +105,10 @@ enum Place {
     Exempt,
     Taken,
     /// In a box, since most do not have to.
-    Queued(Box<Queued>),
+    Queued(Box<Turn>),
     Refused(QueueRefusal),
     /// There is no memory for what waits.
     Shed,
-}
-
-/// A turn that is waited for.
-struct Queued {
-    turn: u64,
-    /// Monotonic, nanoseconds.
-    since: u64,
-    deadline: Deadline,
 }
 
 impl Later {
@@ -149,18 +120,25 @@ impl Later {
             Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
             Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
         };
-        Later { stage, account, is_exempt, holdings: Holdings::default(), ledger: ledger.clone(), late: None }
+        Later {
+            stage,
+            account,
+            is_exempt,
+            holdings: Holdings::default(),
+            ledger: ledger.clone(),
+            signals: None,
+        }
     }
 
     /// With what a handler may still say of the request when it has waited.
-    pub(crate) fn hearing(mut self, late: Option<Rc<LateWishes>>) -> Later {
-        self.late = late;
+    pub(crate) fn hearing(mut self, signals: Option<Rc<SharedSignals>>) -> Later {
+        self.signals = signals;
         self
     }
 
     /// Whether a handler has said, since it waited, that the answer is worth nothing once the client has gone.
     pub fn ends_with_client(&self) -> bool {
-        self.late.as_ref().is_some_and(|late| late.abandons.get())
+        self.signals.as_ref().is_some_and(|signals| signals.abandons())
     }
 
     /// Whether it waits for a place.
@@ -186,8 +164,10 @@ impl Later {
                         Reply::Ready(response) => return Poll::Ready(response),
                         Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
                         Reply::Later(future) => {
-                            if let Some(late) = self.late.as_ref().filter(|late| late.upstream.get() != 0) {
-                                self.account.upstream = late.upstream.get();
+                            if let Some(upstream @ 1..) =
+                                self.signals.as_ref().map(|signals| signals.upstream())
+                            {
+                                self.account.upstream = upstream;
                             }
                             let place = Place::of(&self.ledger, &self.account, self.is_exempt);
                             Stage::Running { future, place }
@@ -199,20 +179,24 @@ impl Later {
         let Stage::Running { future, place } = &mut self.stage else {
             return Poll::Ready(self.ledger.busy()); // not to be asked again
         };
-        if let Place::Queued(queued) = place {
-            let Queued { turn, since, deadline } = &mut **queued;
-            let (turn, since, claim) = (*turn, *since, self.account.in_flight());
-            let places = &self.ledger.shared.in_flight.running;
-            let given_up = if has_left {
-                Some(QueueRefusal::Client)
+        if let Place::Queued(turn) = place {
+            let claim = self.account.in_flight();
+            let line = &self.ledger.shared.in_flight.running;
+            let outcome = if has_left && line.lock().withdraw(&claim, turn.ticket()) {
+                Err(QueueRefusal::Client)
             } else {
-                Pin::new(deadline).poll(cx).is_ready().then_some(QueueRefusal::Age)
+                let settled = |line: &mut Line, ticket, waker: &Waker| line.settled(&claim, ticket, waker);
+                let expire = |line: &mut Line, ticket| line.expire(&claim, ticket, QueueRefusal::Age);
+                match line.poll_turn(turn, cx, settled, expire) {
+                    Poll::Ready(outcome) => outcome,
+                    Poll::Pending => return Poll::Pending,
+                }
             };
-            match given_up {
-                Some(why) if lock(places).withdraw(&claim, turn).is_some() => *place = Place::Refused(why),
-                None if !has_come(places, &claim, turn, cx.waker()) => return Poll::Pending,
-                _ => {
-                    self.ledger.stats.queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
+            match outcome {
+                Err(why) => *place = Place::Refused(why),
+                Ok(()) => {
+                    let waited = monotonic_ns().saturating_sub(turn.since());
+                    self.ledger.stats.queue_delay.record_nanos(waited);
                     self.ledger.enter_flight();
                     *place = Place::Taken;
                 }
@@ -240,9 +224,9 @@ impl Later {
     fn count_preparing(&mut self) -> bool {
         let Stage::Preparing { is_counted, .. } = &mut self.stage else { return true };
         if !*is_counted && !self.is_exempt {
-            let most = self.ledger.limits().incoming_bodies;
-            let mut shares = lock(&self.ledger.shared.in_flight.preparing);
-            *is_counted = shares.enter(&self.account.preparing(), most, 0, || None) == Entry::Place;
+            let bounds = self.ledger.limits().preparing();
+            let mut line = self.ledger.shared.in_flight.preparing.lock();
+            *is_counted = line.try_enter(&self.account.preparing(), &bounds);
             return *is_counted;
         }
         true
@@ -257,22 +241,21 @@ impl Later {
         let ledger = &self.ledger;
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Preparing { is_counted: true, .. } => {
-                let most = ledger.limits().incoming_bodies;
-                leave(&ledger.shared.in_flight.preparing, &self.account.preparing(), most);
+                let bounds = ledger.limits().preparing();
+                leave(&ledger.shared.in_flight.preparing, &self.account.preparing(), &bounds);
             }
             Stage::Running { place: Place::Taken, .. } => {
                 ledger.stats.in_flight.sub(1);
-                let claim = self.account.in_flight();
-                leave(&ledger.shared.in_flight.running, &claim, ledger.limits().in_flight);
+                let (claim, bounds) = (self.account.in_flight(), ledger.limits().running());
+                leave(&ledger.shared.in_flight.running, &claim, &bounds);
             }
-            Stage::Running { place: Place::Queued(queued), .. } => {
+            Stage::Running { place: Place::Queued(turn), .. } => {
                 ledger.stats.queued.sub(1);
                 ledger.stats.queue_refusals.add(QueueRefusal::Client, 1);
-                let (claim, places) = (self.account.in_flight(), &ledger.shared.in_flight.running);
-                let has_withdrawn = lock(places).withdraw(&claim, queued.turn).is_some();
-                if !has_withdrawn {
-                    leave(places, &claim, ledger.limits().in_flight);
-                }
+                let (claim, bounds) = (self.account.in_flight(), ledger.limits().running());
+                ledger.shared.in_flight.running.change(|line, woken| {
+                    line.leave(&claim, turn.ticket(), &bounds, monotonic_ns, woken);
+                });
             }
             Stage::Running { place: Place::Exempt | Place::Refused(_) | Place::Shed, .. }
             | Stage::Preparing { is_counted: false, .. }
@@ -289,20 +272,23 @@ impl Place {
         if memory::is_short() {
             return Place::Shed;
         }
-        let limits = ledger.limits();
-        let mut shares = lock(&ledger.shared.in_flight.running);
-        match shares.enter(&account.in_flight(), limits.in_flight, limits.queue_length, || None) {
-            Entry::Place => {
-                drop(shares);
+        let bounds = ledger.limits().running();
+        // Nobody is to be woken before the first look at it.
+        let entry = ledger.shared.in_flight.running.lock().enter(
+            &account.in_flight(),
+            &bounds,
+            monotonic_ns,
+            Waker::noop(),
+        );
+        match entry {
+            Entry::Granted => {
                 ledger.enter_flight();
                 Place::Taken
             }
-            Entry::Turn(turn) => {
-                drop(shares);
+            Entry::Queued { turn, .. } => {
                 ledger.stats.queued.add(1);
                 ledger.stats.requests_queued.add(1);
-                let deadline = timer::after(limits.queue_age);
-                Place::Queued(Box::new(Queued { turn, since: monotonic_ns(), deadline }))
+                Place::Queued(Box::new(turn))
             }
             Entry::Full => Place::Refused(QueueRefusal::Full),
         }

@@ -5,7 +5,8 @@
 //! | connections, and the reserve for the status page | this one | `limits connections` |
 //! | connections of one address | `addresses` | `limits connections-per-address`, `exempt-addresses` |
 //! | requests that wait for something, and their queue | `in_flight` | `limits in-flight`, `queue`, `incoming-bodies` |
-//! | who may take how many of those places | `shares` | |
+//! | whose turn it is, of all that waits for a place | `turns` | |
+//! | who may take how many places | `shares` | |
 //! | overload: the law, and what it is told | `overload`, `waits` | `limits overload-delay` |
 //! | requests of one address that are cancelled | `resets` | `exempt-addresses` |
 //! | memory that connections own | `memory` | `limits memory` |
@@ -22,13 +23,14 @@ mod memory;
 mod overload;
 mod resets;
 pub mod shares;
+pub mod turns;
 mod waits;
 
 pub use in_flight::{Account, Later};
 pub use overload::{Change, Overload, Queue};
 
 use crate::log;
-use crate::remote::{UNNAMED, covers};
+use crate::remote::UNNAMED;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use addresses::Addresses;
@@ -41,10 +43,11 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tidegate_config::settings::{Network, Settings};
+use tidegate_config::settings::{Network, NetworkSet, Settings};
 use tidegate_io::socket::Peer;
 use tidegate_io::{Remote, allocator, blocking, clock};
-use tidegate_stats::{ConnectionRefusal, Worker as Stats};
+use tidegate_stats::{ConnectionRefusal, QueueRefusal, Worker as Stats};
+use turns::Bounds;
 use waits::Waits;
 
 /// Connections over a limit that are let in because they seem to ask for the status page.
@@ -88,6 +91,23 @@ struct FlightLimits {
     incoming_bodies: u32,
 }
 
+impl FlightLimits {
+    /// Of those in flight.
+    fn running(&self) -> Bounds<QueueRefusal> {
+        Bounds {
+            places: self.in_flight,
+            length: self.queue_length,
+            age: Some(self.queue_age),
+            too_old: QueueRefusal::Age,
+        }
+    }
+
+    /// Of those whose content is still to come: nobody waits for a turn.
+    fn preparing(&self) -> Bounds<QueueRefusal> {
+        Bounds { places: self.incoming_bodies, length: 0, age: None, too_old: QueueRefusal::Age }
+    }
+}
+
 impl Ledger {
     fn limits(&self) -> FlightLimits {
         self.limits.get()
@@ -124,7 +144,7 @@ pub struct Admission {
     turn_cpu: Option<u64>,
     connections: u32,
     per_address: Option<u32>,
-    exempt: Vec<Network>,
+    exempt: NetworkSet,
     /// This worker's share of the idle connections.
     keep_alive: u64,
     /// This worker's share of the bytes that connections may own.
@@ -155,7 +175,7 @@ impl Admission {
             waits: Waits::default(),
             connections: 0,
             per_address: None,
-            exempt: Vec::new(),
+            exempt: NetworkSet::default(),
             keep_alive: 0,
             memory: 0,
             is_pressed: false,
@@ -180,13 +200,10 @@ impl Admission {
         self.connections = limits.connections;
         self.per_address = limits.connections_per_address;
         // A proxy of one's own is one address for all of its clients, too.
-        let proxies = settings.sites.iter().flat_map(|site| &site.trusted_proxies);
-        self.exempt = limits.exempt_addresses.clone();
-        for proxy in proxies.filter(|proxy| **proxy != Network::All) {
-            if !self.exempt.contains(proxy) {
-                self.exempt.push(*proxy);
-            }
-        }
+        let mut trusted: Vec<_> = settings.sites.iter().map(|site| &site.trusted_proxies).collect();
+        trusted.dedup_by(|next, site| next == site); // most sites have those of the server
+        let proxies = trusted.iter().flat_map(|site| site.iter()).filter(|proxy| **proxy != Network::All);
+        self.exempt = limits.exempt_addresses.iter().chain(proxies).copied().collect();
         self.keep_alive = share(limits.keep_alive_connections.into()).max(1);
         self.memory = share(memory_for_connections(limits.memory)).max(1);
         crate::memory::adopt(&ledger.stats, self.memory);
@@ -257,7 +274,7 @@ impl Admission {
 
     fn is_exempt(&self, peer: Peer) -> bool {
         // Those whom a balancer does not name are many, and have no address of their own.
-        peer == UNNAMED || self.exempt.iter().any(|known| covers(*known, peer))
+        peer == UNNAMED || self.exempt.covers(peer.ip())
     }
 
     /// Which client this is, where it is one and not a proxy that speaks for many.

@@ -8,10 +8,9 @@
 //!
 //! Who finds no place waits in the line of its own claim, so that those who cannot be served yet never stand in front
 //! of those who can. Free places go to the one who has waited longest among the first of all lines that may take one.
-
 //!
-//! Used twice: by what all of a server has in flight (`in_flight`), and by the places before one application (the
-//! gateways' `places`), where the parties are known and the number is firm ([`Sharing`]).
+//! The queue around it is [`turns`](super::turns). Before one application the parties are known, and the number is firm
+//! ([`Sharing`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -269,7 +268,7 @@ mod tests {
 
     type Two = Shares<2, Option<Waker>>;
 
-    /// What `in_flight` does with them.
+    /// What `turns` does with them.
     impl Two {
         fn ask(&mut self, claim: &Claim<2>, most: u32, length: u32) -> Entry {
             self.enter(claim, most, length, || None)

@@ -7,21 +7,21 @@
 use super::Connection;
 use crate::admission::{Account, Entry};
 use crate::answer;
-use crate::body::{self, BodySink, RequestBody};
+use crate::body::{self, BodySink};
 use crate::context::Ctx;
 use crate::engine::Engine;
-use crate::exchange::{Exchange, ExchangeContext, Wishes};
+use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
 use crate::log::{self, EntryFields, Sink};
 use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
+use crate::signals::Signals;
 use crate::site::Site;
+use crate::state::RequestState;
 use std::rc::Rc;
-use std::sync::Arc;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_stats::ParseError;
-use tidegate_tls::Handshake;
 
 /// The head of a request, as far as it decides.
 pub(super) struct RequestHead<'a> {
@@ -53,13 +53,12 @@ pub(super) struct Decision {
     pub outcome: Outcome,
     /// Where content goes, if a handler was asked.
     pub content_sink: Option<BodySink>,
-    /// Content that the handler has not taken.
-    pub content: Option<RequestBody>,
     /// On whose account an answer that comes later waits.
     pub account: Account,
     /// It is served however busy the server is.
     pub is_exempt: bool,
-    pub wishes: Wishes,
+    /// What is known of it, with the content that nobody has taken.
+    pub state: RequestState,
     /// Where its access line goes.
     pub log: Option<Sink>,
 }
@@ -94,20 +93,19 @@ impl From<Response> for Rejected {
 }
 
 impl Connection {
-    /// Decides about a request, and says what is logged of it. `tls` is what the handshake of the connection has agreed
-    /// upon.
+    /// Decides about a request, and says what is logged of it, but for the handshake.
     #[inline]
     pub(super) fn decide<'a>(
         &self,
         cx: &mut Ctx,
         engine: &Engine,
         head: &RequestHead<'a>,
-        tls: Option<&'a Arc<Handshake>>,
     ) -> (Decision, log::Entry<'a>) {
         let site = engine.site_for(usize::from(self.listener), head.authority);
         let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &head.fields));
         let mut entry = log::Entry {
             client: remote.client,
+            scheme: remote.scheme(self.transport.is_tls()),
             method: or_dash(head.sent_method),
             target: or_dash(head.target),
             authority: head.authority,
@@ -121,13 +119,15 @@ impl Connection {
         if log.is_some() {
             entry.referer = head.fields.first("referer").unwrap_or(&[]);
             entry.user_agent = head.fields.first("user-agent").unwrap_or(&[]);
-            entry.tls = tls;
         }
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
-        let wishes = Wishes::of_client(head.version);
-        let (mut content_sink, mut content, mut is_exempt) = (None, None, false);
+        let mut state = RequestState {
+            tls: self.transport.handshake().cloned(),
+            signals: Signals::of_client(head.version),
+            ..RequestState::of(remote)
+        };
+        let (mut content_sink, mut site_account, mut is_exempt) = (None, 0, false);
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let (outcome, reply) = match self.locate(cx, engine, site, head, &mut path_buffer) {
+        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &mut path_buffer) {
             Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
@@ -136,38 +136,40 @@ impl Connection {
                     target: head.target,
                     path,
                     query,
-                    scheme: if self.transport.is_tls() { "https" } else { "http" },
+                    scheme: entry.scheme,
                     authority: head.authority,
                     fields: head.fields,
                     protocol: head.protocol,
                     version: head.version,
-                    remote,
-                    tls: self.transport.handshake(),
                     is_early: self.transport.is_early(),
                     now: cx.now,
                     started: head.started,
-                    body: head.has_content.then(|| {
-                        let (sink, content) = body::pipe(head.content_length);
-                        content_sink = Some(sink);
-                        content
-                    }),
-                    context: ExchangeContext::new(self.transport.stream(), &self.local, site, &wishes)
-                        .with_encoded_slash(has_encoded_slash),
+                    local: Local(LocalSource::Stream(self.transport.stream(), &self.local)),
+                    state: RequestState {
+                        body: head.has_content.then(|| {
+                            let (sink, content) = body::pipe(head.content_length);
+                            content_sink = Some(sink);
+                            content
+                        }),
+                        site: Some(site.clone()),
+                        has_encoded_slash,
+                        ..state
+                    },
                 };
                 let reply = engine.handle(site, &mut exchange);
-                entry.client = exchange.remote.client;
-                account.peer = exchange.remote.client;
-                content = exchange.body.take();
+                state = exchange.state;
+                (entry.client, entry.scheme) = (state.remote.client, exchange.scheme);
                 if !matches!(reply, Reply::Ready(_)) {
                     is_exempt = engine.always_answers(site, path);
-                    account.site = site.account();
+                    site_account = site.account();
                 }
                 (Outcome::Answered, reply)
             }
         };
         cx.path_buffer = path_buffer;
-        account.upstream = wishes.upstream();
-        (Decision { reply, outcome, content_sink, content, account, is_exempt, wishes, log }, entry)
+        let upstream = state.signals.upstream();
+        let account = Account { site: site_account, upstream, peer: state.remote.client };
+        (Decision { reply, outcome, content_sink, account, is_exempt, state, log }, entry)
     }
 
     /// Finds the site and the path of a request, or the answer to one that has none.
@@ -178,6 +180,7 @@ impl Connection {
         engine: &Engine,
         site: Option<&'p Rc<Site>>,
         head: &RequestHead<'p>,
+        remote: Remote,
         path_buffer: &'p mut Vec<u8>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
@@ -201,12 +204,11 @@ impl Connection {
         if self.transport.is_early() && !head.method.is_safe() {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
-        if !self.transport.is_tls() {
-            let (listener, authority) = (self.listener, head.authority);
-            let arrival = Arrival { listener, authority, path: raw_path, query };
-            if let Some(response) = engine.entrance(site, &arrival) {
-                return Err(response.into());
-            }
+        let (listener, authority, is_tls) = (self.listener, head.authority, self.transport.is_tls());
+        let fields = &head.fields;
+        let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+        if let Some(response) = engine.entrance(site, &arrival) {
+            return Err(response.into());
         }
         let (path, has_encoded_slash) =
             site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;

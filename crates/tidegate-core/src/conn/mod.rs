@@ -134,8 +134,30 @@ pub struct Connection {
     /// Bytes that leave in one call. Empty unless it runs.
     batch: Batch,
     work: Option<Box<Work>>,
-    /// The protocol, where it is HTTP/2. Then `work` and `scanner` are not used.
-    h2: Option<Box<Http2>>,
+    protocol: Protocol,
+}
+
+/// What is spoken on a connection, above its transport.
+enum Protocol {
+    /// HTTP/1, which needs nothing but `work` and `scanner`.
+    H1,
+    /// HTTP/2, which uses neither of them. While it runs its state is lent to it, and `H1` stands here.
+    H2(Box<Http2>),
+}
+
+impl Protocol {
+    #[inline]
+    fn h2(&self) -> Option<&Http2> {
+        match self {
+            Protocol::H1 => None,
+            Protocol::H2(h2) => Some(h2),
+        }
+    }
+
+    #[inline]
+    fn is_h2(&self) -> bool {
+        matches!(self, Protocol::H2(_))
+    }
 }
 
 /// A request that could not be finished at once.
@@ -217,7 +239,7 @@ impl Connection {
             held: Vec::new(),
             batch: Batch::default(),
             work: None,
-            h2: None,
+            protocol: Protocol::H1,
         }
     }
 
@@ -302,7 +324,7 @@ impl Connection {
         self.work.is_none()
             && self.held.is_empty()
             && !self.transport.has_pending()
-            && self.h2.as_ref().is_none_or(|h2| h2.is_idle())
+            && self.protocol.h2().is_none_or(Http2::is_idle)
     }
 
     /// Nothing keeps the next request from being read.
@@ -483,7 +505,7 @@ impl Connection {
 
     fn run(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Next> {
         for _ in 0..TURNS {
-            if self.h2.is_some() {
+            if self.protocol.is_h2() {
                 return self.run_h2(key, cx);
             }
             if self.lingering {
@@ -524,7 +546,7 @@ impl Connection {
                     }
                     match count {
                         0 => Ok(()),
-                        _ if self.h2.is_some() => self.take_first_frames(cx, &buffer[..count]),
+                        _ if self.protocol.is_h2() => self.take_first_frames(cx, &buffer[..count]),
                         _ => self.accept_bytes(key, cx, &buffer[..count]),
                     }
                 }
@@ -541,7 +563,7 @@ impl Connection {
             };
             cx.read_buffer = buffer;
             result?;
-            if self.h2.is_some() {
+            if self.protocol.is_h2() {
                 continue;
             }
             // The common case ends here: answered at once, socket drained.
@@ -587,14 +609,14 @@ impl Connection {
         self.timer == Timer::Idle
             && self.owned == 0
             && !self.is_blocked
-            && self.h2.is_none()
+            && !self.protocol.is_h2()
             && self.transport.is_bare()
             && self.is_between_requests()
     }
 
     #[inline]
     fn arm(&mut self, key: Key, cx: &mut Ctx) {
-        if self.h2.is_some() && !self.lingering {
+        if self.protocol.is_h2() && !self.lingering {
             return self.arm_h2(key, cx);
         }
         let limits = &cx.engine.settings.limits;
@@ -639,7 +661,7 @@ impl Connection {
     /// Tells what it owns, which is nothing unless it is stuck.
     #[inline]
     fn account(&mut self, cx: &Ctx) {
-        let is_bare = self.h2.is_none() && !self.transport.is_tls();
+        let is_bare = !self.protocol.is_h2() && !self.transport.is_tls();
         let owned = if is_bare && self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
         if owned != self.owned {
             if self.owned == 0 {
@@ -654,7 +676,7 @@ impl Connection {
     /// Bytes that its client has made it hold: buffers, what is under way, and what the protocols remember.
     fn weigh(&self) -> u32 {
         let work = self.work.as_ref().map_or(0, |work| work.held());
-        let streams = self.h2.as_ref().map_or(0, |h2| h2.weigh());
+        let streams = self.protocol.h2().map_or(0, Http2::weigh);
         let buffers = self.input.capacity() + self.held.capacity() + self.transport.owned();
         u32::try_from(buffers + work + streams).unwrap_or(u32::MAX)
     }

@@ -13,6 +13,7 @@ use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
 use crate::reply::Reply;
 use crate::response::Response;
+use crate::state::RequestState;
 use std::io;
 use std::task::{Context, Poll};
 use tidegate_http::{Fields, Method, Status, Version};
@@ -149,7 +150,6 @@ impl Connection {
             BodyLength::Length(len) => (Some(BodyDecoder::new(head.body, cx.head_limits)), Some(len)),
             _ => (Some(BodyDecoder::new(head.body, cx.head_limits)), None),
         };
-        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let expects_continue = head.expects_continue;
         let head = RequestHead {
             version: request.version,
@@ -165,9 +165,10 @@ impl Connection {
             refused: None,
             started: request.started,
         };
-        let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
-        let Decision { reply, outcome, content_sink, content, account, is_exempt, mut wishes, log: sink } =
-            decision;
+        let (decision, mut entry) = self.decide(cx, &engine, &head);
+        let Decision { reply, outcome, content_sink, account, is_exempt, state, log: sink } = decision;
+        let RequestState { body: content, signals, tls, .. } = state;
+        entry.tls = tls.as_ref();
         match outcome {
             Outcome::Answered => {}
             Outcome::TooLarge => (self.keep_alive, self.unread) = (false, true),
@@ -187,14 +188,14 @@ impl Connection {
             }
             (reply, _) => reply,
         };
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
-        let interim = wishes.take_interim();
+        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let interim = signals.interim_sent();
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             waiting => {
-                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(wishes.late());
+                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(signals.later());
                 let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
@@ -266,6 +267,7 @@ impl Connection {
         };
         let entry = log::Entry {
             client: self.peer,
+            scheme: if self.transport.is_tls() { "https" } else { "http" },
             method: "-",
             target: "-",
             authority: "",

@@ -17,6 +17,8 @@ const FLUSH_AT: usize = 64 << 10;
 pub struct Entry<'a> {
     /// Who asks.
     pub client: Peer,
+    /// `http` or `https`, as the client speaks it.
+    pub scheme: &'static str,
     /// Method as sent; `-` where the request could not be read.
     pub method: &'a str,
     /// Target as sent.
@@ -89,6 +91,7 @@ pub struct Record {
     /// Ends of method, target, authority and referer in `text`.
     ends: [u32; 4],
     client: Peer,
+    scheme: &'static str,
     version: Version,
     tls: Option<Arc<Handshake>>,
     fields: Box<[KeptField]>,
@@ -132,6 +135,7 @@ impl Record {
             text: text.into(),
             ends,
             client: entry.client,
+            scheme: entry.scheme,
             version: entry.version,
             tls: entry.tls.cloned(),
             fields: fields.collect(),
@@ -145,6 +149,7 @@ impl Record {
         let text = |from: usize, to: usize| std::str::from_utf8(&self.text[from..to]).unwrap_or("-");
         Entry {
             client: self.client,
+            scheme: self.scheme,
             method: text(0, a),
             target: text(a, b),
             authority: text(b, c),

@@ -29,9 +29,7 @@ pub(super) fn push(
                 Peer::Tcp(address) if address.port() != 0 => push_decimal(out, u64::from(address.port())),
                 Peer::Tcp(_) | Peer::Unix => out.push(b'-'),
             },
-            LogPart::Scheme => {
-                out.extend_from_slice(if entry.tls.is_some() { b"https".as_slice() } else { b"http" });
-            }
+            LogPart::Scheme => out.extend_from_slice(entry.scheme.as_bytes()),
             LogPart::Host => push_value(out, entry.authority.as_bytes()),
             LogPart::Method => push_value(out, entry.method.as_bytes()),
             LogPart::Target => push_value(out, entry.target.as_bytes()),
@@ -85,6 +83,7 @@ mod tests {
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
         let entry = Entry {
+            scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
             method: "GET",
             target: "/a%20b?c=d",

@@ -21,6 +21,29 @@ const STUCK: u32 = 2;
 /// Stuck connections are looked through no more often.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
+/// A connection, and what it owns.
+struct Owner<K> {
+    owned: u32,
+    /// Seconds without progress.
+    age: u32,
+    key: K,
+}
+
+/// Who goes so that `wanted` bytes of `memory` become free.
+fn those_to_reset<K: Copy>(mut owners: Vec<Owner<K>>, wanted: u64, memory: u64) -> Vec<K> {
+    // Were all of them to own no more than this, there would be no excess.
+    let share = memory / (owners.len() as u64).max(1);
+    owners.retain(|owner| u64::from(owner.owned) > share && owner.age >= STUCK);
+    owners.sort_unstable_by_key(|owner| Reverse(u64::from(owner.owned) * u64::from(owner.age)));
+    let mut left = wanted;
+    let chosen = owners.iter().take_while(|owner| {
+        let is_wanted = left > 0;
+        left = left.saturating_sub(owner.owned.into());
+        is_wanted
+    });
+    chosen.map(|owner| owner.key).collect()
+}
+
 impl Worker {
     /// Whether there is something to do soon even when nothing happens.
     pub(super) fn wants_relief(&self) -> bool {
@@ -37,11 +60,20 @@ impl Worker {
         if self.cx.admission.idle_excess() > 0 {
             self.flush_idle(self.cx.admission.idle_batch(), Flush::Maximum);
         }
-        if self.cx.admission.is_short_of_memory() && self.now >= self.relieve_after {
-            // What has made room may be needed again at once: to fill it takes longer than to look.
-            let has_room = self.free_memory();
-            self.relieve_after = if has_room { 0 } else { self.now + PAUSE.as_nanos() as u64 };
+        if self.cx.admission.is_short_of_memory() {
+            self.make_room();
         }
+    }
+
+    /// Makes room in memory, unless that was tried in vain a moment ago. Whether there is some now.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.now < self.relieve_after {
+            return false;
+        }
+        // What has made room may be needed again at once: to fill it takes longer than to look.
+        let has_room = self.free_memory();
+        self.relieve_after = if has_room { 0 } else { self.now + PAUSE.as_nanos() as u64 };
+        has_room
     }
 
     /// Closes so many idle connections, those first that have been idle longest.
@@ -84,8 +116,8 @@ impl Worker {
     }
 
     /// Resets those that own the most for the longest, until there is some room again. What came a moment ago
-    /// is left alone, unless it is a hoarder's; while the rest of that is too much, nobody new is let in. Whether
-    /// there is room now.
+    /// is left alone, unless it is a hoarder's; while the rest of that is too much, nobody new is let in. So is what owns
+    /// no more than its share: it is not the reason, however long it has been there. Whether there is room now.
     #[cold]
     fn free_memory(&mut self) -> bool {
         let excess = self.cx.admission.excess();
@@ -93,26 +125,36 @@ impl Worker {
             self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
             return false; // the kernel finds it short, which it says once a second
         }
+        let memory = self.cx.admission.memory();
+        let wanted = excess + memory / 8;
         let now = self.cx.now as u32;
-        let wanted = excess + self.cx.admission.memory() / 8;
-        let stuck = self.owners(|connection| connection.owned(now).1 >= STUCK);
-        let mut freed = self.reset_owners(stuck, wanted);
+        let owner = |(key, connection): (Key, &Connection)| {
+            let (owned, age) = connection.owned(now);
+            Owner { owned, age, key }
+        };
+        let stuck = self.all().map(owner).collect();
+        let mut freed = self.reset(those_to_reset(stuck, wanted, memory));
         if freed < excess
             && let Some(hoarder) = self.hoarder()
         {
-            let who =
-                |worker: &Worker, connection: &Connection| worker.cx.admission.who(connection.admitted());
-            let its = self.owners(|connection| who(self, connection) == Some(hoarder));
-            freed += self.reset_owners(its, wanted - freed);
+            let is_its =
+                |connection: &Connection| self.cx.admission.who(connection.admitted()) == Some(hoarder);
+            let its = self.all().filter(|(_, connection)| is_its(connection)).map(owner);
+            let its = its.map(|owner| Owner { age: owner.age + STUCK, ..owner }).collect();
+            freed += self.reset(those_to_reset(its, wanted - freed, memory));
         }
         freed >= excess
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Key, &Connection)> {
+        self.connections.keys().filter_map(|key| Some((key, self.connections.get(key)?)))
     }
 
     /// The client that owns more than half of what all may. Others are not turned away for its sake: what it has asked
     /// for a moment ago goes as well.
     fn hoarder(&self) -> Option<u64> {
         let mut owned: HashMap<u64, u64> = HashMap::new();
-        for connection in self.connections.keys().filter_map(|key| self.connections.get(key)) {
+        for (_, connection) in self.all() {
             if let Some(who) = self.cx.admission.who(connection.admitted()) {
                 *owned.entry(who).or_default() += u64::from(connection.owned(0).0);
             }
@@ -121,40 +163,65 @@ impl Worker {
         most.filter(|(_, owned)| *owned > self.cx.admission.memory() / 2).map(|(who, _)| who)
     }
 
-    /// Connections that own something, those first that own the most for the longest.
-    fn owners(&self, is_meant: impl Fn(&Connection) -> bool) -> Vec<(u32, Key)> {
-        let now = self.cx.now as u32;
-        let mut owners: Vec<(u64, u32, Key)> = self
-            .connections
-            .keys()
-            .filter_map(|key| {
-                let connection = self.connections.get(key).filter(|connection| is_meant(connection))?;
-                let (owned, age) = connection.owned(now);
-                (owned > 0).then(|| (u64::from(owned) * (u64::from(age) + 1), owned, key))
-            })
-            .collect();
-        owners.sort_unstable_by_key(|(weight, ..)| Reverse(*weight));
-        owners.into_iter().map(|(_, owned, key)| (owned, key)).collect()
-    }
-
-    /// Resets connections in this order until so many bytes are free, and says how many are.
-    fn reset_owners(&mut self, owners: Vec<(u32, Key)>, wanted: u64) -> u64 {
+    /// Resets connections, and says how many bytes they have owned.
+    fn reset(&mut self, keys: Vec<Key>) -> u64 {
         let mut freed = 0;
-        for (owned, key) in owners {
-            if freed >= wanted {
-                break;
+        for key in keys {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            freed += u64::from(connection.owned(0).0);
+            if connection.is_resting() && connection.is_quiet() {
+                self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
+                continue;
             }
-            freed += u64::from(owned);
-            if let Some(connection) = self.connections.get_mut(key) {
-                if connection.is_resting() && connection.is_quiet() {
-                    self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
-                    continue;
-                }
-                connection.reset_on_close();
-                self.cx.stats.memory_resets.add(1);
-                self.close(key);
-            }
+            connection.reset_on_close();
+            self.cx.stats.memory_resets.add(1);
+            self.close(key);
         }
         freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_go_that_own_the_most_for_the_longest() {
+        const KIB: u32 = 1024;
+        for (name, owners, expected) in [
+            ("the larger one", &[(600 * KIB, 5), (700 * KIB, 5)][..], &[1][..]),
+            ("both, where one is not enough", &[(800 * KIB, 9), (800 * KIB, 5), (800 * KIB, 7)], &[0, 2]),
+            ("the older one", &[(600 * KIB, 9), (700 * KIB, 5)], &[0]),
+            ("nobody who came just now", &[(600 * KIB, 1), (700 * KIB, 1)], &[]),
+            (
+                "not the small one, though all others came just now",
+                &[(100, 60), (600 * KIB, 1), (700 * KIB, 1)],
+                &[],
+            ),
+            ("not the small one, however old", &[(100, 100_000), (600 * KIB, 3), (700 * KIB, 2)], &[1]),
+            ("enough of many that are small", &[(3 * KIB, 4); 512], &[0; 256][..]),
+        ] {
+            let memory = u64::from(1024 * KIB);
+            let owned: u64 = owners.iter().map(|(owned, _)| u64::from(*owned)).sum();
+            let list = owners.iter().zip(0..).map(|(&(owned, age), key)| Owner { owned, age, key });
+            let gone = those_to_reset(list.collect(), owned - memory + memory / 8, memory);
+            match expected.len() {
+                256.. => assert!(gone.len() > 200 && gone.len() < 300, "{name}: {}", gone.len()),
+                _ => assert_eq!(gone, expected, "{name}"),
+            }
+        }
+    }
+
+    /// Whatever is owned by whom, enough is found as soon as all of it is stuck.
+    #[test]
+    fn there_is_always_somebody_to_reset() {
+        proptest::proptest!(|(owned in proptest::collection::vec(0..1000u32, 1..50), memory in 1..20_000u64)| {
+            let sum: u64 = owned.iter().copied().map(u64::from).sum();
+            let owner = |(owned, key): (u32, usize)| Owner { owned, age: STUCK, key };
+            let excess = sum.saturating_sub(memory);
+            let gone = those_to_reset(owned.iter().copied().zip(0..).map(owner).collect(), excess, memory);
+            let free: u64 = gone.iter().map(|at| u64::from(owned[*at])).sum();
+            proptest::prop_assert!(free >= excess, "{} of {}", free, excess);
+        });
     }
 }

@@ -6,6 +6,7 @@ use crate::server::{PATIENCE, Server};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::Ordering::Relaxed;
 use tidegate_http::FieldLines;
 use tidegate_wire::h1::FieldSpace;
 use tidegate_wire::h2::{
@@ -15,21 +16,21 @@ use tidegate_wire::h2::{
 
 /// What has come of an answer.
 #[derive(Debug, Default)]
-struct Answer {
+pub struct Answer {
     interim: Vec<u16>,
-    status: u16,
-    body: Vec<u8>,
+    pub status: u16,
+    pub body: Vec<u8>,
     has_ended: bool,
     reset: Option<ErrorCode>,
 }
 
-struct Client {
+pub struct Client {
     stream: TcpStream,
-    wire: Connection,
+    pub wire: Connection,
     section: Section,
     input: Vec<u8>,
-    out: Vec<u8>,
-    answers: HashMap<u32, Answer>,
+    pub out: Vec<u8>,
+    pub answers: HashMap<u32, Answer>,
     goodbye: Option<ErrorCode>,
     is_closed: bool,
     /// Content is given back as it comes.
@@ -37,7 +38,7 @@ struct Client {
 }
 
 impl Client {
-    fn connect(server: &Server) -> Client {
+    pub fn connect(server: &Server) -> Client {
         let stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -57,7 +58,7 @@ impl Client {
     }
 
     /// Begins a request; `content` is announced and still to be sent.
-    fn ask(&mut self, method: &str, target: &str, content: Option<u64>, lines: &FieldLines) -> StreamKey {
+    pub fn ask(&mut self, method: &str, target: &str, content: Option<u64>, lines: &FieldLines) -> StreamKey {
         let parts = RequestParts {
             method,
             scheme: "http",
@@ -76,7 +77,7 @@ impl Client {
         self.ask("GET", target, None, &FieldLines::new())
     }
 
-    fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let out = std::mem::take(&mut self.out);
         if self.stream.write_all(&out).is_err() {
             self.is_closed = true;
@@ -138,7 +139,7 @@ impl Client {
     }
 
     /// Waits for the whole answer, or its reset.
-    fn answer(&mut self, key: StreamKey) -> Answer {
+    pub fn answer(&mut self, key: StreamKey) -> Answer {
         let id = key.id();
         self.until(|client| {
             let answer = &client.answers[&id];
@@ -147,13 +148,13 @@ impl Client {
         self.answers.remove(&id).unwrap()
     }
 
-    fn fetch(&mut self, target: &str) -> Answer {
+    pub fn fetch(&mut self, target: &str) -> Answer {
         let key = self.get(target);
         self.answer(key)
     }
 
     /// Sends content as the windows allow.
-    fn upload(&mut self, key: StreamKey, content: &[u8]) {
+    pub fn upload(&mut self, key: StreamKey, content: &[u8]) {
         let mut at = self.wire.send_data(key, content, true, &mut self.out);
         while at < content.len() && self.wire.is_open(key) {
             self.turn();
@@ -162,7 +163,7 @@ impl Client {
         self.flush();
     }
 
-    fn post(&mut self, target: &str, content: &[u8]) -> Answer {
+    pub fn post(&mut self, target: &str, content: &[u8]) -> Answer {
         let key = self.ask("POST", target, Some(content.len() as u64), &FieldLines::new());
         self.upload(key, content);
         self.answer(key)
@@ -301,6 +302,35 @@ fn many_streams_at_once() {
     server.gate.open();
     assert_eq!(client.answer(late).body, b"late");
     server.until("counted", |stats| stats.http2_streams == 101);
+}
+
+/// One wake-up, one stream: those that wait cost nothing when another one is woken, whether it can send or not.
+#[test]
+fn who_is_not_woken_is_not_asked() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    let idle: Vec<StreamKey> = (0..90).map(|_| client.get("/event")).collect();
+    client.until(|client| idle.iter().all(|key| client.answers[&key.id()].body == b"x"));
+    // Each was asked twice: for its byte, and in vain for the next.
+    client.fetch("/ticks?1");
+    let before = server.gate.polls.load(Relaxed);
+    assert_eq!(before, 180);
+    assert_eq!(client.fetch("/ticks?500").body.len(), 500);
+    let answer = client.fetch("/bytes?1000000");
+    assert_eq!(answer.body.len(), 1_000_000);
+    // Also where the windows are closed again and again.
+    client.releases = false;
+    let blocked = client.get("/bytes?1000000");
+    client.until(|client| client.answers[&blocked.id()].body.len() == 65_535);
+    assert_eq!(client.fetch("/empty").status, 204);
+    assert_eq!(server.gate.polls.load(Relaxed), before, "streams were asked that nobody has woken");
+    // When they are woken they go on.
+    client.wire.reset(blocked, ErrorCode::CANCEL, &mut client.out);
+    server.gate.open();
+    for key in idle {
+        assert_eq!(client.answer(key).body, b"x");
+    }
+    assert_eq!(server.gate.polls.load(Relaxed), before + 90);
 }
 
 #[test]

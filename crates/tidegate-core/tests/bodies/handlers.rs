@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -19,21 +21,25 @@ use tidegate_io::paged::PagedFile;
 
 /// Keeps handlers waiting until a test opens it, from another thread.
 #[derive(Default)]
-pub struct Gate(Mutex<(bool, Vec<Waker>)>);
+pub struct Gate {
+    state: Mutex<(bool, Vec<Waker>)>,
+    /// How often streams that wait for it were asked for content.
+    pub polls: AtomicU64,
+}
 
 impl Gate {
     pub fn open(&self) {
         let wakers = {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             state.0 = true;
             std::mem::take(&mut state.1)
         };
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    async fn pass(&self) {
+    pub async fn pass(&self) {
         poll_fn(|cx| {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             if state.0 {
                 return Poll::Ready(());
             }
@@ -75,7 +81,7 @@ async fn read_all(body: &mut Option<RequestBody>) -> Result<Vec<u8>, RequestBody
 impl Handler for Table {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
         let size = exchange.query.and_then(|query| query.parse().ok()).unwrap_or(0_usize);
-        let mut body = exchange.body.take();
+        let mut body = exchange.state.body.take();
         let (gate, outcomes) = (self.gate.clone(), self.outcomes.clone());
         let tell = move |what: String| drop(outcomes.send(what));
         match exchange.path {
@@ -171,6 +177,16 @@ impl Handler for Table {
             b"/empty" => Reply::status(Status::NO_CONTENT),
             b"/stream" => scripted(None, script(size)),
             b"/known" => scripted(Some(size as u64), script(size)),
+            // A byte, and the rest when the gate opens.
+            b"/event" => {
+                let stream = Box::new(Event { gate: self.gate.clone(), has_begun: false });
+                Reply::Ready(with_body(Body::Stream { len: None, stream }))
+            }
+            // So many bytes, with a wait in front of each.
+            b"/ticks" => {
+                let ticks = (0..size).flat_map(|_| [Step::Wait, Step::Give(b"x".to_vec())]);
+                scripted(None, ticks.collect())
+            }
             b"/broken" => {
                 let mut steps = script(size);
                 steps.push_back(Step::Break);
@@ -190,7 +206,6 @@ impl Handler for Table {
 /// A file without a name that holds a pattern, from its 7th byte to its end.
 fn piece(len: usize) -> FilePiece {
     use std::io::Write;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let name = format!("tidegate-bodies-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
     let path = std::env::temp_dir().join(name);
@@ -198,7 +213,11 @@ fn piece(len: usize) -> FilePiece {
     std::fs::remove_file(&path).unwrap();
     file.write_all(b"before ").unwrap();
     file.write_all(&pattern(len)).unwrap();
-    FilePiece::new(Rc::new(PagedFile::new(file.into(), (0, 0))), 7, 7 + len as u64)
+    FilePiece::new(
+        Rc::new(PagedFile::new(std::os::fd::OwnedFd::from(file).into(), (0, 0))),
+        7,
+        7 + len as u64,
+    )
 }
 
 /// What a scripted stream does next.
@@ -258,6 +277,36 @@ impl BodyStream for Scripted {
                 }
             }
         }
+    }
+}
+
+/// A byte at once, and a byte when the gate opens.
+struct Event {
+    gate: Arc<Gate>,
+    has_begun: bool,
+}
+
+impl BodyStream for Event {
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.gate.polls.fetch_add(1, Relaxed);
+        if !std::mem::replace(&mut self.has_begun, true) {
+            buffer[0] = b'x';
+            return Poll::Ready(Ok(1));
+        }
+        let mut state = self.gate.state.lock().unwrap();
+        if state.0 {
+            return Poll::Ready(Ok(0));
+        }
+        state.1.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {
+        self.gate.polls.fetch_add(1, Relaxed);
     }
 }
 

@@ -4,6 +4,7 @@
 mod busy;
 mod client;
 mod commits;
+mod gates;
 mod h2;
 mod handlers;
 mod logs;

@@ -80,13 +80,30 @@ impl Server {
     }
 
     fn with(settings: Settings) -> Server {
+        let (make, gate, told) = registry();
+        Server::running(settings, make, gate, told)
+    }
+
+    /// With another registry.
+    pub fn serving<R: Registry + 'static>(
+        settings: Settings,
+        make: impl Fn(Arc<Gate>, Sender<String>) -> R + Send + Sync + 'static,
+    ) -> Server {
+        let gate = Arc::new(Gate::default());
+        let (outcomes, told) = channel();
+        let (outcomes, given) = (Mutex::new(outcomes), gate.clone());
+        let make: MakeRegistry =
+            Arc::new(move |_| Box::new(make(given.clone(), outcomes.lock().unwrap().clone())));
+        Server::running(settings, make, gate, told)
+    }
+
+    fn running(settings: Settings, make: MakeRegistry, gate: Arc<Gate>, told: Receiver<String>) -> Server {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let settings = Arc::new(settings);
         let (mut sockets, address) =
             listen::open(&settings.listeners[0].address, 64, 1, &|_| Ok(())).unwrap();
         let ListenAddress::Tcp(tcp) = address else { panic!("a TCP address was asked for") };
         let listeners = vec![Listener { fd: sockets.remove(0), address }];
-        let (make, gate, told) = registry();
         let number = NUMBER.fetch_add(1, Relaxed);
         let writer = Writer::start().unwrap();
         let on_end = Box::new(|| {});

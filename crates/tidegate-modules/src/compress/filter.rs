@@ -192,9 +192,8 @@ mod tests {
     use super::*;
     use std::task::{Context, Poll, Waker};
     use tidegate_core::response::FilePiece;
-    use tidegate_http::{Field, Fields, Method};
+    use tidegate_http::{Field, Fields};
     use tidegate_io::paged::PagedFile;
-    use tidegate_io::socket::Peer;
 
     fn settings() -> Compress {
         Compress {
@@ -208,25 +207,7 @@ mod tests {
     fn pass(request: &[(&'static str, &'static str)], response: Response) -> Response {
         let fields: Vec<Field<'_>> =
             request.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
-        let exchange = Exchange {
-            method: Method::Get,
-            method_token: "GET",
-            target: "/",
-            path: b"/",
-            query: None,
-            scheme: "http",
-            authority: "",
-            fields: Fields::new(&fields),
-            protocol: None,
-            version: tidegate_http::Version::Http11,
-            remote: tidegate_core::Remote::direct(Peer::Unix),
-            tls: None,
-            is_early: false,
-            now: 0,
-            started: 0,
-            body: None,
-            context: Default::default(),
-        };
+        let exchange = Exchange { fields: Fields::new(&fields), ..Exchange::empty() };
         let change = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
         change(response)
     }
@@ -333,7 +314,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidegate-filter-{}", std::process::id()));
         let plain: Vec<u8> = (0..50_000u32).flat_map(|i| i.to_string().into_bytes()).collect();
         std::fs::write(&path, &plain).unwrap();
-        let file = Rc::new(PagedFile::new(std::fs::File::open(&path).unwrap().into(), (0, 0)));
+        let file = Rc::new(PagedFile::new(
+            std::os::fd::OwnedFd::from(std::fs::File::open(&path).unwrap()).into(),
+            (0, 0),
+        ));
         let end = plain.len() as u64;
         let message = tidegate_core::Message::new(Status::OK, None, FieldLines::default(), Some(end), &plain);
         let bodies = [

@@ -22,14 +22,12 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
-use tidegate_core::body::RequestBody;
 use tidegate_core::decoration::Decoration;
-use tidegate_core::exchange::Kept;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::{Exchange, Filter, Handed, Handler, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Filter, Handler, MayStore, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
-use tidegate_io::blocking::{self, Lane};
+use tidegate_io::blocking::{self, Lane, Overloaded, Pending};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
@@ -147,8 +145,7 @@ impl Handler for Files {
         if exchange.has_encoded_slash()
             && let Some(name) = self.inner.lookup.route_name()
         {
-            let body = exchange.body.take();
-            return exchange.hand_on_to(name, body);
+            return exchange.hand_on_to(name);
         }
         match exchange.method {
             Method::Get | Method::Head => self.inner.serve(exchange),
@@ -221,7 +218,7 @@ impl Lookup {
 }
 
 impl Inner {
-    fn serve(self: &Rc<Self>, exchange: &Exchange<'_>) -> Reply {
+    fn serve(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
         let mut old = None;
         if self.lookup.settings.uses_cache {
             let root = &self.lookup.root;
@@ -245,9 +242,7 @@ impl Inner {
         }
         match located {
             Ok(located) => self.proceed(located, old, exchange, false),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.locate_later(old, exchange.keep())
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.locate_later(old, exchange),
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
         }
     }
@@ -262,58 +257,49 @@ impl Inner {
 
     /// A request with a method that files do not answer, but a script that stands for the path may.
     fn serve_program(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
-        let body = exchange.body.take();
         match self.lookup.locate(exchange.path, Patience::Cached) {
-            Ok(located) => self.program(&located.found, exchange, body),
+            Ok(located) => self.program(&located.found, exchange),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let (inner, lookup, kept) = (self.clone(), self.lookup.clone(), exchange.keep());
-                let path = exchange.path.to_vec();
-                let job = blocking::run_in(lookup.root.lane(), move || lookup.locate(&path, Patience::Wait));
-                Reply::Preparing(Box::pin(async move {
-                    let Ok(job) = job else { return Reply::Ready(overloaded()) };
-                    match job.await {
-                        Ok(located) => kept.lend(|exchange| inner.program(&located.found, exchange, body)),
-                        Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
+                let inner = self.clone();
+                exchange.prepare_after(self.locate_in_pool(exchange.path), move |located, exchange| {
+                    match located {
+                        Some(Ok(located)) => inner.program(&located.found, exchange),
+                        Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
+                        None => Reply::Ready(overloaded()),
                     }
-                }))
+                })
             }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
         }
     }
 
-    fn program(&self, found: &Found, exchange: &Exchange<'_>, body: Option<RequestBody>) -> Reply {
+    fn program(&self, found: &Found, exchange: &mut Exchange<'_>) -> Reply {
         if let Found::Route(name) = found {
-            return exchange.hand_on_to(name, body);
+            return exchange.hand_on_to(name);
         }
-        if let Some(path) = self.other_path(found, exchange.path)
-            && let Handed::Answered(reply) | Handed::Refused(reply) = exchange.hand_on(&path, body)
-        {
-            return reply;
+        if let Some(path) = self.other_path(found, exchange.path) {
+            return exchange.hand_on(&path, |_, exchange| Reply::Ready(not_allowed(exchange)));
         }
         if matches!(found, Found::NeedsSlash) && exchange.method != Method::Options {
             return Reply::Ready(with_slash(exchange).with_status(Status(308))); // keeps method and content
         }
-        Reply::Ready(match exchange.method {
-            Method::Options => Response::empty(Status::NO_CONTENT),
-            _ => answer::error(Status::METHOD_NOT_ALLOWED),
-        })
-        .map(|response| response.with("Allow", "GET, HEAD, OPTIONS"))
+        Reply::Ready(not_allowed(exchange))
     }
 
-    /// A look-up that has to wait for the disk.
-    fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, kept: Kept) -> Reply {
-        let (inner, lookup) = (self.clone(), self.lookup.clone());
-        let path = kept.lend(|exchange| exchange.path.to_vec());
-        let lane = lookup.root.lane();
-        let job = blocking::run_in(lane, move || lookup.locate(&path, Patience::Wait));
-        Reply::Later(Box::pin(async move {
-            let Ok(job) = job else { return overloaded() };
-            let reply = match job.await {
-                Ok(located) => kept.lend(|exchange| inner.proceed(located, old, exchange, true)),
-                Err(error) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
-            };
-            reply.settled().await
-        }))
+    /// A look-up that waits for the disk; `None` where too many do.
+    fn locate_in_pool(&self, path: &[u8]) -> impl Future<Output = Option<io::Result<Located>>> + use<> {
+        let (lookup, path) = (self.lookup.clone(), path.to_vec());
+        done(blocking::run_in(self.lookup.root.lane(), move || lookup.locate(&path, Patience::Wait)))
+    }
+
+    /// An answer for which the disk is waited for.
+    fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, exchange: &mut Exchange<'_>) -> Reply {
+        let inner = self.clone();
+        exchange.answer_after(self.locate_in_pool(exchange.path), move |located, exchange| match located {
+            Some(Ok(located)) => inner.proceed(located, old, exchange, true),
+            Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
+            None => Reply::Ready(overloaded()),
+        })
     }
 
     /// `has_waited`: other things may have happened on this worker since the request came.
@@ -321,7 +307,7 @@ impl Inner {
         self: &Rc<Self>,
         located: Located,
         old: Option<Rc<Entry>>,
-        exchange: &Exchange<'_>,
+        exchange: &mut Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
         let Located { found, depends, why } = located;
@@ -339,20 +325,31 @@ impl Inner {
         if old.is_some() {
             self.shared.cache.borrow_mut().remove(self.instance, exchange.path);
         }
-        let mut may_store = self.lookup.settings.uses_cache;
         if let Some(path) = self.other_path(&found, exchange.path) {
-            match exchange.hand_on(&path, None) {
-                Handed::Answered(reply) | Handed::Refused(reply) => return reply,
-                Handed::NoProgram(left) => may_store &= left.may_store,
-            }
+            let inner = self.clone();
+            return exchange.hand_on(&path, move |MayStore(may_store), exchange| {
+                inner.send(Located { found, depends, why }, may_store, has_waited, exchange)
+            });
         }
+        self.send(Located { found, depends, why }, true, has_waited, exchange)
+    }
+
+    /// Answers with what was found, which the client may have.
+    fn send(
+        self: &Rc<Self>,
+        located: Located,
+        may_store: bool,
+        has_waited: bool,
+        exchange: &mut Exchange<'_>,
+    ) -> Reply {
+        let Located { found, depends, why } = located;
         if self.lookup.is_of_program(&found, exchange) {
             return Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &Why::Program, &depends));
         }
         match found {
             Found::File(file) => {
                 // What nobody tells the changes of is looked at anew for every request.
-                may_store &= !file.is_outside;
+                let may_store = may_store && self.lookup.settings.uses_cache && !file.is_outside;
                 let reading = Reading { relative: file.relative.clone(), depends, has_waited, may_store };
                 self.read(file, reading, exchange)
             }
@@ -364,34 +361,31 @@ impl Inner {
                 None => Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &why, &depends)),
             },
             Found::NeedsSlash => Reply::Ready(with_slash(exchange)),
-            Found::Route(name) => exchange.hand_on_to(&name, None),
+            Found::Route(name) => exchange.hand_on_to(&name),
             Found::Status(status) => Reply::Ready(self.refused(exchange, status, &why, &depends)),
         }
     }
 
-    fn read(self: &Rc<Self>, file: FoundFile, reading: Reading, exchange: &Exchange<'_>) -> Reply {
+    fn read(self: &Rc<Self>, file: FoundFile, reading: Reading, exchange: &mut Exchange<'_>) -> Reply {
         let limit = self.maker.memory_file_size;
         match Contents::read(file, limit, Patience::Cached) {
             Ok(contents) => self.store(contents, &reading, exchange),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                let (inner, kept) = (self.clone(), exchange.keep());
+                let inner = self.clone();
                 let lane = Lane::of_file(file.file.meta.identity);
                 let job = blocking::run_in(lane, move || Contents::read(*file, limit, Patience::Wait));
                 let reading = Reading { has_waited: true, ..reading };
-                Reply::Later(Box::pin(async move {
-                    let Ok(job) = job else { return overloaded() };
-                    let reply = match job.await {
-                        Ok(contents) => kept.lend(|exchange| inner.store(contents, &reading, exchange)),
-                        Err((_, error)) => return kept.lend(|exchange| inner.failed(exchange.path, &error)),
-                    };
-                    reply.settled().await
-                }))
+                exchange.answer_after(done(job), move |contents, exchange| match contents {
+                    Some(Ok(contents)) => inner.store(contents, &reading, exchange),
+                    Some(Err((_, error))) => Reply::Ready(inner.failed(exchange.path, &error)),
+                    None => Reply::Ready(overloaded()),
+                })
             }
             Err((_, error)) => Reply::Ready(self.failed(exchange.path, &error)),
         }
     }
 
-    fn store(self: &Rc<Self>, contents: Contents, reading: &Reading, exchange: &Exchange<'_>) -> Reply {
+    fn store(self: &Rc<Self>, contents: Contents, reading: &Reading, exchange: &mut Exchange<'_>) -> Reply {
         let Reading { relative, depends, has_waited, may_store } = reading;
         let entry = Rc::new(self.maker.entry(&self.lookup, relative, contents, exchange.started));
         if *may_store {
@@ -417,14 +411,14 @@ impl Inner {
 
     /// The hot path.
     #[inline]
-    fn answer(self: &Rc<Self>, entry: &Rc<Entry>, exchange: &Exchange<'_>) -> Reply {
+    fn answer(self: &Rc<Self>, entry: &Rc<Entry>, exchange: &mut Exchange<'_>) -> Reply {
         let wishes = Wishes::of(exchange.fields);
         let form = if wishes.coding { self.choose(entry, exchange) } else { Form::Identity };
         match form {
             Form::Identity if self.streams(entry) => self.answer_streamed(entry, exchange, wishes),
             Form::Identity => Reply::Ready(self.respond(entry, &entry.identity, exchange, wishes)),
             Form::Ready(form) => Reply::Ready(self.respond(entry, &form, exchange, wishes)),
-            Form::Make(coding) => self.make(entry.clone(), coding, exchange.keep()),
+            Form::Make(coding) => self.make(entry.clone(), coding, exchange),
         }
     }
 
@@ -485,18 +479,21 @@ impl Inner {
     }
 
     /// Makes a form on the blocking pool; it stays with the entry.
-    fn make(self: &Rc<Self>, entry: Rc<Entry>, coding: Coding, kept: Kept) -> Reply {
+    fn make(self: &Rc<Self>, entry: Rc<Entry>, coding: Coding, exchange: &mut Exchange<'_>) -> Reply {
         let level = self.maker.compress.as_ref().and_then(|settings| {
             settings.codings.iter().find(|(offered, _)| *offered == coding).map(|(_, level)| *level)
         });
         let inner = self.clone();
         set_form(&entry, coding, Encoded::Making);
         let making = Making { entry: entry.clone(), coding };
-        Reply::Later(Box::pin(async move {
-            let made = match level {
-                Some(level) => encode(&entry, coding, level).await,
+        let source = entry.clone();
+        let made = async move {
+            match level {
+                Some(level) => encode(&source, coding, level).await,
                 None => None,
-            };
+            }
+        };
+        exchange.answer_after(made, move |made, exchange| {
             // A form that is not smaller is no use to anyone.
             let useful = made.filter(|bytes| (bytes.len() as u64) < entry.identity.len);
             let form = match useful {
@@ -505,12 +502,9 @@ impl Inner {
             };
             set_form(&entry, coding, form);
             drop(making);
-            let reply = kept.lend(|exchange| {
-                inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
-                inner.answer(&entry, exchange)
-            });
-            reply.settled().await
-        }))
+            inner.shared.cache.borrow_mut().resize(inner.instance, exchange.path);
+            inner.answer(&entry, exchange)
+        })
     }
 
     /// The answer where nothing is found that may be sent; the reason goes to the error log.
@@ -643,6 +637,23 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
 /// The folder that an index file was looked for in.
 fn folder_of(index: &str) -> &str {
     index.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// What a job of the blocking pool gives; `None` where that has too many waiting.
+async fn done<T>(job: Result<Pending<T>, Overloaded>) -> Option<T> {
+    match job {
+        Ok(job) => Some(job.await),
+        Err(Overloaded) => None,
+    }
+}
+
+/// The answer to a method that files have no answer to.
+fn not_allowed(exchange: &Exchange<'_>) -> Response {
+    match exchange.method {
+        Method::Options => Response::empty(Status::NO_CONTENT),
+        _ => answer::error(Status::METHOD_NOT_ALLOWED),
+    }
+    .with("Allow", "GET, HEAD, OPTIONS")
 }
 
 /// A folder without its slash: the same address with one, query kept (relative links need it).

@@ -1,19 +1,19 @@
-//! One request to an application and its answer: a place, a connection, the exchange, and what becomes of the
-//! client when any of them fails.
+//! One attempt at a request to an application: a connection, the exchange, and what its answer becomes. Whether there is
+//! another attempt, `attempts` decides.
 //!
 //! `fastcgi`, `scgi` and `proxy` encode the request and say how its answer is read; everything else is here.
 
 use super::abandon::{abandon, finish};
 use super::about::About;
 use super::answer::{AnswerError, AnswerHead, HeadOf};
+use super::attempts::{self, Attempt, Failure, until_answered};
 use super::complaints::Complaints;
 use super::gather::gather;
 use super::link::Link;
-use super::places::Refused;
 use super::redirects::Back;
 use super::stream::{Line, Relay, Silence};
 use super::upload::{REQUEST, Upload, UploadError};
-use super::upstream::{Errand, Pick, Upstream};
+use super::upstream::{Errand, Pick};
 use super::{sendfile, tunnel};
 use std::future::Future;
 use std::io;
@@ -25,10 +25,9 @@ use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Elsewhere, Reply, Response, answer, log};
+use tidegate_core::{Author, Body, BodyStream, Elsewhere, Reply, Response, answer};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::connect::Address;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
 use tidegate_stats::{GatewayFailure, Worker as Stats};
@@ -85,6 +84,62 @@ enum Fault {
     Client,
 }
 
+impl Attempt for Box<Call> {
+    fn way(&mut self) -> (&Rc<Link>, &mut Errand, &About) {
+        let Call { link, errand, about, .. } = &mut **self;
+        (link, errand, about)
+    }
+
+    fn rewind(&mut self) {
+        self.upload.rewind();
+    }
+
+    async fn attempt(&mut self, pick: Pick, wants_new: bool) -> Result<Response, Box<Failure>> {
+        let Some(pool) = self.link.pool(pick.address()) else {
+            return Ok(answer::error(Status::BAD_GATEWAY));
+        };
+        let mut pick = Some(pick);
+        let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
+        let connection = match idle {
+            Some(connection) => connection,
+            None => match Box::pin(pool.connect()).await {
+                Ok(connection) => connection,
+                Err(error) => return Err(Failure::unreachable(error, pick)),
+            },
+        };
+        let is_reused = connection.is_reused();
+        let began = monotonic_ns();
+        let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
+        let upload = &mut self.upload;
+        let head = std::future::poll_fn(|cx| exchange.poll_head(cx, upload, &pool)).await;
+        let answered = match (head, exchange.end()) {
+            (Ok(head), Some((connection, mut reader))) => {
+                self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+                let rest = match &mut reader {
+                    HeadOf::Scgi { stdout, has_ended } if self.upload.is_complete() => {
+                        Box::pin(gather(&connection, head.len, stdout, has_ended)).await
+                    }
+                    _ => Ok(()),
+                };
+                match rest {
+                    Ok(()) => {
+                        let line = Line { connection, pool, pick: pick.take() };
+                        self.answered(head, reader, line)
+                    }
+                    Err(error) => Err(Fault::Broken(error)),
+                }
+            }
+            (Err(fault), _) => Err(fault),
+            (Ok(_), None) => Err(Fault::Client),
+        };
+        match answered {
+            Ok(Reply::Ready(response)) => Ok(response),
+            Ok(reply) => Ok(Box::pin(reply.settled()).await),
+            Err(fault) => Err(self.failure(fault, pick, is_reused)),
+        }
+    }
+}
+
 impl Call {
     /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
     /// that others could use.
@@ -92,136 +147,33 @@ impl Call {
         // Whatever a future takes by value it holds twice.
         let mut call = Box::new(self);
         if !call.upload.waits_for_content() {
-            return Reply::Later(Box::pin(call.carry_out()));
+            return Reply::Later(Box::pin(until_answered(call)));
         }
         Reply::Preparing(Box::pin(async move {
             match call.upload.collect(call.link.request_buffer).await {
-                Ok(()) => Reply::Later(Box::pin(call.carry_out())),
+                Ok(()) => Reply::Later(Box::pin(until_answered(call))),
                 Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
             }
         }))
     }
 
-    /// What seldom has to be waited for is in a box of its own: the future is made anew for each request, and all
-    /// that it could ever wait for is a part of it.
-    async fn carry_out(mut self: Box<Self>) -> Response {
-        self.stats().gateway_requests.add(1);
-        let mut wants_new = false;
-        // Why an earlier member has failed: what the client hears when there is no other.
-        let mut before: Option<Box<Response>> = None;
-        loop {
-            let pick = match self.link.upstream.try_pick(&self.errand) {
-                Some(pick) => Ok(pick),
-                None => Box::pin(self.place()).await,
-            };
-            let mut pick = match pick {
-                Ok(pick) => Some(pick),
-                Err(refused) => return before.map_or_else(|| self.refused(&refused), |answer| *answer),
-            };
-            let Some(pool) = self.link.pool(pick.as_ref().and_then(Pick::address)) else {
-                return answer::error(Status::BAD_GATEWAY);
-            };
-            let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
-            let connection = match idle {
-                Some(connection) => connection,
-                None => match Box::pin(pool.connect()).await {
-                    Ok(connection) => connection,
-                    Err(error) => {
-                        let answer = self.unreachable(pool.peer().address(), &error);
-                        if let Some(pick) = &mut pick {
-                            pick.failed(&mut self.errand);
-                        }
-                        // Nothing was sent: whatever the request is, somebody else may have it.
-                        if !self.link.upstream.may_retry(&mut self.errand, false) {
-                            return answer;
-                        }
-                        self.stats().gateway_retries.add(1);
-                        before = Some(Box::new(answer));
-                        continue;
-                    }
-                },
-            };
-            let is_reused = connection.is_reused();
-            let began = monotonic_ns();
-            let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
-            let head = std::future::poll_fn(|cx| exchange.poll_head(cx, &mut self.upload, &pool)).await;
-            let answered = match (head, exchange.end()) {
-                (Ok(head), Some((connection, mut reader))) => {
-                    self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                    let rest = match &mut reader {
-                        HeadOf::Scgi { stdout, has_ended } if self.upload.is_complete() => {
-                            Box::pin(gather(&connection, head.len, stdout, has_ended)).await
-                        }
-                        _ => Ok(()),
-                    };
-                    match rest {
-                        Ok(()) => {
-                            let line = Line { connection, pool, pick: pick.take() };
-                            self.answered(head, reader, line)
-                        }
-                        Err(error) => Err(Fault::Broken(error)),
-                    }
-                }
-                (Err(fault), _) => Err(fault),
-                (Ok(_), None) => Err(Fault::Client),
-            };
-            let fault = match answered {
-                Ok(Reply::Ready(response)) => return response,
-                Ok(reply) => return Box::pin(reply.settled()).await,
-                Err(fault) => fault,
-            };
-            let may_repeat = match fault {
-                Fault::Unanswered(_) => self.may_repeat || !self.upload.has_begun(),
-                // It was not begun with.
-                Fault::Answer(AnswerError::Overloaded) => true,
-                _ => false,
-            } && self.upload.is_repeatable();
-            // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
-            // no explanation. A process of a pool may as well have ended, and is left for another.
-            let is_coincidence = matches!(fault, Fault::Unanswered(_)) && is_reused;
-            if is_coincidence && may_repeat && !wants_new && !self.link.upstream.is_pool() {
-                wants_new = true;
-                self.stats().gateway_retries.add(1);
-                self.upload.rewind();
-                continue;
-            }
-            match (&fault, pick) {
-                (Fault::Client, _) | (_, None) => {}
-                (Fault::Silent, Some(pick)) => pick.hung(&mut self.errand),
-                (_, Some(mut pick)) => pick.failed(&mut self.errand),
-            }
-            let answer = self.failed(&fault);
-            if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
-                return answer;
-            }
-            self.stats().gateway_retries.add(1);
-            // The idle connections to a pool's process may be as old as the one that has failed.
-            wants_new = self.link.upstream.is_pool();
-            before = Some(Box::new(answer));
-            self.upload.rewind();
-        }
+    #[cold]
+    fn failure(&self, fault: Fault, pick: Option<Pick>, is_reused: bool) -> Box<Failure> {
+        let may_repeat = match fault {
+            Fault::Unanswered(_) => self.may_repeat || !self.upload.has_begun(),
+            // It was not begun with.
+            Fault::Answer(AnswerError::Overloaded) => true,
+            _ => false,
+        } && self.upload.is_repeatable();
+        // An idle connection that the other end closes at the same moment is nobody's fault; on a new one that is
+        // no explanation. A process of a pool may as well have ended, and is left for another.
+        let is_coincidence =
+            matches!(fault, Fault::Unanswered(_)) && is_reused && !self.link.upstream.is_pool();
+        Box::new(Failure { fault: fault.into(), pick, may_repeat, is_coincidence })
     }
 
     fn stats(&self) -> &Stats {
         &self.link.shared.stats
-    }
-
-    /// Waits for a place; how long is counted where it has to.
-    async fn place(&self) -> Result<Pick, Refused> {
-        let mut pick = std::pin::pin!(self.link.upstream.pick(&self.errand));
-        let mut since = None;
-        let outcome = std::future::poll_fn(|cx| {
-            let polled = pick.as_mut().poll(cx);
-            if polled.is_pending() && since.is_none() {
-                since = Some(monotonic_ns());
-            }
-            polled
-        })
-        .await;
-        if let Some(since) = since {
-            self.stats().gateway_queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
-        }
-        outcome
     }
 
     fn reader(&self) -> HeadOf {
@@ -313,58 +265,25 @@ impl Call {
             sendfile::respond(&link.sendfile, head, range.as_deref(), &about).await
         }))
     }
+}
 
-    fn refused(&self, refused: &Refused) -> Response {
-        refuse(self.stats(), refused)
-    }
-
-    fn unreachable(&self, address: &Address, error: &io::Error) -> Response {
-        self.stats().gateway_failures.add(GatewayFailure::Unreachable, 1);
-        let is_late = error.kind() == io::ErrorKind::TimedOut;
-        let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
-        match &self.link.upstream {
-            Upstream::Address { .. } => {
-                log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
-            }
-            Upstream::Pool(_) | Upstream::Group(_) => {
-                let name = &self.link.name;
-                log::error(format_args!("{}: {address} of {name} cannot be reached: {why}", self.about));
-            }
-        }
-        answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
-    }
-
-    fn failed(&self, fault: &Fault) -> Response {
-        let status = match fault {
-            Fault::Client => return answer::error(Status::BAD_REQUEST),
-            Fault::Silent => Status::GATEWAY_TIMEOUT,
-            Fault::Answer(AnswerError::Overloaded) => Status::SERVICE_UNAVAILABLE,
-            Fault::Unanswered(_) | Fault::Broken(_) | Fault::Answer(_) => Status::BAD_GATEWAY,
-        };
-        self.stats().gateway_failures.add(
-            match fault {
-                Fault::Silent => GatewayFailure::Silent,
-                Fault::Answer(AnswerError::Overloaded) => GatewayFailure::Overloaded,
-                Fault::Answer(AnswerError::Truncated) => GatewayFailure::Closed,
-                Fault::Answer(_) => GatewayFailure::Malformed,
-                Fault::Client | Fault::Unanswered(_) | Fault::Broken(_) => GatewayFailure::Closed,
-            },
-            1,
-        );
-        let (about, name) = (&self.about, &self.link.name);
+impl From<Fault> for attempts::Fault {
+    fn from(fault: Fault) -> attempts::Fault {
+        use attempts::Fault::{Application, Client, Silent};
         match fault {
-            Fault::Client => {}
-            Fault::Silent => {
-                log::error(format_args!("{about}: {name}: no answer within {:?}", self.link.timeout));
-            }
-            Fault::Answer(error) => log::error(format_args!("{about}: {name}: {error}")),
+            Fault::Client => Client,
+            Fault::Silent => Silent,
+            Fault::Answer(error) => Application(
+                match error {
+                    AnswerError::Overloaded => GatewayFailure::Overloaded,
+                    AnswerError::Truncated => GatewayFailure::Closed,
+                    _ => GatewayFailure::Malformed,
+                },
+                error.to_string(),
+            ),
             Fault::Unanswered(error) | Fault::Broken(error) => {
-                log::error(format_args!("{about}: {name}: {error}"));
+                Application(GatewayFailure::Closed, error.to_string())
             }
-        }
-        match status {
-            Status::SERVICE_UNAVAILABLE => answer::busy(Some(1)),
-            status => answer::error(status),
         }
     }
 }
@@ -486,17 +405,6 @@ impl Drop for Exchange {
             abandon(connection, decoder);
         }
     }
-}
-
-/// The answer to a request that got no place.
-pub(super) fn refuse(stats: &Stats, refused: &Refused) -> Response {
-    let why = match refused {
-        Refused::Full { .. } => GatewayFailure::QueueFull,
-        Refused::TooOld { .. } => GatewayFailure::QueueAge,
-        Refused::Down { .. } => GatewayFailure::Down,
-    };
-    stats.gateway_failures.add(why, 1);
-    answer::busy(Some(refused.retry_after_seconds()))
 }
 
 /// No content, with the length that it would have had.

@@ -4,6 +4,7 @@
 use super::fields;
 use super::link::Link;
 use super::script::Script;
+use std::net::SocketAddr;
 use tidegate_core::Exchange;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
@@ -22,15 +23,15 @@ pub fn write(
     content_length: Option<u64>,
     sink: &mut impl Sink,
 ) {
-    let local = exchange.context.local();
+    let local = exchange.local();
     let server_addr = local.map(|local| ip_text(local.ip())).unwrap_or_default();
-    let (remote_addr, remote_port) = match exchange.remote.client {
+    let (remote_addr, remote_port) = match exchange.state.remote.client {
         // A proxy tells no port of its client.
         Peer::Tcp(client) => (ip_text(client.ip()), Some(client.port()).filter(|port| *port != 0)),
         Peer::Unix => (IpText::new(), None),
     };
     let host = host_of(exchange.authority);
-    let is_trusted = exchange.remote.is_trusted;
+    let is_trusted = exchange.state.remote.is_trusted;
     let serial = exchange.client().map(|client| serial_of(&client.serial)).unwrap_or_default();
     let environment = Environment {
         server_software: SOFTWARE,
@@ -38,7 +39,7 @@ pub fn write(
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or("localhost"),
-        server_port: local.map_or(if exchange.scheme == "https" { 443 } else { 80 }, |local| local.port()),
+        server_port: server_port(exchange, local),
         server_addr: &server_addr,
         server_protocol: exchange.version.name(),
         request_method: exchange.method_token,
@@ -66,6 +67,19 @@ pub fn write(
     environment.write(sink, |name| {
         fields::may_pass(name, is_trusted) && !(is_known && fields::is_certificate(name))
     });
+}
+
+/// The port that the client has connected to: where a trusted proxy says that it speaks another scheme than the proxy
+/// does, that is the proxy's, which the authority names.
+fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>) -> u16 {
+    let is_https = exchange.scheme == "https";
+    match local.filter(|_| is_https == exchange.state.tls.is_some()) {
+        Some(local) => local.port(),
+        None => {
+            let named = exchange.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            named.unwrap_or(if is_https { 443 } else { 80 })
+        }
+    }
 }
 
 /// A serial number as Apache and nginx write it: in capitals, without the octet that keeps it from being negative.

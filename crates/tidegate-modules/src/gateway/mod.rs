@@ -7,6 +7,7 @@
 mod abandon;
 mod about;
 mod answer;
+mod attempts;
 pub mod balance;
 pub mod board;
 mod call;

@@ -6,7 +6,8 @@
 
 use super::about::About;
 use super::answer::AnswerHead;
-use super::call::{announced, refuse};
+use super::attempts::{self, Attempt, Failure, until_answered};
+use super::call::announced;
 use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
@@ -20,13 +21,11 @@ use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::memory::Weight;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Response, answer, log};
+use tidegate_core::{Author, Body, BodyStream, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
+use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
 use tidegate_wire::h2::{FieldSource, RequestParts};
-
-/// Times that a request is sent at most.
-const ATTEMPTS: u32 = 3;
 
 /// A request, ready to be sent.
 pub(super) struct Multiplexed {
@@ -36,7 +35,7 @@ pub(super) struct Multiplexed {
     pub(super) authority: String,
     pub(super) target: String,
     pub(super) lines: FieldLines,
-    pub(super) body: Option<RequestBody>,
+    pub(super) upload: Upload,
     pub(super) content_length: Option<u64>,
     /// Whether it may be sent again when it has been lost: only what is safe (RFC 9110 section 9.2.1, FAULTS 62).
     pub(super) may_repeat: bool,
@@ -60,69 +59,53 @@ enum Fault {
     Client,
 }
 
+impl Attempt for Multiplexed {
+    fn way(&mut self) -> (&Rc<Link>, &mut Errand, &About) {
+        (&self.link, &mut self.errand, &self.about)
+    }
+
+    fn rewind(&mut self) {
+        self.upload.rewind();
+    }
+
+    async fn attempt(&mut self, mut pick: Pick, _: bool) -> Result<Response, Box<Failure>> {
+        let Some(pool) = self.link.multiplexed(pick.address()) else {
+            return Ok(answer::error(Status::BAD_GATEWAY));
+        };
+        let parts = RequestParts {
+            method: &self.method,
+            scheme: self.scheme,
+            authority: &self.authority,
+            target: &self.target,
+            protocol: None,
+            fields: FieldSource::Lines(&self.lines),
+            content_length: self.content_length,
+        };
+        let stream = match pool.open(&parts, self.upload.is_done).await {
+            Ok(stream) => stream,
+            Err(error) => return Err(Failure::unreachable(error, Some(pick))),
+        };
+        let began = monotonic_ns();
+        match self.head(&stream).await {
+            Ok(head) => {
+                self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+                let cookie = pick.answered(&self.link.upstream, &self.errand);
+                Ok(self.respond(head, cookie, stream, pick).await)
+            }
+            Err(fault) => {
+                let may_repeat = matches!(&fault, Fault::Stream(error) if self.repeats(error));
+                // The connection was on its way out, most often.
+                let is_coincidence = may_repeat;
+                Err(Box::new(Failure { fault: fault.into(), pick: Some(pick), may_repeat, is_coincidence }))
+            }
+        }
+    }
+}
+
 impl Multiplexed {
     /// Carries it out.
-    pub(super) async fn run(mut self) -> Response {
-        self.stats().gateway_requests.add(1);
-        let mut upload = Upload::of(self.body.take(), self.link.request_buffer);
-        let mut attempt = 1;
-        // Why an earlier member has failed: what the client hears when there is no other.
-        let mut before: Option<Response> = None;
-        loop {
-            let mut pick = match self.link.upstream.pick(&self.errand).await {
-                Ok(pick) => pick,
-                Err(refused) => return before.unwrap_or_else(|| refuse(self.stats(), &refused)),
-            };
-            let Some(pool) = self.link.multiplexed(pick.address()) else {
-                return answer::error(Status::BAD_GATEWAY);
-            };
-            let parts = RequestParts {
-                method: &self.method,
-                scheme: self.scheme,
-                authority: &self.authority,
-                target: &self.target,
-                protocol: None,
-                fields: FieldSource::Lines(&self.lines),
-                content_length: self.content_length,
-            };
-            let stream = match pool.open(&parts, upload.is_done).await {
-                Ok(stream) => stream,
-                Err(error) => {
-                    let answer = self.unreachable(&error);
-                    pick.failed(&mut self.errand);
-                    // Nothing was sent: whatever the request is, somebody else may have it.
-                    if !self.link.upstream.may_retry(&mut self.errand, false) {
-                        return answer;
-                    }
-                    self.stats().gateway_retries.add(1);
-                    before = Some(answer);
-                    continue;
-                }
-            };
-            let fault = match self.head(&stream, &mut upload).await {
-                Ok(head) => return self.respond(head, stream, upload, pick).await,
-                Err(fault) => fault,
-            };
-            let may_repeat = matches!(&fault, Fault::Stream(error) if self.repeats(error, &upload));
-            if may_repeat && attempt < ATTEMPTS {
-                self.stats().gateway_retries.add(1);
-                attempt += 1; // the connection was on its way out, most often
-                upload.rewind();
-                continue;
-            }
-            match fault {
-                Fault::Client => {}
-                Fault::Silent => pick.hung(&mut self.errand),
-                Fault::Stream(_) => pick.failed(&mut self.errand),
-            }
-            let answer = self.failed(&fault);
-            if !may_repeat || !self.link.upstream.may_retry(&mut self.errand, true) {
-                return answer;
-            }
-            self.stats().gateway_retries.add(1);
-            before = Some(answer);
-            upload.rewind();
-        }
+    pub(super) fn run(self) -> Reply {
+        Reply::Later(Box::pin(until_answered(self)))
     }
 
     fn stats(&self) -> &Stats {
@@ -131,17 +114,18 @@ impl Multiplexed {
 
     /// What was not looked at may be sent again; what was lost only where that changes nothing. Content that is no
     /// longer held cannot.
-    fn repeats(&self, error: &Http2Error, upload: &Upload) -> bool {
+    fn repeats(&self, error: &Http2Error) -> bool {
         let is_safe = match error {
             Http2Error::Unprocessed => true,
             Http2Error::Lost(_) | Http2Error::Broken(_) => self.may_repeat,
             Http2Error::Reset(_) | Http2Error::Misbehaved(_) => false,
         };
-        is_safe && upload.is_held
+        is_safe && self.upload.is_held
     }
 
     /// Sends content, and waits for the head of the answer.
-    async fn head(&self, stream: &Http2Stream, upload: &mut Upload) -> Result<Answer, Fault> {
+    async fn head(&mut self, stream: &Http2Stream) -> Result<Answer, Fault> {
+        let Multiplexed { upload, interim, .. } = self;
         let mut silence = Silence::new(self.link.timeout);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(Err(fault)) = upload.poll(cx, stream) {
@@ -151,7 +135,7 @@ impl Multiplexed {
                 match stream.poll_head(cx) {
                     Poll::Ready(Ok(Answer { status, lines, .. })) if status < 200 => {
                         silence.ends();
-                        if let Some(queue) = &self.interim {
+                        if let Some(queue) = interim {
                             let AnswerHead { status, lines, .. } =
                                 AnswerHead::of(Status(status), None, &lines);
                             queue.push(Interim { status, lines });
@@ -170,15 +154,15 @@ impl Multiplexed {
     }
 
     async fn respond(
-        self,
+        &mut self,
         answer: Answer,
+        cookie: Option<String>,
         stream: Http2Stream,
-        mut upload: Upload,
-        mut pick: Pick,
+        pick: Pick,
     ) -> Response {
-        upload.let_go();
+        self.upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
-        if let Some(cookie) = pick.answered(&self.link.upstream, &self.errand) {
+        if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
         }
         if let Some(back) = self.back.as_ref().filter(|_| head.leads) {
@@ -195,7 +179,7 @@ impl Multiplexed {
         } else {
             let flow = Flow {
                 stream,
-                upload,
+                upload: std::mem::replace(&mut self.upload, Upload::of(None, 0)),
                 silence: Silence::new(self.link.timeout),
                 left: head.len,
                 about: self.about.clone(),
@@ -206,35 +190,20 @@ impl Multiplexed {
         };
         Response { status: head.status, head: Head::Fields(head.lines), body, author: Author::Application }
     }
+}
 
-    fn unreachable(&self, error: &io::Error) -> Response {
-        self.stats().gateway_failures.add(GatewayFailure::Unreachable, 1);
-        let is_late = error.kind() == io::ErrorKind::TimedOut;
-        let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
-        log::error(format_args!("{}: {} cannot be reached: {why}", self.about, self.link.name));
-        answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
-    }
-
-    fn failed(&self, fault: &Fault) -> Response {
-        let (about, name) = (&self.about, &self.link.name);
+impl From<Fault> for attempts::Fault {
+    fn from(fault: Fault) -> attempts::Fault {
         match fault {
-            Fault::Client => answer::error(Status::BAD_REQUEST),
-            Fault::Silent => {
-                self.stats().gateway_failures.add(GatewayFailure::Silent, 1);
-                log::error(format_args!("{about}: {name}: no answer within {:?}", self.link.timeout));
-                answer::error(Status::GATEWAY_TIMEOUT)
-            }
-            Fault::Stream(error) => {
-                self.stats().gateway_failures.add(kind_of(error), 1);
-                log::error(format_args!("{about}: {name}: {error}"));
-                answer::error(Status::BAD_GATEWAY)
-            }
+            Fault::Client => attempts::Fault::Client,
+            Fault::Silent => attempts::Fault::Silent,
+            Fault::Stream(error) => attempts::Fault::Application(kind_of(&error), error.to_string()),
         }
     }
 }
 
 /// Content of the request on its way.
-struct Upload {
+pub(super) struct Upload {
     body: Option<RequestBody>,
     /// Read from the client: all of it from the start while it is held, else what was read last.
     content: Vec<u8>,
@@ -253,7 +222,8 @@ struct Upload {
 }
 
 impl Upload {
-    fn of(body: Option<RequestBody>, limit: usize) -> Upload {
+    /// Of which `limit` bytes are held at most, to be sent once more.
+    pub(super) fn of(body: Option<RequestBody>, limit: usize) -> Upload {
         let has_content = body.is_some();
         Upload {
             weight: Weight::default(),

@@ -2,25 +2,24 @@
 //! others wait in the order of their arrival, up to a length and an age. Sites that share them have a share each.
 //!
 //! One for the process, shared by its workers: their order is one order. The rules are in `queue`, which has
-//! neither lock nor clock; here are the lock, the clock, the wakers and the deadlines. Nobody is woken and
-//! nothing is dropped while the lock is held.
+//! neither lock nor clock; those are of `core/admission/turns`.
 //!
 //! Why it exists: with 1,000 clients on 8 workers of 20 ms a server that connects for each request answers
 //! 1 to 3 % of them, since the socket's backlog is full and every further connect fails at once.
 
 mod queue;
 
-use queue::{Entry, Queue, Woken};
+use queue::{Entry, Queue};
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, MutexGuard, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use thiserror::Error;
+use tidegate_core::admission::turns::{Turn, Turns, Woken};
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::timer::{self, Deadline};
 
 pub use queue::PlacesReport;
 
@@ -78,7 +77,7 @@ type OnPressure = Box<dyn Fn() + Send + Sync>;
 
 /// The places before one application, and the queue before them.
 pub struct Places {
-    queue: Mutex<Queue>,
+    queue: Turns<Queue>,
     /// Mirrors the queue's own count: balancing reads it without the lock.
     in_use: AtomicUsize,
     on_pressure: OnceLock<OnPressure>,
@@ -88,7 +87,7 @@ impl Places {
     /// Places with nobody in them.
     pub fn new(limits: PlaceLimits) -> Arc<Places> {
         Arc::new(Places {
-            queue: Mutex::new(Queue::new(limits)),
+            queue: Turns::new(Queue::new(limits)),
             in_use: AtomicUsize::new(0),
             on_pressure: OnceLock::new(),
         })
@@ -97,7 +96,7 @@ impl Places {
     /// Waits for a place, among those of its site in the order of the first polls. Dropping the future gives up its turn. The
     /// future wants a worker's thread where `queue_age` is set.
     pub fn take(self: &Arc<Self>, site: u64) -> Take {
-        Take { places: self.clone(), site, ticket: None, deadline: None }
+        Take { places: self.clone(), site, turn: None }
     }
 
     /// A place, if one is free for this site and nobody of it waits.
@@ -162,7 +161,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     fn mirror(&self, queue: &Queue) {
@@ -170,12 +169,10 @@ impl Places {
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue, &mut Woken)) {
-        let mut woken = Woken::default();
-        let mut queue = self.lock();
-        change(&mut queue, &mut woken);
-        self.mirror(&queue);
-        drop(queue);
-        woken.wake();
+        self.queue.change(|queue, woken| {
+            change(queue, woken);
+            self.mirror(queue);
+        });
     }
 }
 
@@ -249,20 +246,13 @@ impl Drop for Membership {
 pub struct Take {
     places: Arc<Places>,
     site: u64,
-    /// Its number in the queue, while it waits.
-    ticket: Option<u64>,
-    deadline: Option<Pin<Box<Deadline>>>,
+    /// While it waits; in a box, since most do not have to.
+    turn: Option<Box<Turn>>,
 }
 
 impl Take {
-    fn place(&mut self) -> Poll<Result<Place, Refused>> {
-        self.settle();
-        Poll::Ready(Ok(Place { places: self.places.clone(), site: self.site }))
-    }
-
-    fn settle(&mut self) {
-        self.ticket = None;
-        self.deadline = None;
+    fn place(&self) -> Place {
+        Place { places: self.places.clone(), site: self.site }
     }
 }
 
@@ -271,58 +261,37 @@ impl Future for Take {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Some(ticket) = this.ticket else {
+        let site = this.site;
+        if this.turn.is_none() {
             let mut queue = this.places.lock();
-            let entry = queue.enter(this.site, monotonic_ns, cx.waker());
+            let entry = queue.enter(site, monotonic_ns, cx.waker());
             this.places.mirror(&queue);
             drop(queue);
-            return match entry {
-                Entry::Granted => this.place(),
-                Entry::Refused(refused) => Poll::Ready(Err(refused)),
-                Entry::Queued { ticket, expires, is_first } => {
-                    this.ticket = Some(ticket);
+            match entry {
+                Entry::Granted => return Poll::Ready(Ok(this.place())),
+                Entry::Refused(refused) => return Poll::Ready(Err(refused)),
+                Entry::Queued { turn, is_first } => {
+                    this.turn = Some(Box::new(turn));
                     if is_first && let Some(call) = this.places.on_pressure.get() {
                         call();
                     }
-                    if let Some(expires) = expires {
-                        let mut deadline = Box::pin(timer::at(expires));
-                        if deadline.as_mut().poll(cx).is_ready() {
-                            cx.waker().wake_by_ref();
-                        }
-                        this.deadline = Some(deadline);
-                    }
-                    Poll::Pending
                 }
-            };
-        };
-        let settled = this.places.lock().settled(this.site, ticket, cx.waker());
-        match settled {
-            Some(Ok(())) => return this.place(),
-            Some(Err(refused)) => {
-                this.settle();
-                return Poll::Ready(Err(refused));
-            }
-            None => {}
-        }
-        let is_expired = this.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready());
-        if !is_expired {
-            return Poll::Pending;
-        }
-        let outcome = this.places.lock().expire(this.site, ticket);
-        match outcome {
-            Ok(()) => this.place(), // given in between
-            Err(refused) => {
-                this.settle();
-                Poll::Ready(Err(refused))
             }
         }
+        let Some(turn) = &mut this.turn else { return Poll::Pending };
+        let settled = |queue: &mut Queue, ticket, waker: &Waker| queue.settled(site, ticket, waker);
+        let expire = |queue: &mut Queue, ticket| queue.expire(site, ticket);
+        this.places.queue.poll_turn(turn, cx, settled, expire).map(|outcome| {
+            this.turn = None;
+            outcome.map(|()| this.place())
+        })
     }
 }
 
 impl Drop for Take {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            self.places.change(|queue, woken| queue.leave(self.site, ticket, monotonic_ns, woken));
+        if let Some(turn) = &self.turn {
+            self.places.change(|queue, woken| queue.leave(self.site, turn.ticket(), monotonic_ns, woken));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::about::About;
 use super::call::{Call, Dialect};
 use super::fields;
 use super::link::{Link, Shared};
-use super::multiplexed::Multiplexed;
+use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
 use super::upstream::Errand;
@@ -146,7 +146,7 @@ impl Proxy {
 
     /// The fields for the backend, without those of the connection.
     fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
-        let is_trusted = exchange.remote.is_trusted;
+        let is_trusted = exchange.state.remote.is_trusted;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
@@ -228,7 +228,7 @@ impl Proxy {
         if wanted_upgrade(exchange).is_some() {
             return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
-        let body = exchange.body.take();
+        let body = exchange.state.body.take();
         let mut raw = Vec::with_capacity(USUAL_HEAD);
         if self.fields(exchange, &mut raw).is_none() {
             return Reply::Ready(answer::error(Status::BAD_REQUEST));
@@ -251,18 +251,18 @@ impl Proxy {
             authority: self.authority(exchange).to_owned(),
             target,
             lines,
-            body,
+            upload: multiplexed::Upload::of(body, self.link.request_buffer),
             content_length,
             may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
-            interim: exchange.context.interim(),
+            interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
             errand: Errand::of(&self.link, exchange, may_repeat),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
-        Reply::Later(Box::pin(call.run()))
+        call.run()
     }
 }
 
@@ -281,12 +281,12 @@ impl Handler for Proxy {
             Ok(_) => {}
             Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
         }
-        exchange.context.ends_with_client();
-        exchange.context.waits_for(self.link.account);
+        exchange.ends_with_client();
+        exchange.waits_for(self.link.account);
         if self.speaks_http2 {
             return self.multiplex(exchange);
         }
-        let body = exchange.body.take();
+        let body = exchange.state.body.take();
         let framing = match &body {
             Some(body) => body.len.map_or(RequestFraming::Chunked, RequestFraming::Length),
             None if exchange.fields.contains("content-length") => RequestFraming::Length(0),
@@ -312,7 +312,7 @@ impl Handler for Proxy {
             may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
-            interim: exchange.context.interim(),
+            interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
@@ -395,7 +395,7 @@ fn is_forwarded(name: &str) -> bool {
 
 /// Says who asks, how and whom: behind what trusted proxies have said of the clients before them.
 fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) -> bool, lines: &mut Vec<u8>) {
-    let client = match exchange.remote.peer {
+    let client = match exchange.state.remote.peer {
         Peer::Tcp(peer) => ip_text(peer.ip()),
         Peer::Unix => IpText::new(),
     };
@@ -423,12 +423,14 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
     // RFC 7239 is extended where somebody before has begun it: told twice over, a client has to be told alike.
     let chain = known("forwarded");
     if !chain.is_empty() && !is_set("forwarded") {
-        let node = match exchange.remote.peer {
+        let node = match exchange.state.remote.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
             Peer::Tcp(_) => client.to_string(),
             Peer::Unix => "unknown".to_owned(),
         };
-        let own = format!("for={node};proto={};host=\"{}\"", exchange.scheme, exchange.authority);
+        // Of this hop alone, whatever those before have spoken.
+        let proto = if exchange.state.tls.is_some() { "https" } else { "http" };
+        let own = format!("for={node};proto={proto};host=\"{}\"", exchange.authority);
         let value = [chain.join(&b", "[..]).as_slice(), own.as_bytes()].join(&b", "[..]);
         put(lines, "Forwarded", &value);
     }

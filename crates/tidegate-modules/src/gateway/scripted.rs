@@ -6,6 +6,7 @@ use super::environment;
 use super::link::{Link, Shared};
 use super::proxy::USUAL_HEAD;
 use super::script::{Rule, Script, Scripts};
+use super::spill::Spilled;
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::Errand;
 use crate::files::open_root;
@@ -107,8 +108,8 @@ struct What {
 
 impl Handler for Scripted {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
-        exchange.context.ends_with_client();
-        exchange.context.waits_for(self.inner.link.account);
+        exchange.ends_with_client();
+        exchange.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
             Ok(Err(status)) => Reply::Ready(no_script(exchange, status)),
@@ -164,36 +165,41 @@ fn no_script(exchange: &Exchange<'_>, status: Status) -> Response {
     }
 }
 
+/// Content of which the length was not known.
+enum Collected {
+    Whole(Vec<u8>, Weight),
+    /// Memory is short, or it is much.
+    Spilled(Spilled),
+}
+
+/// Collects content; the answer where it cannot be had.
+async fn collect(inner: Rc<Inner>, mut body: RequestBody, about: About) -> Result<Collected, Response> {
+    let (mut content, mut weight) = (Vec::new(), Weight::default());
+    loop {
+        let read = body.read(&mut content).await;
+        weight.set(content.capacity());
+        match read {
+            Err(_) => return Err(answer::error(Status::BAD_REQUEST)),
+            Ok(0) => return Ok(Collected::Whole(content, weight)),
+            // Where memory is short the rest is kept in a file.
+            Ok(_) if content.len() <= inner.link.request_buffer && memory::take(PIECE) => {}
+            Ok(_) => {
+                let spilled = inner.link.shared.spill().take(content, &mut body).await;
+                return spilled.map(Collected::Spilled).map_err(|error| {
+                    log::error(format_args!("{about}: {error}"));
+                    match error.status() {
+                        Status::SERVICE_UNAVAILABLE => answer::busy(None),
+                        status => answer::error(status),
+                    }
+                });
+            }
+        }
+    }
+}
+
 impl Inner {
     fn call(self: &Rc<Self>, script: &Script, exchange: &mut Exchange<'_>) -> Reply {
-        let body = exchange.body.take();
-        self.call_with(script, exchange, body)
-    }
-
-    /// A look-up that has to wait for the disk.
-    fn call_later(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
-        let (inner, finder, kept) = (self.clone(), self.scripts.finder().clone(), exchange.keep());
-        let body = exchange.body.take();
-        let path = exchange.path.to_vec();
-        let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
-        Reply::Preparing(Box::pin(async move {
-            let Ok(job) = job else {
-                return Reply::Ready(answer::busy(None));
-            };
-            match job.await {
-                Ok(Ok(script)) => kept.lend(|exchange| inner.call_with(&script, exchange, body)),
-                Ok(Err(status)) => Reply::Ready(kept.lend(|exchange| no_script(exchange, status))),
-                Err(error) => Reply::Ready(kept.lend(|exchange| inner.failed(exchange.path, &error))),
-            }
-        }))
-    }
-
-    fn call_with(
-        self: &Rc<Self>,
-        script: &Script,
-        exchange: &Exchange<'_>,
-        body: Option<RequestBody>,
-    ) -> Reply {
+        let body = exchange.state.body.take();
         let about = About::new(&self.link, exchange.target);
         // A script that has been started is not started again, whatever came of it.
         let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
@@ -205,7 +211,7 @@ impl Inner {
             elsewhere: exchange.elsewhere(),
             about: about.clone(),
         };
-        let Some(mut body) = body else {
+        let Some(body) = body else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
             return self.made(upload, what).run();
         };
@@ -215,42 +221,42 @@ impl Inner {
             return self.made(upload, what).run();
         }
         // The length has to be told first, so all of the content has to be here first.
-        let (inner, kept, script) = (self.clone(), exchange.keep(), script.clone());
-        Reply::Preparing(Box::pin(async move {
-            let (mut first, mut weight) = (Vec::new(), Weight::default());
-            let upload = loop {
-                let read = body.read(&mut first).await;
-                weight.set(first.capacity());
-                match read {
-                    Err(_) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
-                    Ok(0) => {
-                        let len = first.len() as u64;
-                        let mut head =
-                            kept.lend(|exchange| inner.encode(&script, exchange, Some(len), false));
-                        inner.append_content(&mut head, &first);
-                        break Upload::whole(head).framed(inner.framing());
-                    }
-                    // Where memory is short the rest is kept in a file.
-                    Ok(_) if first.len() <= inner.link.request_buffer && memory::take(PIECE) => {}
-                    Ok(_) => match inner.link.shared.spill().take(first, &mut body).await {
-                        Ok(spilled) => {
-                            let len = Some(spilled.len());
-                            let head = kept.lend(|exchange| inner.encode(&script, exchange, len, false));
-                            break Upload::with_spilled(head, spilled, inner.framing());
-                        }
-                        Err(error) => {
-                            log::error(format_args!("{about}: {error}"));
-                            return Reply::Ready(match error.status() {
-                                Status::SERVICE_UNAVAILABLE => answer::busy(None),
-                                status => answer::error(status),
-                            });
-                        }
-                    },
+        let (inner, script) = (self.clone(), script.clone());
+        let collected = collect(self.clone(), body, about);
+        exchange.prepare_after(collected, move |collected, exchange| {
+            let upload = match collected {
+                Ok(Collected::Whole(content, _weight)) => {
+                    let mut head = inner.encode(&script, exchange, Some(content.len() as u64), false);
+                    inner.append_content(&mut head, &content);
+                    Upload::whole(head).framed(inner.framing())
                 }
+                Ok(Collected::Spilled(spilled)) => {
+                    let head = inner.encode(&script, exchange, Some(spilled.len()), false);
+                    Upload::with_spilled(head, spilled, inner.framing())
+                }
+                Err(response) => return Reply::Ready(response),
             };
-            drop(body);
             inner.made(upload, what).run()
-        }))
+        })
+    }
+
+    /// A look-up that has to wait for the disk.
+    fn call_later(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
+        let (inner, finder) = (self.clone(), self.scripts.finder().clone());
+        let path = exchange.path.to_vec();
+        let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
+        let found = async move {
+            match job {
+                Ok(job) => Some(job.await),
+                Err(_) => None,
+            }
+        };
+        exchange.prepare_after(found, move |found, exchange| match found {
+            Some(Ok(Ok(script))) => inner.call(&script, exchange),
+            Some(Ok(Err(status))) => Reply::Ready(no_script(exchange, status)),
+            Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
+            None => Reply::Ready(answer::busy(None)),
+        })
     }
 
     fn made(&self, upload: Upload, what: What) -> Call {

@@ -5,10 +5,9 @@ use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::Access;
 use tidegate_config::settings::HostPattern;
-use tidegate_core::access::admit;
-use tidegate_core::{Body, Head, Remote};
+use tidegate_core::gate::admit;
+use tidegate_core::{Body, Head};
 use tidegate_http::{Field, Fields};
-use tidegate_io::socket::Peer;
 
 #[derive(Default)]
 struct Fake {
@@ -78,18 +77,9 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         target,
         path: path.as_bytes(),
         query,
-        scheme: "http",
         authority: "example.com:8080",
         fields: Fields::new(&fields),
-        protocol: None,
-        version: tidegate_http::Version::Http11,
-        remote: Remote::direct(Peer::Unix),
-        tls: None,
-        is_early: false,
-        now: 0,
-        started: 0,
-        body: None,
-        context: Default::default(),
+        ..Exchange::empty()
     };
     let page = StatusPage::new(source.clone(), Rc::new([HostPattern::Exact("example.com".into())]));
     let pass = admit(&Access::default(), &exchange).unwrap();
@@ -237,25 +227,7 @@ fn explaining() {
     let mut said = Vec::new();
     let page = StatusPage::new(Rc::<Fake>::default(), Rc::new([]));
     for query in [None, Some("cache"), Some("stop"), Some("format=x")] {
-        let exchange = Exchange {
-            method: Method::Get,
-            method_token: "GET",
-            target: "/",
-            path: b"/",
-            query,
-            scheme: "http",
-            authority: "",
-            fields: Fields::default(),
-            protocol: None,
-            version: tidegate_http::Version::Http11,
-            remote: Remote::direct(Peer::Unix),
-            tls: None,
-            is_early: false,
-            now: 0,
-            started: 0,
-            body: None,
-            context: Default::default(),
-        };
+        let exchange = Exchange { query, ..Exchange::empty() };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
     }
     assert_eq!(said.len(), 4);
@@ -283,6 +255,6 @@ fn a_name_that_is_not_ours_may_be_anybodys() {
         ("notlocalhost", false),
         ("0x7f.1", false),
     ] {
-        assert_eq!(super::ask::is_our_host(authority, &names), is_ours, "{authority}");
+        assert_eq!(ask::is_our_host(authority, &names), is_ours, "{authority}");
     }
 }

@@ -1,48 +1,27 @@
 //! An ACME server (RFC 8555), through `instant-acme`: accounts, orders, challenges, renewal windows.
 
-use super::dns::{Dns, record_name};
+use super::dns::Dns;
 use super::local::is_local;
 use super::manager::{Issue, IssueError, Local};
 use super::schedule::Window;
+use super::solvers::{self, Challenge, ChallengeKind, ChallengeServers, Solver};
 use super::storage::Storage;
 use crate::certificate::{Pair, certificates};
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use instant_acme::{
-    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeType,
-    ExternalAccountKey, Identifier, KeyAuthorization, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ExternalAccountKey, Identifier,
+    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use tidegate_io::clock::wall_seconds;
 
 /// How long an authority may take to look at challenges, and to issue.
 const PATIENCE: Duration = Duration::from_secs(180);
-
-/// How a name is shown to be ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChallengeKind {
-    /// A file on port 80.
-    Http01,
-    /// A certificate on port 443 (RFC 8737).
-    TlsAlpn01,
-    /// A record; the only way for wildcards.
-    Dns01,
-}
-
-impl std::fmt::Display for ChallengeKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            ChallengeKind::Http01 => "http-01",
-            ChallengeKind::TlsAlpn01 => "tls-alpn-01",
-            ChallengeKind::Dns01 => "dns-01",
-        })
-    }
-}
 
 /// An authority as the settings name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,34 +42,26 @@ pub struct AcmeOptions {
     pub dns: Option<Dns>,
 }
 
-/// What lets an authority see the answers.
-pub trait Solver {
-    /// Answers `/.well-known/acme-challenge/{token}`, until it is `None`; done when every worker does.
-    fn set_token<'a>(&'a self, token: &'a str, answer: Option<&'a str>) -> Local<'a, ()>;
-
-    /// Shows this certificate to who asks for the name with `acme-tls/1` alone, until it is `None`.
-    fn set_challenge<'a>(&'a self, name: &'a str, pair: Option<Pair>) -> Local<'a, ()>;
-}
-
 /// An ACME server and our account with it.
 pub struct AcmeAuthority {
     options: AcmeOptions,
     storage: Rc<Storage>,
-    solver: Rc<dyn Solver>,
+    /// Best first.
+    solvers: Vec<Box<dyn Solver>>,
     account: RefCell<Option<Account>>,
-}
-
-/// What was set up for a challenge and must be taken away.
-enum Answer {
-    Token(String),
-    Challenge(String),
-    Record(String, String),
 }
 
 impl AcmeAuthority {
     /// Speaks to nobody yet.
-    pub fn new(options: AcmeOptions, storage: Rc<Storage>, solver: Rc<dyn Solver>) -> AcmeAuthority {
-        AcmeAuthority { options, storage, solver, account: RefCell::default() }
+    pub fn new(
+        options: AcmeOptions,
+        storage: Rc<Storage>,
+        servers: &Rc<dyn ChallengeServers>,
+    ) -> AcmeAuthority {
+        let dns = options.dns.as_ref();
+        let solver = |kind: &ChallengeKind| solvers::solver(*kind, &storage, servers, dns);
+        let solvers = options.challenges.iter().filter_map(solver).collect();
+        AcmeAuthority { options, storage, solvers, account: RefCell::default() }
     }
 
     /// Our account: as it was kept, else a new one.
@@ -142,18 +113,9 @@ impl AcmeAuthority {
         Ok(Some(ExternalAccountKey::new(id.clone(), &key)))
     }
 
-    /// The challenges that can be used for a name.
-    fn kinds_for(&self, name: &str) -> Vec<ChallengeKind> {
-        let usable = |kind: &&ChallengeKind| match kind {
-            ChallengeKind::Dns01 => self.options.dns.is_some(),
-            ChallengeKind::Http01 | ChallengeKind::TlsAlpn01 => !name.starts_with("*."),
-        };
-        self.options.challenges.iter().filter(usable).copied().collect()
-    }
-
     async fn order(
         &self,
-        kind: ChallengeKind,
+        solver: &dyn Solver,
         name: &str,
         present: Option<&Pair>,
     ) -> Result<(String, String), IssueError> {
@@ -176,100 +138,54 @@ impl AcmeAuthority {
             },
             None => account.new_order(&new()).await.map_err(said)?,
         };
-        let mut answers = Vec::new();
-        let outcome = self.answer_and_finish(&mut order, kind, name, &mut answers).await;
-        for answer in answers {
-            self.take_away(answer).await;
+        let mut presented = Vec::new();
+        let outcome = answer_and_finish(&mut order, solver, name, &mut presented).await;
+        for challenge in &presented {
+            solver.clean_up(challenge).await;
         }
         outcome
     }
+}
 
-    async fn answer_and_finish(
-        &self,
-        order: &mut Order,
-        kind: ChallengeKind,
-        name: &str,
-        answers: &mut Vec<Answer>,
-    ) -> Result<(String, String), IssueError> {
-        let wanted = match kind {
-            ChallengeKind::Http01 => ChallengeType::Http01,
-            ChallengeKind::TlsAlpn01 => ChallengeType::TlsAlpn01,
-            ChallengeKind::Dns01 => ChallengeType::Dns01,
-        };
-        let mut authorizations = order.authorizations();
-        while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization.map_err(said)?;
-            match authorization.status {
-                AuthorizationStatus::Valid => continue,
-                AuthorizationStatus::Pending => {}
-                other => return Err(IssueError::new(format!("the authorization is {other:?}"))),
-            }
-            let mut challenge = authorization
-                .challenge(wanted.clone())
-                .ok_or_else(|| IssueError::new(format!("the authority does not offer {wanted:?}")))?;
-            let (token, proof) = (challenge.token.clone(), challenge.key_authorization());
-            self.set_up(kind, name, &token, &proof, answers).await?;
-            challenge.set_ready().await.map_err(said)?;
+/// Shows what the authority wants to see, adding it to `presented`, and gets the certificate.
+async fn answer_and_finish(
+    order: &mut Order,
+    solver: &dyn Solver,
+    name: &str,
+    presented: &mut Vec<Challenge>,
+) -> Result<(String, String), IssueError> {
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization.map_err(said)?;
+        match authorization.status {
+            AuthorizationStatus::Valid => continue,
+            AuthorizationStatus::Pending => {}
+            other => return Err(IssueError::new(format!("the authorization is {other:?}"))),
         }
-        let policy = RetryPolicy::default().timeout(PATIENCE);
-        let status = order.poll_ready(&policy).await.map_err(said)?;
-        if status != OrderStatus::Ready && status != OrderStatus::Valid {
-            return Err(IssueError::new(refusal(order).await));
+        let mut challenge = authorization
+            .challenge(solver.wanted())
+            .ok_or_else(|| IssueError::new(format!("the authority does not offer {}", solver.kind())))?;
+        let (token, proof) = (challenge.token.clone(), challenge.key_authorization());
+        // Also what could not be shown to everybody is taken away.
+        presented.push(Challenge { name: name.to_owned(), token, proof });
+        if let Some(shown) = presented.last() {
+            solver.present(shown).await?;
         }
-        let failed = |error: rcgen::Error| IssueError::new(format!("cannot make the request: {error}"));
-        let key = KeyPair::generate().map_err(failed)?;
-        let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
-        params.distinguished_name = DistinguishedName::new();
-        let request = params.serialize_request(&key).map_err(failed)?;
-        order.finalize_csr(request.der()).await.map_err(said)?;
-        let chain = order.poll_certificate(&policy).await.map_err(said)?;
-        Ok((chain, key.serialize_pem()))
+        challenge.set_ready().await.map_err(said)?;
     }
-
-    async fn set_up(
-        &self,
-        kind: ChallengeKind,
-        name: &str,
-        token: &str,
-        proof: &KeyAuthorization,
-        answers: &mut Vec<Answer>,
-    ) -> Result<(), IssueError> {
-        match kind {
-            ChallengeKind::Http01 => {
-                answers.push(Answer::Token(token.to_owned()));
-                // For the other nodes; this one is told directly.
-                let _ = self.storage.set_answer(token, Some(proof.as_str()));
-                self.solver.set_token(token, Some(proof.as_str())).await;
-            }
-            ChallengeKind::TlsAlpn01 => {
-                let pair = challenge_pair(name, proof)?;
-                answers.push(Answer::Challenge(name.to_owned()));
-                self.solver.set_challenge(name, Some(pair)).await;
-            }
-            ChallengeKind::Dns01 => {
-                let (record, value) = (record_name(name), proof.dns_value());
-                let dns = self.options.dns.as_ref().ok_or_else(|| IssueError::new("no DNS is set up"))?;
-                answers.push(Answer::Record(record.clone(), value.clone()));
-                dns.present(&record, &value, wall_seconds()).await?;
-            }
-        }
-        Ok(())
+    let policy = RetryPolicy::default().timeout(PATIENCE);
+    let status = order.poll_ready(&policy).await.map_err(said)?;
+    if status != OrderStatus::Ready && status != OrderStatus::Valid {
+        return Err(IssueError::new(refusal(order).await));
     }
-
-    async fn take_away(&self, answer: Answer) {
-        match answer {
-            Answer::Token(token) => {
-                let _ = self.storage.set_answer(&token, None);
-                self.solver.set_token(&token, None).await;
-            }
-            Answer::Challenge(name) => self.solver.set_challenge(&name, None).await,
-            Answer::Record(record, value) => {
-                if let Some(dns) = &self.options.dns {
-                    let _ = dns.clean_up(&record, &value, wall_seconds()).await; // an old record does no harm
-                }
-            }
-        }
-    }
+    let failed = |error: rcgen::Error| IssueError::new(format!("cannot make the request: {error}"));
+    let key = KeyPair::generate().map_err(failed)?;
+    let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
+    params.distinguished_name = DistinguishedName::new();
+    let request = params.serialize_request(&key).map_err(failed)?;
+    order.finalize_csr(request.der()).await.map_err(said)?;
+    let chain = order.poll_certificate(&policy).await.map_err(said)?;
+    Ok((chain, key.serialize_pem()))
 }
 
 impl Issue for AcmeAuthority {
@@ -288,10 +204,10 @@ impl Issue for AcmeAuthority {
     ) -> Local<'a, Result<(String, String), IssueError>> {
         Box::pin(async move {
             let mut said = Vec::new();
-            for kind in self.kinds_for(name) {
-                match self.order(kind, name, present).await {
+            for solver in self.solvers.iter().filter(|solver| solver.is_usable_for(name)) {
+                match self.order(solver.as_ref(), name, present).await {
                     Ok(issued) => return Ok(issued),
-                    Err(error) => said.push(format!("{} ({kind})", error.said)),
+                    Err(error) => said.push(format!("{} ({})", error.said, solver.kind())),
                 }
                 *self.account.borrow_mut() = None; // the next attempt begins anew
             }
@@ -319,23 +235,6 @@ impl Issue for AcmeAuthority {
 
 fn leaf_of(pair: &Pair) -> Option<rustls::pki_types::CertificateDer<'static>> {
     certificates(&pair.certificate).ok()??.into_iter().next()
-}
-
-/// The certificate that proves control of a name (RFC 8737 section 3).
-fn challenge_pair(name: &str, proof: &KeyAuthorization) -> Result<Pair, IssueError> {
-    let made = || -> Result<Pair, rcgen::Error> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(vec![name.to_owned()])?;
-        params.custom_extensions = vec![CustomExtension::new_acme_identifier(proof.digest().as_ref())];
-        let certificate = params.self_signed(&key)?;
-        Ok(Pair {
-            certificate_name: format!("challenge for {name}"),
-            key_name: format!("challenge for {name}"),
-            certificate: certificate.pem().into_bytes(),
-            key: key.serialize_pem().into_bytes(),
-        })
-    };
-    made().map_err(|error| IssueError::new(format!("cannot make the challenge's certificate: {error}")))
 }
 
 /// Why the authority has refused an order: what it says of its challenges.

@@ -503,20 +503,10 @@ impl Connection {
     }
 
     pub(super) fn new_stream(&self) -> Stream {
-        Stream {
-            send_window: SendWindow::new(self.peer.initial_window_size),
-            receive_window: ReceiveWindow::new(self.limits.stream_window),
-            unreleased: 0,
-            expected: None,
-            is_remote_closed: false,
-            is_local_closed: false,
-            has_head: false,
-            has_sent_head: false,
-            is_head_request: false,
-            is_ready: false,
-            priority: Priority::default(),
-            turn: 0,
-        }
+        Stream::new(
+            SendWindow::new(self.peer.initial_window_size),
+            ReceiveWindow::new(self.limits.stream_window),
+        )
     }
 }
 

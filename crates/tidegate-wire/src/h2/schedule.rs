@@ -12,9 +12,13 @@ impl Connection {
     /// Says whether there is content to send on a stream.
     #[inline]
     pub fn set_ready(&mut self, key: StreamKey, is_ready: bool) {
-        if let Some(stream) = self.streams.get_mut(key) {
-            stream.is_ready = is_ready;
-        }
+        self.streams.set_ready(key, is_ready);
+    }
+
+    /// The streams with content to send, in no order, whether they may send or not.
+    #[inline]
+    pub fn ready(&self) -> &[StreamKey] {
+        self.streams.ready()
     }
 
     /// The stream whose turn it is, of those that are ready and may send.
@@ -25,10 +29,10 @@ impl Connection {
         // Urgency, then turn.
         let mut sharing: Option<(u8, u64, StreamKey)> = None;
         let mut waiting: Option<(u8, u64, StreamKey)> = None;
-        for (key, stream) in self.streams.iter() {
-            if !stream.is_ready || stream.send_window.room() == 0 {
+        for &key in self.streams.ready() {
+            let Some(stream) = self.streams.get(key).filter(|stream| stream.send_window.room() > 0) else {
                 continue;
-            }
+            };
             let urgency = stream.priority.urgency;
             let candidate = Some((urgency, stream.turn, key));
             if stream.priority.is_incremental {
@@ -55,7 +59,8 @@ impl Connection {
     /// hoards responses looks like (FAULTS 20).
     pub fn is_starved(&self) -> bool {
         let closed = self.send_window.room() == 0;
-        self.streams.iter().any(|(_, stream)| stream.is_ready && (closed || stream.send_window.room() == 0))
+        let mut ready = self.streams.ready().iter().filter_map(|key| self.streams.get(*key));
+        ready.any(|stream| closed || stream.send_window.room() == 0)
     }
 
     /// The priority of a stream, as the peer gave it last.

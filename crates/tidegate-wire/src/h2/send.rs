@@ -238,8 +238,9 @@ impl Connection {
     fn end_local(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.is_local_closed = true;
-        stream.is_ready = false;
-        if stream.is_remote_closed {
+        let is_over = stream.is_remote_closed;
+        self.streams.set_ready(key, false);
+        if is_over {
             self.close(key, Past::Ended);
             // An honest exchange makes up for a dishonest one.
             self.floods.forgive(Flood::Reset, 1);

@@ -3,6 +3,7 @@
 
 use super::flow::{ReceiveWindow, SendWindow};
 use super::priority::Priority;
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// How many streams that we reset are remembered: frames for them may still be on their way.
@@ -54,11 +55,31 @@ pub(super) struct Stream {
     pub has_sent_head: bool,
     /// The request was HEAD.
     pub is_head_request: bool,
-    /// There is something to send.
-    pub is_ready: bool,
+    /// There is something to send. Set by [`Streams::set_ready`] alone.
+    is_ready: bool,
     pub priority: Priority,
     /// When it was last chosen for sending.
     pub turn: u64,
+}
+
+impl Stream {
+    /// A stream of which nothing was sent or received.
+    pub(super) fn new(send_window: SendWindow, receive_window: ReceiveWindow) -> Stream {
+        Stream {
+            send_window,
+            receive_window,
+            unreleased: 0,
+            expected: None,
+            is_remote_closed: false,
+            is_local_closed: false,
+            has_head: false,
+            has_sent_head: false,
+            is_head_request: false,
+            is_ready: false,
+            priority: Priority::default(),
+            turn: 0,
+        }
+    }
 }
 
 /// All streams that are open.
@@ -67,7 +88,11 @@ pub(super) struct Streams {
     /// Numbers by slot; 0 where it is free. Apart from the rest, so that a search touches little memory.
     ids: Vec<u32>,
     slots: Vec<Stream>,
+    /// The slot that was looked for last.
+    found: Cell<usize>,
     free: Vec<u32>,
+    /// Those with something to send, so that who sends next is found without a look at the others.
+    ready: Vec<StreamKey>,
     resets: VecDeque<u32>,
     ends: [u32; ENDS_REMEMBERED],
     next_end: usize,
@@ -93,7 +118,13 @@ impl Streams {
 
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<StreamKey> {
+        // Frames of one stream come one after the other, most often.
+        let found = self.found.get();
+        if self.ids.get(found) == Some(&id) {
+            return Some(StreamKey { slot: found as u32, id });
+        }
         let slot = self.ids.iter().position(|have| *have == id)?;
+        self.found.set(slot);
         Some(StreamKey { slot: slot as u32, id })
     }
 
@@ -107,10 +138,24 @@ impl Streams {
         self.slots.get_mut(key.slot()).filter(|_| self.ids.get(key.slot()) == Some(&key.id))
     }
 
-    /// All open streams.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
-        let open = self.ids.iter().zip(&self.slots).enumerate().filter(|(_, (id, _))| **id != 0);
-        open.map(|(slot, (id, stream))| (StreamKey { slot: slot as u32, id: *id }, stream))
+    /// Says whether there is something to send on a stream.
+    #[inline]
+    pub(super) fn set_ready(&mut self, key: StreamKey, is_ready: bool) {
+        let Some(stream) = self.get_mut(key) else { return };
+        if std::mem::replace(&mut stream.is_ready, is_ready) == is_ready {
+            return;
+        }
+        if is_ready {
+            self.ready.push(key);
+        } else if let Some(at) = self.ready.iter().position(|ready| *ready == key) {
+            self.ready.swap_remove(at);
+        }
+    }
+
+    /// Those with something to send, in no order.
+    #[inline]
+    pub(super) fn ready(&self) -> &[StreamKey] {
+        &self.ready
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
@@ -139,6 +184,7 @@ impl Streams {
 
     /// Closes a stream; what was never released comes back to the connection.
     pub(super) fn close(&mut self, key: StreamKey, past: Past) -> u32 {
+        self.set_ready(key, false);
         let Some(stream) = self.get_mut(key) else { return 0 };
         let unreleased = std::mem::take(&mut stream.unreleased);
         if let Some(id) = self.ids.get_mut(key.slot()) {
@@ -181,12 +227,14 @@ impl Streams {
     pub(super) fn relax(&mut self) {
         if self.len() == 0 && self.slots.len() > SLOTS_KEPT {
             (self.ids, self.slots, self.free) = (Vec::new(), Vec::new(), Vec::new());
+            self.ready = Vec::new();
         }
     }
 
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<Stream>()
+            + self.ready.capacity() * size_of::<StreamKey>()
             + (self.ids.capacity() + self.free.capacity() + self.resets.capacity()) * 4
     }
 }

@@ -87,7 +87,8 @@ enum CacheAction {
 /// The server reads its settings file again and takes it up between two requests: no connection is closed,
 /// and an address that stays keeps its sockets. A site with a mistake stays as it was while the others move
 /// on; with any other mistake everything stays as it was. What was wrong is printed, warnings too. A name that
-/// the files no longer hold stays served as it was, until --allow-loss says that it may go.
+/// the files no longer hold stays served as it was, and an address stays listened on, until --allow-loss says that it may
+/// go.
 #[derive(Args)]
 #[command(after_long_help = "\
 Examples:
@@ -101,7 +102,7 @@ Exit codes:
   1  not, or not all of them, or no server answers; what was said tells which
   2  the arguments are wrong")]
 pub struct ReloadArguments {
-    /// Stop serving the names that the settings no longer hold
+    /// Stop serving the names, and listening on the addresses, that the settings no longer hold
     #[arg(long)]
     allow_loss: bool,
     #[command(flatten)]
@@ -150,7 +151,7 @@ pub struct UpgradeArguments {
     /// The new program [default: the one that the server was started as]
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
-    /// Stop serving the names that the settings no longer hold
+    /// Stop serving the names, and listening on the addresses, that the settings no longer hold
     #[arg(long)]
     allow_loss: bool,
     #[command(flatten)]

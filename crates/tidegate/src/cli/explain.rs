@@ -20,9 +20,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
+use tidegate_core::exchange::Local;
 use tidegate_core::explain::{Asked, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
-use tidegate_core::{Exchange, ExchangeContext, Remote, Reply, Response};
+use tidegate_core::{Exchange, Reply, RequestState, Response};
 use tidegate_http::field::is_token;
 use tidegate_http::{Authority, Field, Fields, Method, Target, Version};
 use tidegate_io::runtime::{self, Runtime};
@@ -157,13 +158,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         fields: Fields::new(&fields),
         protocol: None,
         version: Version::Http11,
-        remote: Remote::direct(arguments.from),
-        tls: None,
         is_early: false,
         now: tidegate_io::clock::wall_seconds(),
         started: tidegate_io::clock::monotonic_ns(),
-        body: None,
-        context: ExchangeContext::default(),
+        local: Local::default(),
+        state: RequestState::default(),
     };
     let listener = u16::try_from(listener).unwrap_or(0);
     let asked = Asked { listener, peer: arguments.from, raw_path, exchange };

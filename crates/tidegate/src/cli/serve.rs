@@ -3,7 +3,7 @@
 use super::{complain, has_color};
 use crate::master::Master;
 use crate::master::upgrade::Handover;
-use crate::revision::{ServeOptions, SettingsFrom, lost_names};
+use crate::revision::{ServeOptions, SettingsFrom};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -117,11 +117,11 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<Master> {
         complain(&format!("tidegate: site {names} ({}) is not served\n", site.origin));
     }
     // The predecessor serves on when its successor would serve less.
-    let lost = handover.map(|handover| lost_names(&handover.names, &settings)).unwrap_or_default();
+    let lost = handover.map(|handover| handover.lost(&settings)).unwrap_or_default();
     if !lost.is_empty() {
         bail!(
-            "{said}the settings no longer serve {}; put that right, or run `tidegate upgrade --allow-loss`",
-            lost.join(", ")
+            "{said}the settings no longer {}; put that right, or run `tidegate upgrade --allow-loss`",
+            lost.join(", and no longer ")
         );
     }
     Master::start(options, settings, handover)

@@ -23,8 +23,8 @@ use tidegate_tls::acme::dns_update::DnsUpdate;
 use tidegate_tls::acme::local::is_local;
 use tidegate_tls::acme::manager::Local;
 use tidegate_tls::acme::{
-    AcmeAuthority, AcmeOptions, ChallengeKind, Clock, Issue, IssueError, LocalAuthority, Manager, Order,
-    Outcome, Solver, Storage, Window,
+    AcmeAuthority, AcmeOptions, ChallengeKind, ChallengeServers, Clock, Issue, IssueError, LocalAuthority,
+    Manager, Order, Outcome, Storage, Window,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -166,9 +166,9 @@ async fn work(mut wanted: UnboundedReceiver<Wanted>, events: Sender<Event>) {
         match Storage::open(&next.storage) {
             Ok(opened) => {
                 let opened = Rc::new(opened);
-                let solver = Rc::new(ToWorkers(events.clone()));
+                let servers: Rc<dyn ChallengeServers> = Rc::new(ToWorkers(events.clone()));
                 let order = Order::Serve {
-                    issuers: issuers(&next, &opened, &solver),
+                    issuers: issuers(&next, &opened, &servers),
                     names: next.names,
                     storage: opened.clone(),
                 };
@@ -199,7 +199,7 @@ fn look_for_answers(storage: Option<&Storage>, known: &mut Vec<(String, String)>
     *known = present;
 }
 
-fn issuers(wanted: &Wanted, storage: &Rc<Storage>, solver: &Rc<ToWorkers>) -> Vec<Rc<dyn Issue>> {
+fn issuers(wanted: &Wanted, storage: &Rc<Storage>, servers: &Rc<dyn ChallengeServers>) -> Vec<Rc<dyn Issue>> {
     let settings = &wanted.settings;
     let mut issuers: Vec<Rc<dyn Issue>> = Vec::new();
     if wanted.names.iter().any(|name| is_local(name)) {
@@ -220,7 +220,7 @@ fn issuers(wanted: &Wanted, storage: &Rc<Storage>, solver: &Rc<ToWorkers>) -> Ve
             challenges: settings.challenges.iter().map(kind).collect(),
             dns: dns_of(settings),
         };
-        issuers.push(Rc::new(AcmeAuthority::new(options, storage.clone(), solver.clone())));
+        issuers.push(Rc::new(AcmeAuthority::new(options, storage.clone(), servers)));
     }
     issuers
 }
@@ -271,7 +271,7 @@ impl ToWorkers {
     }
 }
 
-impl Solver for ToWorkers {
+impl ChallengeServers for ToWorkers {
     fn set_token<'a>(&'a self, token: &'a str, answer: Option<&'a str>) -> Local<'a, ()> {
         let tokens = vec![(token.to_owned(), answer.map(str::to_owned))];
         Box::pin(self.tell(TlsUpdate { tokens, ..TlsUpdate::default() }))

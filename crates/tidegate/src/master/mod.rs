@@ -30,21 +30,22 @@ use crate::descriptors;
 use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use control::{ControlSocket, Draft, Reply, Request, Responder};
 use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
 use proof::Proof;
+use reload::Reload;
 use roster::Roster;
 use rustix::process::getppid;
 use sealing::ControlPaths;
-use servers::{Layout, Revision, START_PATIENCE, Servers, State};
+use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -60,6 +61,8 @@ use upstreams::Upstreams;
 
 /// How long server processes may take to do what they are told.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Orders that wait for the one under way; the others are turned away.
+const WAITING: usize = 8;
 /// How long the end waits for processes that were ended by force.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -71,6 +74,8 @@ pub enum Event {
     Order(Request, Responder),
     /// The new program serves; or why it does not.
     Upgraded(Result<Successor, String>),
+    /// The settings of a reload have been read.
+    Read(Box<reload::Read>),
     /// The thread for automatic certificates has said something.
     Acme(acme::Said),
     /// A server process has said something.
@@ -92,11 +97,7 @@ pub struct Master {
     roster: Arc<Roster>,
     writer: Arc<Writer>,
     /// What of the control socket is sealed.
-    sealed_control: Option<ControlPaths>,
-    /// What could not be sealed, as it was said.
-    unsealed: Vec<String>,
-    /// Which user pools have, as it was said.
-    assigned: Vec<users::Assigned>,
+    sealed_control: Option<Arc<ControlPaths>>,
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
@@ -105,10 +106,45 @@ pub struct Master {
     next_alive: Option<Instant>,
     events: Receiver<Event>,
     sender: Sender<Event>,
-    /// What came while something else was waited for.
+    /// What came while the first processes were waited for.
     deferred: VecDeque<Event>,
-    /// An upgrade is under way, and perhaps somebody waits to hear how it ends.
-    upgrade: Option<Option<Responder>>,
+    /// What is under way. Everything else goes on meanwhile.
+    change: Option<Change>,
+    /// What waits for its end.
+    waiting: VecDeque<Order>,
+    /// Logs that were opened anew and are not yet in use everywhere.
+    reopening: Option<Reopening>,
+}
+
+/// What takes its time and may not be done twice at once.
+enum Change {
+    Reload(Box<Reload>),
+    Upgrade(Upgrade),
+}
+
+/// An order for a change.
+enum Order {
+    Reload { allows_loss: bool, responder: Option<Responder> },
+    Upgrade { executable: Option<PathBuf>, allows_loss: bool, responder: Option<Responder> },
+    Authorities,
+}
+
+/// How far an upgrade is.
+enum Upgrade {
+    /// The new program starts.
+    Starting { responder: Option<Responder> },
+    /// It serves; the processes before it are about to accept no more.
+    HandingOver {
+        successor: Successor,
+        responder: Option<Responder>,
+        waits_for: BTreeSet<u64>,
+        until: Instant,
+    },
+}
+
+struct Reopening {
+    failures: Vec<String>,
+    until: Instant,
 }
 
 /// How the server ends.
@@ -156,9 +192,8 @@ impl Master {
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
         let draft = bind_control(&options, &settings, handover.is_some())?;
-        let control = draft.as_ref().map(ControlPaths::of);
-        let unsealed = sealing::seal(&mut settings, control.as_ref());
-        warnings.extend(unsealed.iter().cloned());
+        let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
+        warnings.extend(sealing::seal(&mut settings, control.as_deref()));
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
@@ -178,8 +213,16 @@ impl Master {
             sender.clone(),
             &options.executable,
         );
-        let current =
-            Revision { number: 1, settings: Arc::new(settings), sockets, tls: files, seen, logs, layout };
+        let current = Revision {
+            number: 1,
+            settings: Arc::new(settings),
+            sockets,
+            tls: files,
+            seen,
+            logs,
+            layout,
+            assigned,
+        };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         say_what_is_missing(&current.fitted(), limit, &warnings);
         let mut master = Master {
@@ -191,8 +234,6 @@ impl Master {
             roster,
             writer,
             sealed_control: control,
-            unsealed,
-            assigned,
             pid_file: None,
             pools,
             upstreams,
@@ -202,7 +243,9 @@ impl Master {
             events,
             sender,
             deferred: VecDeque::new(),
-            upgrade: None,
+            change: None,
+            waiting: VecDeque::new(),
+            reopening: None,
         };
         master.begin_tls()?;
         master.upstreams.adopt(&master.current.settings, master.tls.store());
@@ -222,21 +265,6 @@ impl Master {
         }
         master.take_number();
         Ok(master)
-    }
-
-    /// The first server processes: all of them, or an error that says what is wrong.
-    fn start_servers(&mut self) -> Result<()> {
-        self.servers.set_places(self.current.layout.processes);
-        let mut outcome = Ok(());
-        for place in 0..self.current.layout.processes {
-            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
-        }
-        outcome = outcome
-            .and_then(|()| self.take_up_in_all(&self.servers.in_state(State::Starting), START_PATIENCE));
-        if outcome.is_err() {
-            self.cut_servers();
-        }
-        outcome
     }
 
     /// A new revision is in force: its number.
@@ -265,9 +293,11 @@ impl Master {
         }
         let ending = loop {
             self.look_at_tls();
-            if let Some(event) = self.next_event(None)
-                && let Some(ending) = self.obey(event)
-            {
+            let event = self.deferred.pop_front().or_else(|| self.next_event(None));
+            if let Some(ending) = event.and_then(|event| self.obey(event)) {
+                break ending;
+            }
+            if let Some(ending) = self.advance() {
                 break ending;
             }
         };
@@ -280,18 +310,13 @@ impl Master {
     }
 
     /// The next event, or nothing when it was time for something else: for what `servers` has to do, for the
-    /// watchdog, or for what the caller waits for.
+    /// watchdog, for a change that is under way, or for what the caller waits for.
     fn next_event(&mut self, until: Option<Instant>) -> Option<Event> {
-        if until.is_none()
-            && let Some(event) = self.deferred.pop_front()
-        {
-            return Some(event);
-        }
-        // Only `run` looks; who waits for something else must not be woken for it again and again.
-        let look = self.tls.next_look().filter(|_| until.is_none() && !self.servers.is_ending);
-        let next = self.servers.next_tick().into_iter().chain(self.next_alive).chain(look);
-        let next = next.chain(until).min();
-        let event = match next {
+        let look = self.tls.next_look().filter(|_| !self.servers.is_ending);
+        let change = self.change.as_ref().and_then(Change::deadline);
+        let logs = self.reopening.as_ref().map(|reopening| reopening.until);
+        let next = [until, self.servers.next_tick(), self.next_alive, look, change, logs];
+        let event = match next.into_iter().flatten().min() {
             Some(next) => self.events.recv_timeout(next.saturating_duration_since(Instant::now())).ok(),
             None => self.events.recv().ok(),
         };
@@ -305,20 +330,39 @@ impl Master {
         event
     }
 
-    /// Goes on with server processes alone until `is_done` or until it takes too long. Orders wait.
-    fn wait_until(&mut self, patience: Duration, is_done: impl Fn(&Servers) -> bool) -> bool {
-        let deadline = Instant::now() + patience;
-        while !is_done(&self.servers) {
-            if deadline <= Instant::now() {
-                return false;
+    /// Takes in what has become of server processes, and what was not waited for any longer.
+    fn advance(&mut self) -> Option<Ending> {
+        while let Some(news) = self.servers.next_news() {
+            self.advance_reload(&news);
+            if let (
+                Some(Change::Upgrade(Upgrade::HandingOver { waits_for, .. })),
+                News::AcceptsNoMore(id) | News::Ended(id),
+            ) = (&mut self.change, &news)
+            {
+                waits_for.remove(id);
             }
-            if let Some(event) = self.next_event(Some(deadline))
+        }
+        let now = Instant::now();
+        self.look_at_reload(now);
+        self.look_at_logs(now);
+        self.look_at_upgrade(now)
+    }
+
+    /// Goes on with server processes alone, until there is news of one. `None`: the time is over.
+    fn next_news(&mut self, until: Instant) -> Option<News> {
+        loop {
+            if let Some(news) = self.servers.next_news() {
+                return Some(news);
+            }
+            if until <= Instant::now() {
+                return None;
+            }
+            if let Some(event) = self.next_event(Some(until))
                 && let Some(other) = self.obey_servers(event)
             {
                 self.deferred.push_back(other);
             }
         }
-        true
     }
 
     /// What server processes say and do; what is none of that comes back.
@@ -338,11 +382,11 @@ impl Master {
 
     fn obey(&mut self, event: Event) -> Option<Ending> {
         match event {
-            Event::Signal(SIGHUP) => {
-                self.reload_and_log(false);
-            }
+            Event::Signal(SIGHUP) => self.ask_for(Order::Reload { allows_loss: false, responder: None }),
             Event::Signal(SIGUSR1) => self.reopen_logs(),
-            Event::Signal(SIGUSR2) => self.begin_upgrade(None, false, None),
+            Event::Signal(SIGUSR2) => {
+                self.ask_for(Order::Upgrade { executable: None, allows_loss: false, responder: None });
+            }
             Event::Signal(SIGINT) => return Some(Ending::now()),
             Event::Signal(_) => return Some(Ending::drain()),
             Event::Order(
@@ -350,19 +394,19 @@ impl Master {
                 responder,
             ) if !self.options.is_from(&other) => responder.send(self.not_meant(&other)),
             Event::Order(Request::Reload { allows_loss, .. }, responder) => {
-                let reply = self.reload_and_log(allows_loss);
-                responder.send(reply);
+                self.ask_for(Order::Reload { allows_loss, responder: Some(responder) });
             }
             Event::Order(Request::Stop { now, .. }, responder) => {
                 return Some(Ending { now, waiting: vec![responder], ..Ending::drain() });
             }
             Event::Order(Request::Upgrade { binary, allows_loss }, responder) => {
-                self.begin_upgrade(binary, allows_loss, Some(responder));
+                self.ask_for(Order::Upgrade { executable: binary, allows_loss, responder: Some(responder) });
             }
             Event::Order(Request::Status(_) | Request::Cache(_), responder) => {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
-            Event::Upgraded(outcome) => return self.finish_upgrade(outcome),
+            Event::Upgraded(outcome) => self.has_upgraded(outcome),
+            Event::Read(read) => self.take_read(*read),
             other => drop(self.obey_servers(other)),
         }
         None
@@ -378,33 +422,70 @@ impl Master {
         ))
     }
 
-    fn reload_and_log(&mut self, allows_loss: bool) -> Reply {
-        self.notifier.reloading();
-        let reply = self.reload(allows_loss);
-        self.notifier.ready(&format!("revision {} is in force", self.current.number));
-        let said = reply.text.trim_end();
-        if reply.is_ok {
-            log::info(said)
-        } else {
-            log::error(said)
+    /// Has a change made as soon as none is under way.
+    fn ask_for(&mut self, order: Order) {
+        if self.waiting.iter().any(|other| order.is_covered_by(other)) {
+            return;
         }
-        reply
+        if self.change.is_none() {
+            return self.begin(order);
+        }
+        if self.waiting.len() < WAITING {
+            return self.waiting.push_back(order);
+        }
+        let said = format!("{WAITING} orders wait for the one under way already; try again when it is done");
+        match order {
+            Order::Reload { responder: Some(responder), .. }
+            | Order::Upgrade { responder: Some(responder), .. } => {
+                responder.send(Reply::failed(said));
+            }
+            _ => log::error(said),
+        }
     }
 
+    fn begin(&mut self, order: Order) {
+        match order {
+            Order::Reload { allows_loss, responder } => self.begin_reload(allows_loss, responder),
+            Order::Upgrade { executable, allows_loss, responder } => {
+                self.begin_upgrade(executable, allows_loss, responder);
+            }
+            Order::Authorities => self.begin_authorities(),
+        }
+    }
+
+    /// A change is over: the next one that waits begins.
+    fn begin_next(&mut self) {
+        while self.change.is_none()
+            && let Some(order) = self.waiting.pop_front()
+        {
+            self.begin(order);
+        }
+    }
+
+    /// Opens the logs anew, after a rotation. That they are in use everywhere is said when it is so.
     fn reopen_logs(&mut self) {
         let mut failures = self.current.logs.reopen();
+        if let Some(Change::Reload(reload)) = &mut self.change {
+            failures.extend(reload.reopen_logs());
+        }
         let given = self.servers.give_logs(&self.current.logs).context("cannot copy a log");
         failures.extend(given.and_then(|()| self.give_own_log()).err().map(|error| format!("{error:#}")));
-        let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
-        if !self.wait_until(PATIENCE, |servers| servers.have_done(&all)) {
-            failures.push("a server process does not react, and may still write to the old logs".into());
+        self.reopening = Some(Reopening { failures, until: Instant::now() + PATIENCE });
+        self.look_at_logs(Instant::now());
+    }
+
+    fn look_at_logs(&mut self, now: Instant) {
+        let slow = self.servers.slow_with_logs();
+        let Some(mut done) = self.reopening.take_if(|reopening| slow == 0 || reopening.until <= now) else {
+            return;
+        };
+        if slow > 0 {
+            done.failures.push("a server process does not react, and may still write to the old logs".into());
         }
-        if failures.is_empty() {
+        if done.failures.is_empty() {
             log::info("the logs were opened anew");
         }
-        for failure in failures {
-            log::error(failure);
-        }
+        done.failures.iter().for_each(log::error);
         self.roster.set_own_losses(self.writer.lost_lines());
     }
 
@@ -427,26 +508,23 @@ impl Master {
     ) {
         let executable = executable.unwrap_or_else(|| self.options.executable.clone());
         let (arguments, sender) = (&self.options.arguments, self.sender.clone());
-        let begun = match self.upgrade {
-            Some(_) => Err(anyhow!("an upgrade is under way already")),
-            None => {
-                let tickets = self.tls.tickets();
-                let names = revision::served_names(&self.current.settings);
-                let names = if allows_loss { Vec::new() } else { names };
-                upgrade::launch(&executable, arguments, &self.current.sockets, tickets, names, sender)
-            }
-        };
-        match begun {
+        let tickets = self.tls.tickets();
+        let names = revision::served_names(&self.current.settings);
+        let names = if allows_loss { Vec::new() } else { names };
+        match upgrade::launch(&executable, arguments, &self.current.sockets, tickets, names, sender) {
             Ok(()) => {
                 log::info(format_args!("upgrade: starting {}", executable.display()));
-                self.upgrade = Some(responder);
+                self.change = Some(Change::Upgrade(Upgrade::Starting { responder }));
             }
-            Err(error) => report_failed_upgrade(&format!("{error:#}"), responder),
+            Err(error) => {
+                report_failed_upgrade(&format!("{error:#}"), responder);
+            }
         }
     }
 
-    fn finish_upgrade(&mut self, outcome: Result<Successor, String>) -> Option<Ending> {
-        let responder = self.upgrade.take().flatten();
+    /// The new program serves, or does not.
+    fn has_upgraded(&mut self, outcome: Result<Successor, String>) {
+        let Some(Change::Upgrade(Upgrade::Starting { responder })) = self.change.take() else { return };
         match outcome {
             Ok(successor) => {
                 self.notifier.succeeded_by(successor.pid);
@@ -455,28 +533,62 @@ impl Master {
                 let serving = self.servers.in_state(State::Serving);
                 let patience = self.current.settings.drain_timeout;
                 serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
-                self.wait_until(PATIENCE, |servers| servers.have_done(&serving));
-                successor.tell(&self.roster.figures());
-                let said = format!(
-                    "process {} serves; process {} finishes what is open, for {} s at most",
-                    successor.pid,
-                    std::process::id(),
-                    self.current.settings.drain_timeout.as_secs()
-                );
-                log::info(format_args!("upgrade: {said}"));
-                if let Some(responder) = responder {
-                    responder.send_and_wait(Reply::ok(said + "\n"));
-                }
-                Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
+                self.change = Some(Change::Upgrade(Upgrade::HandingOver {
+                    successor,
+                    responder,
+                    waits_for: serving.into_iter().collect(),
+                    until: Instant::now() + PATIENCE,
+                }));
             }
             Err(why) => {
                 report_failed_upgrade(&why, responder);
-                None
+                self.begin_next();
             }
         }
     }
 
+    /// When nobody accepts here any more, this server ends.
+    fn look_at_upgrade(&mut self, now: Instant) -> Option<Ending> {
+        let is_over = |change: &mut Change| {
+            matches!(change, Change::Upgrade(Upgrade::HandingOver { waits_for, until, .. })
+                if waits_for.is_empty() || *until <= now)
+        };
+        let Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, .. })) =
+            self.change.take_if(is_over)
+        else {
+            return None;
+        };
+        successor.tell(&self.roster.figures());
+        let said = format!(
+            "process {} serves; process {} finishes what is open, for {} s at most",
+            successor.pid,
+            std::process::id(),
+            self.current.settings.drain_timeout.as_secs()
+        );
+        log::info(format_args!("upgrade: {said}"));
+        // Whether they wanted what has been taken up nobody can tell.
+        for order in std::mem::take(&mut self.waiting) {
+            if let Order::Reload { responder: Some(responder), .. }
+            | Order::Upgrade { responder: Some(responder), .. } = order
+            {
+                responder.send(Reply::failed(format!(
+                    "process {} has taken over meanwhile, with the settings as it found them: try again\n",
+                    successor.pid
+                )));
+            }
+        }
+        if let Some(responder) = responder {
+            responder.send_and_wait(Reply::ok(said + "\n"));
+        }
+        Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
+    }
+
     fn end(mut self, mut ending: Ending) {
+        // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same.
+        if let Some(Change::Upgrade(Upgrade::HandingOver { successor, .. })) = self.change.take() {
+            ending.successor.get_or_insert(successor);
+        }
+        self.waiting.clear();
         self.roster.set_draining();
         self.servers.is_ending = true;
         if ending.successor.is_some() {
@@ -547,6 +659,8 @@ impl Master {
                 Some(event) => drop(self.obey_servers(event)),
                 None => {}
             }
+            while self.servers.next_news().is_some() {}
+            self.look_at_logs(Instant::now());
             for server in self.servers.list.iter().filter(|server| server.cut > 0) {
                 if !counted.contains(&server.id) {
                     counted.push(server.id);
@@ -568,9 +682,22 @@ impl Master {
         self.servers.is_ending = true;
         let all: Vec<u64> = self.servers.list.iter().map(|server| server.id).collect();
         all.into_iter().for_each(|id| self.servers.kill(id));
-        self.wait_until(END_PATIENCE, |servers| servers.list.is_empty());
+        let deadline = Instant::now() + END_PATIENCE;
+        while !self.servers.list.is_empty() && self.next_news(deadline).is_some() {}
     }
 }
+
+impl Change {
+    /// When it has to be looked at.
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Change::Reload(reload) => reload.deadline(),
+            Change::Upgrade(Upgrade::Starting { .. }) => None, // its thread has one
+            Change::Upgrade(Upgrade::HandingOver { until, .. }) => Some(*until),
+        }
+    }
+}
+
 fn report_failed_upgrade(why: &str, responder: Option<Responder>) {
     let said = format!("the upgrade failed, and process {} goes on: {why}", std::process::id());
     log::error(&said);

@@ -10,12 +10,13 @@ use super::pools::{Pools, Served};
 use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
 use super::upstreams::Upstreams;
-use super::{logs::Logs, upgrade};
+use super::{logs::Logs, upgrade, users};
 use crate::certificates::CertificateWatch;
 use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
 use crate::server::privileges;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -119,6 +120,8 @@ pub struct Revision {
     pub logs: Logs,
     /// Of the processes.
     pub layout: Layout,
+    /// Which user pools have, as it was said.
+    pub assigned: Vec<users::Assigned>,
 }
 
 impl Revision {
@@ -152,6 +155,23 @@ impl Revision {
     }
 }
 
+/// What has become of a server process, for whoever waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// It has got ready for the settings that it was told of last.
+    Prepared(u64),
+    /// It cannot take them up.
+    Failed(u64, String),
+    /// They are in force in it.
+    Committed(u64),
+    /// It uses the logs that it was given last.
+    LogsInUse(u64),
+    /// It was told to drain, and accepts no more.
+    AcceptsNoMore(u64),
+    /// It has ended, or will say nothing more.
+    Ended(u64),
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Starting,
@@ -167,10 +187,10 @@ pub struct Server {
     pub state: State,
     /// The number of the last `Prepare`.
     asked: u64,
-    /// What it has said to that.
-    pub reply: Option<Result<(), String>>,
-    /// It has done what it was told last: taken up settings, or logs.
-    pub is_done: bool,
+    /// The revision that it was told of then.
+    pub revision: u64,
+    /// Times that it was given logs and has not said yet that it uses them.
+    logs_given: u32,
     pub layout: Layout,
     /// It has said its last words, or will say none.
     pub has_ended: bool,
@@ -212,6 +232,8 @@ pub struct Servers {
     pub tls: TlsUpdate,
     /// Nothing is started again.
     pub is_ending: bool,
+    /// What has happened and nobody has looked at yet.
+    news: VecDeque<News>,
 }
 
 impl Servers {
@@ -236,7 +258,13 @@ impl Servers {
             executable,
             tls: TlsUpdate::default(),
             is_ending: false,
+            news: VecDeque::new(),
         }
+    }
+
+    /// The next thing that has happened.
+    pub fn next_news(&mut self) -> Option<News> {
+        self.news.pop_front()
     }
 
     /// Starts a process and has it prepare.
@@ -284,8 +312,8 @@ impl Servers {
             pid,
             state: State::Starting,
             asked: 0,
-            reply: None,
-            is_done: false,
+            revision: revision.number,
+            logs_given: 0,
             layout,
             has_ended: false,
             cut: 0,
@@ -312,8 +340,7 @@ impl Servers {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return Ok(()) };
         self.prepared += 1;
         server.asked = self.prepared;
-        server.reply = None;
-        server.is_done = false;
+        server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
         let layout = &revision.layout;
@@ -329,7 +356,7 @@ impl Servers {
         let is_told = server.link.send(&ToServer::Tls(update), Vec::new());
         let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
         if !is_told || !server.link.send(&message, descriptors) {
-            server.reply = Some(Err(format!("server process {} takes no orders", server.pid)));
+            self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
         Ok(())
     }
@@ -344,7 +371,6 @@ impl Servers {
     /// Tells a process something without descriptors.
     pub fn tell(&mut self, id: u64, message: &ToServer) {
         if let Some(server) = self.list.iter_mut().find(|server| server.id == id) {
-            server.is_done = false;
             server.link.send(message, Vec::new());
         }
     }
@@ -360,8 +386,7 @@ impl Servers {
     pub fn give_logs(&mut self, logs: &Logs) -> io::Result<()> {
         for server in &mut self.list {
             let (targets, files) = logs.copies()?;
-            server.is_done = false;
-            server.link.send(&ToServer::Logs(targets), files);
+            server.logs_given += u32::from(server.link.send(&ToServer::Logs(targets), files));
         }
         Ok(())
     }
@@ -370,7 +395,6 @@ impl Servers {
     pub fn drain(&mut self, id: u64, close_idle: bool, patience: Duration) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         server.state = State::Draining;
-        server.is_done = false;
         server.deadline = Some(Instant::now() + patience);
         server.link.send(&ToServer::Drain { close_idle }, Vec::new());
         self.publish();
@@ -382,6 +406,7 @@ impl Servers {
             server.state = State::Draining;
             server.has_ended = true;
             server.kill();
+            self.news.push_back(News::Ended(id));
         }
         self.publish();
     }
@@ -391,10 +416,15 @@ impl Servers {
         self.list.iter().filter(|server| server.state == state).map(|server| server.id).collect()
     }
 
-    /// Whether these have done what they were told last, those that have ended aside.
-    pub fn have_done(&self, ids: &[u64]) -> bool {
-        let mut told = self.list.iter().filter(|server| ids.contains(&server.id));
-        told.all(|server| server.is_done || server.has_ended)
+    /// These, each with the number of its process.
+    pub fn numbers(&self, ids: &[u64]) -> Vec<(u64, u32)> {
+        let of = self.list.iter().filter(|server| ids.contains(&server.id));
+        of.map(|server| (server.id, server.pid)).collect()
+    }
+
+    /// Those that have been given logs and have not said yet that they use them.
+    pub fn slow_with_logs(&self) -> usize {
+        self.list.iter().filter(|server| server.logs_given > 0 && !server.has_ended).count()
     }
 
     /// How many places there are; those beyond lose their wait for a process.
@@ -416,7 +446,7 @@ impl Servers {
             // To an earlier one, which was given up.
             ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
-                server.reply = Some(Ok(()));
+                self.news.push_back(News::Prepared(id));
                 if server.replaces.is_some() {
                     server.link.send(&ToServer::Commit, Vec::new());
                 }
@@ -428,10 +458,14 @@ impl Servers {
                     server.is_told = true;
                     server.kill();
                 }
-                server.reply = Some(Err(why));
+                self.news.push_back(News::Failed(id, why));
             }
             ToMaster::Committed => self.committed(index, revision),
-            ToMaster::Done => server.is_done = true,
+            ToMaster::LogsInUse => {
+                server.logs_given = server.logs_given.saturating_sub(1);
+                self.news.push_back(News::LogsInUse(id));
+            }
+            ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
             ToMaster::Leaving => {
                 let place = server.place;
                 if server.state == State::Serving && !self.is_ending {
@@ -442,6 +476,7 @@ impl Servers {
                 server.has_ended = true;
                 server.cut = cut;
                 server.link.send(&ToServer::Stop, Vec::new());
+                self.news.push_back(News::Ended(id));
                 self.roster.has_ended(id, Some(*figures));
             }
             ToMaster::Pools(demands) => return self.pools.heard(id, demands),
@@ -453,7 +488,7 @@ impl Servers {
 
     fn committed(&mut self, index: usize, revision: &Revision) {
         let Some(server) = self.list.get_mut(index) else { return };
-        server.is_done = true;
+        self.news.push_back(News::Committed(server.id));
         if server.state != State::Starting {
             return;
         }
@@ -487,9 +522,7 @@ impl Servers {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         let is_mistake = !server.has_ended;
         server.has_ended = true;
-        if server.reply.is_none() {
-            server.reply = Some(Err(format!("server process {} has ended", server.pid)));
-        }
+        self.news.push_back(News::Ended(id));
         let (place, state) = (server.place, server.state);
         let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
         let is_own_start = server.replaces.is_some();
@@ -569,6 +602,35 @@ impl Servers {
         tries.chain(self.list.iter().filter_map(|server| server.deadline)).min()
     }
 
+    /// A revision is in force: those that have started meanwhile with the one before, in the place of one that has
+    /// ended, are replaced.
+    pub fn catch_up(&mut self, revision: &Revision) {
+        let is_behind = |server: &&Server| {
+            server.revision < revision.number && !server.has_ended && server.state != State::Draining
+        };
+        let behind: Vec<(u64, usize, Option<Option<u64>>)> = self
+            .list
+            .iter()
+            .filter(is_behind)
+            .map(|server| {
+                (
+                    server.id,
+                    server.place,
+                    (server.state == State::Starting).then_some(server.replaces).flatten(),
+                )
+            })
+            .collect();
+        for (id, place, replaces) in behind {
+            match replaces {
+                Some(before) => {
+                    self.kill(id);
+                    self.start_again(place, before, revision);
+                }
+                None => self.start_again(place, Some(id), revision),
+            }
+        }
+    }
+
     fn replace(&mut self, place: usize, old: u64, revision: &Revision) {
         if let Some(place) = self.places.get_mut(place) {
             place.restarts += 1;
@@ -631,11 +693,6 @@ impl Servers {
 }
 
 impl Server {
-    /// Whether it has served, ended or not.
-    pub fn was_serving(&self) -> bool {
-        self.serving_since.is_some()
-    }
-
     fn kill(&self) {
         if let Some(handle) = &self.handle {
             let _ = pidfd_send_signal(handle, Signal::KILL);

@@ -68,6 +68,16 @@ impl Sockets {
         Ok(Sockets(sockets))
     }
 
+    /// The addresses that `settings` have no `listen` for.
+    pub fn unlisted(&self, settings: &Settings) -> Vec<String> {
+        let mut is_used = vec![false; self.0.len()];
+        for listener in &settings.listeners {
+            let _ = self.claim(&listener.address, &mut is_used);
+        }
+        let left = self.0.iter().zip(is_used).filter(|(open, is_used)| !is_used && open.given.is_none());
+        left.map(|(open, _)| open.taken.to_string()).collect()
+    }
+
     fn claim(&self, address: &ListenAddress, is_used: &mut [bool]) -> Option<usize> {
         let fits = |open: &OpenAddress| open.requested == *address || open.taken == *address;
         let index = self.0.iter().zip(&*is_used).position(|(open, used)| !used && fits(open))?;

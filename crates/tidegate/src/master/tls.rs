@@ -1,8 +1,8 @@
 //! TLS in the master: it reads certificates and keys, rotates the keys of session tickets, and hands both to the
 //! server processes, which read no file.
 
-use super::Master;
 use super::servers::Revision;
+use super::{Master, Order};
 use crate::certificates::{self, CertificateWatch};
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
@@ -52,6 +52,16 @@ impl Tls {
             || backends(settings).next().is_some();
         self.next_look = speaks.then(|| Instant::now() + LOOK);
         certificates::warn(settings, &self.store, wall_seconds());
+    }
+
+    /// A reload is over: what nobody uses any more, or has come to use, goes.
+    pub fn settle(&self, present: &Revision) {
+        self.store.settle(&present.tls);
+    }
+
+    /// The state of the files that are in use.
+    pub fn watch(&self) -> CertificateWatch {
+        self.watch.clone()
     }
 
     /// What was read.
@@ -133,18 +143,7 @@ impl Master {
             self.servers.give_tls(&update);
         }
         if looked.authorities {
-            // They are part of the terms of sites: those are made anew from the same settings.
-            // Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
-            let (mut files, seen) = (self.current.tls.clone(), self.tls.watch.clone());
-            let outcome = files.read_authorities(&settings, false).map_err(anyhow::Error::from);
-            match outcome
-                .and_then(|()| self.take_up_with(Settings::clone(&settings), files, seen, &mut Vec::new()))
-            {
-                Ok(()) => log::info("the certificates of authorities have changed and are in use"),
-                Err(error) => log::error(format_args!(
-                    "the certificates of authorities have changed, but those before stay in use: {error:#}"
-                )),
-            }
+            self.ask_for(Order::Authorities);
         }
     }
 }

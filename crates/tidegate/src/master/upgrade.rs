@@ -10,6 +10,7 @@ use super::Event;
 use super::roster::Roster;
 use super::sockets::{OpenAddress, Sockets};
 use crate::link::Figures;
+use crate::revision::lost_names;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -24,6 +25,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
+use tidegate_config::Settings;
 use tidegate_config::settings::ListenAddress;
 use tidegate_io::passing;
 
@@ -224,6 +226,20 @@ impl Handover {
             names: told.names,
             link,
         }))
+    }
+
+    /// What these settings would take away, as ends of a sentence: nothing where nobody minds.
+    pub fn lost(&self, settings: &Settings) -> Vec<String> {
+        if self.names.is_empty() {
+            return Vec::new();
+        }
+        let names = lost_names(&self.names, settings);
+        let addresses = self.sockets.unlisted(settings);
+        [("serve", names), ("listen on", addresses)]
+            .into_iter()
+            .filter(|(_, lost)| !lost.is_empty())
+            .map(|(what, lost)| format!("{what} {}", lost.join(", ")))
+            .collect()
     }
 
     /// Tells the predecessor that this process serves. `false`: it has ended meanwhile, because it was told

@@ -160,7 +160,7 @@ impl Server {
                         log::error(format_args!("cannot change the log {target}: {error}"));
                     }
                 }
-                self.tell(&ToMaster::Done);
+                self.tell(&ToMaster::LogsInUse);
             }
             ToServer::Drain { close_idle } => return Some(End::Drain { close_idle, is_orphan: false }),
             ToServer::Stop => return Some(End::Now),
@@ -282,7 +282,7 @@ impl Server {
             // Nothing is prepared: this waits until the workers have come past the order to drain. One that
             // has ended by it does not answer.
             let _ = self.tell_workers(Command::Commit);
-            self.tell(&ToMaster::Done);
+            self.tell(&ToMaster::AcceptsNoMore);
             self.wait_for_workers(deadline);
             if !close_idle && self.ended < self.workers.len() {
                 // Until now clients could use the connections they had. A request that came in the last moment has one

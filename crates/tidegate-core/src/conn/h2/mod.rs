@@ -8,7 +8,7 @@ mod receive;
 mod send;
 
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Connection, Next, Request, TURNS, Timer, reading_terms};
+use super::{Connection, Next, Protocol, Request, TURNS, Timer, reading_terms};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
@@ -16,8 +16,10 @@ use crate::interim::InterimQueue;
 use crate::log;
 use send::Output;
 use std::io;
+use std::task::Waker;
 use std::time::Duration;
 use tidegate_io::Key;
+use tidegate_io::parts::{Part, Parts};
 use tidegate_io::socket::Received;
 use tidegate_stats::{ConnectionFault, StreamReset, Timeout};
 use tidegate_wire::h1::MAX_FIELDS;
@@ -38,6 +40,15 @@ pub(super) struct Http2 {
     batch: Batch,
     /// What is under way, by the slot of the stream.
     streams: Vec<Option<Box<StreamWork>>>,
+    /// Bytes that it holds: the sum of what was told when each was touched last.
+    held: usize,
+    /// The streams as parts of the connection that are woken apart, once one has had to wait.
+    parts: Option<Parts>,
+    /// Slots of streams that are to be asked: new ones, those that were woken, those that content has come for. The
+    /// others cost nothing.
+    due: Vec<u32>,
+    /// All streams were told that the client has finished sending.
+    has_told_end: bool,
     /// Answered, while the client is still sending content that nobody reads.
     unread: Vec<Unread>,
     /// For how long a frame has not been complete.
@@ -59,6 +70,13 @@ struct StreamWork {
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
     pace: StreamPace,
+    /// What is woken for it, once it has had to wait.
+    part: Option<Part>,
+    is_due: bool,
+    /// Its source was told that the client takes no more for now, and has not been pulled since.
+    reads_ahead: bool,
+    /// Bytes that it held when it was touched last.
+    weight: usize,
     /// Its window is closed, and the client has not taken all of it that was sent.
     is_under_way: bool,
 }
@@ -85,6 +103,37 @@ struct Incoming {
 }
 
 impl StreamWork {
+    fn new(key: StreamKey, request: Request, output: Output, grace: Duration) -> Box<StreamWork> {
+        Box::new(StreamWork {
+            key,
+            request,
+            output,
+            incoming: None,
+            interim: None,
+            record: None,
+            pace: StreamPace::new(grace),
+            part: None,
+            is_due: false,
+            reads_ahead: false,
+            weight: 0,
+            is_under_way: false,
+        })
+    }
+
+    /// Bytes.
+    fn held(&self) -> usize {
+        let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.sink.held());
+        let interim = self.interim.as_ref().map_or(0, InterimQueue::held);
+        let record = self.record.as_ref().map_or(0, |record| record.held());
+        size_of::<StreamWork>() + incoming + self.output.held() + interim + record
+    }
+
+    /// Wakes this stream and no other. `key` is the connection's.
+    fn waker(&mut self, parts: &mut Option<Parts>, key: Key) -> Waker {
+        let slot = self.key.slot() as u32;
+        self.part.get_or_insert_with(|| parts.get_or_insert_with(|| Parts::of(key)).add(slot)).waker()
+    }
+
     /// Waits for the client to send content.
     fn wants_content(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| {
@@ -103,17 +152,50 @@ impl Http2 {
         self.streams.get_mut(key.slot())?.as_deref_mut().filter(|work| work.key == key)
     }
 
-    fn insert(&mut self, work: Box<StreamWork>) {
+    /// Takes in a stream that is under way from now on. It is asked soon.
+    fn begin(&mut self, work: Box<StreamWork>) {
+        let slot = work.key.slot();
+        self.insert(work);
+        self.make_due(slot);
+    }
+
+    fn insert(&mut self, mut work: Box<StreamWork>) {
         let slot = work.key.slot();
         if self.streams.len() <= slot {
             self.streams.resize_with(slot + 1, || None);
         }
+        work.weight = work.held();
+        self.held += work.weight;
         self.streams[slot] = Some(work);
     }
 
     fn remove(&mut self, key: StreamKey) -> Option<Box<StreamWork>> {
         let slot = self.streams.get_mut(key.slot())?;
-        if slot.as_ref().is_some_and(|work| work.key == key) { slot.take() } else { None }
+        slot.as_ref().filter(|work| work.key == key)?;
+        self.remove_at(key.slot())
+    }
+
+    fn remove_at(&mut self, slot: usize) -> Option<Box<StreamWork>> {
+        let work = self.streams.get_mut(slot)?.take()?;
+        self.held = self.held.saturating_sub(work.weight);
+        Some(work)
+    }
+
+    /// The stream in this slot is asked with the next turn.
+    fn make_due(&mut self, slot: usize) {
+        if let Some(work) = self.streams.get_mut(slot).and_then(Option::as_deref_mut)
+            && !std::mem::replace(&mut work.is_due, true)
+        {
+            self.due.push(slot as u32);
+        }
+    }
+
+    /// Weighs a stream anew, which has been touched where it is.
+    fn weigh_anew(&mut self, slot: usize) {
+        if let Some(work) = self.streams.get_mut(slot).and_then(Option::as_deref_mut) {
+            let weight = work.held();
+            self.held = (self.held + weight).saturating_sub(std::mem::replace(&mut work.weight, weight));
+        }
     }
 
     /// Bytes were used. A trickle that completes nothing is no progress.
@@ -143,21 +225,16 @@ impl Http2 {
     fn relax(&mut self) {
         self.wire.relax();
         if self.streams.len() > SLOTS_KEPT {
-            self.streams = Vec::new();
+            (self.streams, self.due, self.parts) = (Vec::new(), Vec::new(), None);
         }
     }
 
     /// Bytes of what is under way.
     pub(super) fn weigh(&self) -> usize {
-        let works = self.streams.iter().flatten().map(|work| {
-            let incoming = work.incoming.as_ref().map_or(0, |incoming| incoming.sink.held());
-            let interim = work.interim.as_ref().map_or(0, InterimQueue::held);
-            let record = work.record.as_ref().map_or(0, |record| record.held());
-            size_of::<StreamWork>() + incoming + work.output.held() + interim + record
-        });
         let slots =
             self.streams.capacity() * size_of::<usize>() + self.unread.capacity() * size_of::<Unread>();
-        works.sum::<usize>() + slots + self.wire.memory()
+        let due = self.due.capacity() * size_of::<u32>() + self.parts.as_ref().map_or(0, Parts::held);
+        self.held + slots + due + self.wire.memory()
     }
 
     /// No stream is open.
@@ -176,7 +253,7 @@ fn limits(cx: &Ctx) -> Limits {
 impl Connection {
     /// Whether HTTP/2 is spoken on it.
     pub(crate) fn is_multiplexed(&self) -> bool {
-        self.h2.is_some()
+        self.protocol.is_h2()
     }
 
     /// From here on HTTP/2 is spoken. The client's preface is still to be read.
@@ -185,10 +262,14 @@ impl Connection {
         let wire = h2::Connection::server(limits(cx), &mut self.batch);
         let mut reader = Reader::new();
         reader.begin(reading_terms(cx).grace);
-        self.h2 = Some(Box::new(Http2 {
+        self.protocol = Protocol::H2(Box::new(Http2 {
             wire,
             batch: Batch::default(),
             streams: Vec::new(),
+            held: 0,
+            parts: None,
+            due: Vec::new(),
+            has_told_end: false,
             unread: Vec::new(),
             stalled: Duration::ZERO,
             moved: 0,
@@ -210,7 +291,7 @@ impl Connection {
     /// The protocol, with the batch, which is where its frames go.
     #[inline]
     fn take_h2(&mut self) -> Option<Box<Http2>> {
-        let mut h2 = self.h2.take()?;
+        let Protocol::H2(mut h2) = std::mem::replace(&mut self.protocol, Protocol::H1) else { return None };
         std::mem::swap(&mut h2.batch, &mut self.batch);
         Some(h2)
     }
@@ -218,7 +299,7 @@ impl Connection {
     #[inline]
     fn put_h2(&mut self, mut h2: Box<Http2>) {
         std::mem::swap(&mut h2.batch, &mut self.batch);
-        self.h2 = Some(h2);
+        self.protocol = Protocol::H2(h2);
     }
 
     /// Sends the batch while the protocol has it; what the socket refuses is held.
@@ -309,6 +390,7 @@ impl Connection {
     /// The client has finished sending, which with HTTP/2 nobody does who wants an answer; but who can tell.
     fn on_client_end(&mut self, h2: &mut Http2, cx: &mut Ctx) {
         for slot in 0..h2.streams.len() {
+            h2.make_due(slot); // what it reads has ended
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
             if let Some(incoming) = work.incoming.take() {
                 if incoming.is_tunnel {
@@ -350,7 +432,7 @@ impl Connection {
     pub(super) fn arm_h2(&mut self, key: Key, cx: &mut Ctx) {
         let terms = reading_terms(cx);
         let is_stuck = self.is_stuck() || !self.input.is_empty();
-        let Some(h2) = &mut self.h2 else { return };
+        let Protocol::H2(h2) = &mut self.protocol else { return };
         let (timer, after) = if h2.is_idle() && !is_stuck {
             h2.reader.begin(terms.grace);
             (Timer::Idle, cx.engine.settings.limits.keep_alive_timeout)
@@ -415,6 +497,7 @@ impl Connection {
                 h2.wire.reset(key, ErrorCode::CANCEL, &mut h2.batch);
                 self.abandon_stream(&mut h2, key, cx);
             }
+            h2.weigh_anew(slot); // what waits may have grown where nobody was woken for it
         }
         h2.stop_reading(cx, |unread| {
             unread.waited += waited;

@@ -1,7 +1,6 @@
 //! Reading: frames to events, requests to the engine, content to whoever takes it.
 
 use super::super::decide::{Decision, RequestHead};
-use super::super::progress::StreamPace;
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
@@ -11,6 +10,7 @@ use crate::body::RequestBodyError;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
+use crate::state::RequestState;
 use std::io;
 use std::time::Duration;
 use tidegate_http::FieldLines;
@@ -134,7 +134,6 @@ impl Connection {
             received: section.size() as u64,
         };
         cx.admission.on_request(request.started);
-        let made = self.transport.handshake().cloned(); // for the access line; nothing on a plain connection
         let head = RequestHead {
             version: request.version,
             method,
@@ -149,17 +148,18 @@ impl Connection {
             refused: refused.map(Status),
             started: request.started,
         };
-        let (decision, entry) = self.decide(cx, &engine, &head, made.as_ref());
+        let (decision, mut entry) = self.decide(cx, &engine, &head);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, content, account, is_exempt, mut wishes, log: sink, outcome: _ } =
-            decision;
+        let Decision { reply, content_sink, account, is_exempt, state, log: sink, outcome: _ } = decision;
+        let RequestState { body: content, signals, tls, .. } = state;
+        entry.tls = tls.as_ref();
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client: wishes.abandons(), ..request };
-        let interim = wishes.take_interim();
+        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let interim = signals.interim_sent();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
             // Polled when all that has come is read: what is cancelled there must not reach an application.
-            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(wishes.late())),
+            waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals.later())),
         };
         let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(|sink| Incoming {
             sink,
@@ -185,18 +185,10 @@ impl Connection {
             Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let mut work = Box::new(StreamWork {
-            key: stream,
-            request,
-            output,
-            incoming,
-            interim,
-            record,
-            pace: StreamPace::new(limits.rate_grace),
-            is_under_way: false,
-        });
+        let mut work = StreamWork::new(stream, request, output, limits.rate_grace);
+        (work.incoming, work.interim, work.record) = (incoming, interim, record);
         work.invite(h2, cx);
-        h2.insert(work);
+        h2.begin(work);
         self.flush_if_full(h2)
     }
 
@@ -242,6 +234,8 @@ impl Connection {
         if is_end {
             incoming.sink.complete();
         }
+        h2.make_due(stream.slot()); // whoever reads it
+        h2.weigh_anew(stream.slot());
         Ok(())
     }
 
@@ -249,7 +243,7 @@ impl Connection {
     fn refuse_stream_content(&mut self, h2: &mut Http2, cx: &mut Ctx, stream: StreamKey) -> io::Result<()> {
         let Some(mut work) = h2.remove(stream) else { return Ok(()) };
         if work.output.has_begun() {
-            h2.insert(work);
+            h2.begin(work); // whoever reads it learns that it is not complete
             return Ok(());
         }
         work.output =

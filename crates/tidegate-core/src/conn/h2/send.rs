@@ -18,7 +18,7 @@ use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tidegate_http::FieldLines;
 use tidegate_http::Status;
 use tidegate_io::{Key, file, runtime};
@@ -270,12 +270,20 @@ impl Connection {
         output
     }
 
-    /// Moves all streams on. Returns whether there is more to do without waiting.
+    /// Moves on what can move: streams that were woken, and those with content that the client takes. Returns whether
+    /// there is more to do without waiting.
     pub(super) fn pump_h2(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<bool> {
-        self.poll_answers(h2, key, cx)?;
-        if self.is_stuck() && !self.send_held(false)? {
-            return Ok(false);
+        let is_stuck = self.is_stuck() && !self.send_held(false)?;
+        self.ask_due(h2, key, cx);
+        if !is_stuck && self.send_ready(h2, key, cx)? {
+            return Ok(true);
         }
+        self.read_ahead(h2, key);
+        Ok(false)
+    }
+
+    /// Sends of all streams that have content and may send, frame by frame. Whether its share of the turn is used up.
+    fn send_ready(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<bool> {
         let mut moved = 0;
         while let Some(stream) = h2.wire.next_ready() {
             let Some(mut work) = h2.remove(stream) else {
@@ -283,7 +291,9 @@ impl Connection {
                 continue;
             };
             let before = h2.batch.len();
-            let result = work.output.advance(h2, stream, Some(key));
+            work.reads_ahead = false;
+            let waker = work.waker(&mut h2.parts, key);
+            let result = work.output.advance(h2, stream, Some(&waker));
             let count = h2.batch.len() - before;
             moved += count;
             work.pace.moves(count);
@@ -322,62 +332,101 @@ impl Connection {
         Ok(false)
     }
 
-    /// Looks whether answers that are still being made are there, and whether waiting sources have more.
-    fn poll_answers(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) -> io::Result<()> {
-        for slot in 0..h2.streams.len() {
-            let Some(mut work) = h2.streams[slot].take() else { continue };
-            let stream = work.key;
-            if let Source::Later(later) = &mut work.output.source {
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), self.peer_closed);
-                if let Some(interim) = &work.interim
-                    && (!self.is_stuck() || polled.is_ready())
-                {
-                    push_interim(h2, cx, stream, interim);
-                }
-                work.request.ends_with_client |= later.ends_with_client();
-                if let Poll::Ready(response) = polled {
-                    work.invite(h2, cx);
-                    work.output = self.start_stream(h2, cx, stream, response, &work.request);
-                    work.incoming = work.incoming.take().or(work.output.take_tunnel());
-                    if work.output.is_complete() {
-                        if let Some(incoming) = work.incoming.take() {
-                            incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
-                        }
-                        work.count(cx);
-                        end_stream(h2, cx, stream, &work.request);
-                        continue;
-                    }
-                }
-            } else {
-                // Woken perhaps; asking is how to find out.
-                h2.wire.set_ready(stream, true);
-                if let Source::Stream(source) = &mut work.output.source
-                    && (self.is_stuck() || h2.wire.room(stream) == 0)
-                {
-                    source.poll_ahead(&mut Context::from_waker(&runtime::waker(key)));
-                }
-            }
-            work.invite(h2, cx);
-            h2.streams[slot] = Some(work);
+    /// Asks the streams that were woken, and new ones, for their answers; those that have one send from now on.
+    fn ask_due(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) {
+        let mut due = std::mem::take(&mut h2.due);
+        if let Some(parts) = &h2.parts {
+            parts.take_woken(&mut due);
         }
-        Ok(())
+        // Who waits for a place gives it up to those who are there.
+        if self.peer_closed && !std::mem::replace(&mut h2.has_told_end, true) {
+            due = (0..h2.streams.len() as u32).collect();
+        }
+        for slot in due.drain(..) {
+            if let Some(work) = h2.remove_at(slot as usize) {
+                self.ask(h2, work, key, cx);
+            }
+        }
+        due.append(&mut h2.due);
+        h2.due = due;
+    }
+
+    fn ask(&mut self, h2: &mut Http2, mut work: Box<StreamWork>, key: Key, cx: &mut Ctx) {
+        work.is_due = false;
+        let stream = work.key;
+        let waker = work.waker(&mut h2.parts, key);
+        let Source::Later(later) = &mut work.output.source else {
+            // Woken perhaps; asking is how to find out.
+            h2.wire.set_ready(stream, true);
+            work.reads_ahead = false;
+            work.invite(h2, cx);
+            return h2.insert(work);
+        };
+        let polled = later.poll(&mut Context::from_waker(&waker), self.peer_closed);
+        work.request.ends_with_client |= later.ends_with_client();
+        let is_told = !self.is_stuck() || polled.is_ready();
+        if let Some(interim) = work.interim.as_ref().filter(|_| is_told) {
+            push_interim(h2, cx, stream, interim);
+        }
+        if let Poll::Ready(response) = polled {
+            work.invite(h2, cx);
+            work.output = self.start_stream(h2, cx, stream, response, &work.request);
+            work.incoming = work.incoming.take().or(work.output.take_tunnel());
+            if work.output.is_complete() {
+                if let Some(incoming) = work.incoming.take() {
+                    incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
+                }
+                work.count(cx);
+                return end_stream(h2, cx, stream, &work.request);
+            }
+        }
+        work.invite(h2, cx);
+        let is_untold = work.interim.as_ref().is_some_and(|interim| !interim.is_empty());
+        h2.insert(work);
+        if is_untold {
+            h2.make_due(stream.slot()); // it is told as soon as there is room
+        }
+    }
+
+    /// Tells sources whose content the client does not take, once for each time that they begin to wait, and again when
+    /// they were woken.
+    fn read_ahead(&mut self, h2: &mut Http2, key: Key) {
+        let is_stuck = self.is_stuck();
+        let mut at = 0;
+        while let Some(&stream) = h2.wire.ready().get(at) {
+            at += 1;
+            if !is_stuck && h2.wire.room(stream) > 0 {
+                continue;
+            }
+            let Some(work) = h2.streams.get_mut(stream.slot()).and_then(Option::as_deref_mut) else {
+                continue;
+            };
+            if std::mem::replace(&mut work.reads_ahead, true) {
+                continue;
+            }
+            let waker = work.waker(&mut h2.parts, key);
+            if let Source::Stream(source) = &mut work.output.source {
+                source.poll_ahead(&mut Context::from_waker(&waker));
+                h2.weigh_anew(stream.slot());
+            }
+        }
     }
 }
 
 impl Output {
-    /// Moves one frame into the batch. Without a key nothing may wait.
-    fn advance(&mut self, h2: &mut Http2, stream: StreamKey, key: Option<Key>) -> Moved {
+    /// Moves one frame into the batch. Without a waker nothing may wait.
+    fn advance(&mut self, h2: &mut Http2, stream: StreamKey, waker: Option<&Waker>) -> Moved {
         let room = h2.wire.room(stream).min(FRAME);
         let moved = match &mut self.source {
             Source::None => return Moved::End,
             Source::Later(_) => return Moved::Waiting,
             Source::Pieces { now, rest } => {
                 let left = self.left.unwrap_or(0);
-                now.advance(rest, left, room, h2, stream, key)
+                now.advance(rest, left, room, h2, stream, waker)
             }
             Source::Stream(source) => {
-                let Some(key) = key else { return Moved::Waiting };
-                pull(source.as_mut(), self.left, room, h2, stream, key)
+                let Some(waker) = waker else { return Moved::Waiting };
+                pull(source.as_mut(), self.left, room, h2, stream, waker)
             }
         };
         match moved {
@@ -419,7 +468,7 @@ impl Piece {
         room: usize,
         h2: &mut Http2,
         stream: StreamKey,
-        key: Option<Key>,
+        waker: Option<&Waker>,
     ) -> io::Result<Frame> {
         let send = |bytes: &[u8], h2: &mut Http2| -> io::Result<Frame> {
             let count = bytes.len().min(room);
@@ -445,8 +494,7 @@ impl Piece {
                 return Ok(frame);
             }
             Piece::File(piece) if !piece.is_empty() => {
-                let waker = key.map(runtime::waker);
-                return match piece.poll_warm(waker.as_ref()) {
+                return match piece.poll_warm(waker) {
                     Poll::Pending => Ok(Frame::Waiting),
                     Poll::Ready(Err(error)) => Err(error),
                     Poll::Ready(Ok(until)) => {
@@ -500,52 +548,38 @@ fn read_file(
     frame
 }
 
-/// Pulls a stream straight into a frame.
+/// Pulls a stream into a frame, by way of a lent buffer: a source that has nothing costs no frame.
 fn pull(
     source: &mut dyn BodyStream,
     left: Option<u64>,
     room: usize,
     h2: &mut Http2,
     stream: StreamKey,
-    key: Key,
+    waker: &Waker,
 ) -> io::Result<Frame> {
-    let start = h2.batch.len();
-    h2.batch.resize(start + FRAME_HEADER + room, 0);
-    let waker = runtime::waker(key);
-    let polled = source.poll_chunk(&mut Context::from_waker(&waker), &mut h2.batch[start + FRAME_HEADER..]);
-    let frame = match polled {
-        // All that was announced is here: what becomes of its source now is nothing to the client.
-        Poll::Ready(Err(_)) if left == Some(0) => Poll::Ready(Ok(0)),
-        polled => polled,
-    };
-    let frame = match frame {
-        Poll::Pending => Ok(Frame::Waiting),
-        Poll::Ready(Err(error)) => Err(error),
+    runtime::with_scratch(|buffer| {
+        let room = room.min(buffer.len());
+        let count = match source.poll_chunk(&mut Context::from_waker(waker), &mut buffer[..room]) {
+            Poll::Pending => return Ok(Frame::Waiting),
+            Poll::Ready(Ok(count)) => count,
+            // All that was announced is here: what becomes of its source now is nothing to the client.
+            Poll::Ready(Err(_)) if left == Some(0) => 0,
+            Poll::Ready(Err(error)) => return Err(error),
+        };
         // A source that gives more or less than it announced: the client must see that it broke.
-        Poll::Ready(Ok(count))
-            if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) =>
+        if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if count == 0
+            && let Some(lines) = source.trailers()
         {
-            Err(io::ErrorKind::InvalidData.into())
+            h2.wire.send_trailers(stream, &lines, &mut h2.batch);
+            return Ok(Frame::Content { count, is_end: true });
         }
-        Poll::Ready(Ok(count)) => {
-            if count == 0
-                && let Some(lines) = source.trailers()
-            {
-                h2.batch.truncate(start);
-                h2.wire.send_trailers(stream, &lines, &mut h2.batch);
-                return Ok(Frame::Content { count, is_end: true });
-            }
-            let is_end = count == 0 || left == Some(count as u64);
-            match h2.wire.begin_frame(stream, count, is_end) {
-                Some(header) => {
-                    h2.batch.truncate(start + FRAME_HEADER + count);
-                    h2.batch[start..start + FRAME_HEADER].copy_from_slice(&header);
-                    return Ok(Frame::Content { count, is_end });
-                }
-                None => Ok(Frame::Waiting),
-            }
-        }
-    };
-    h2.batch.truncate(start);
-    frame
+        let is_end = count == 0 || left == Some(count as u64);
+        let Some(header) = h2.wire.begin_frame(stream, count, is_end) else { return Ok(Frame::Waiting) };
+        h2.batch.extend_from_slice(&header);
+        h2.batch.extend_from_slice(&buffer[..count]);
+        Ok(Frame::Content { count, is_end })
+    })
 }

@@ -2,10 +2,8 @@
 
 use super::Group;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::net::IpAddr;
 use tidegate_config::settings::upstream::{Balance, HashKey};
 use tidegate_core::Exchange;
-use tidegate_io::socket::Peer;
 
 /// What a request wants of a group.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,15 +71,7 @@ fn key_of(key: &HashKey, exchange: &Exchange<'_>) -> u64 {
     match value {
         Some(value) => hasher.hash_one(value),
         // All who lack a field must not meet on one member.
-        None => hasher.hash_one(client(exchange)),
-    }
-}
-
-/// The address of the client.
-fn client(exchange: &Exchange<'_>) -> Option<IpAddr> {
-    match exchange.remote.client {
-        Peer::Tcp(client) => Some(client.ip().to_canonical()),
-        Peer::Unix => None,
+        None => hasher.hash_one(exchange.state.remote.client.ip()),
     }
 }
 

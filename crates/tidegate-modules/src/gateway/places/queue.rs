@@ -1,46 +1,28 @@
-//! The rules of the queue, without lock and clock: who is let in, who waits, who is turned away.
-//!
-//! Three promises, which the property tests hold it to: places are given in the order of arrival, never
-//! more at once than there are, and whoever waits is told in the end: a place, or why not. Where the routes of several
-//! sites lead here, each site has a line and a share of its own (`admission/shares`), so that the requests of one that
-//! hang leave the others theirs (FAULTS 58).
+//! The queue before an application, without lock and clock: the queue of turns of `core/admission/turns`, with limits that
+//! change, a time when nobody can be served, the sites that share the places, and what is counted of all that. Where the
+//! routes of several sites lead here, each site has a line and a share of its own, so that the requests of one that hang
+//! leave the others theirs (FAULTS 58).
 
 use super::{Demand, PlaceLimits, Refused};
 use std::collections::HashMap;
 use std::task::Waker;
 use std::time::Duration;
-use tidegate_core::admission::shares::{self, Claim, Key, Shares, Sharing};
+use tidegate_core::admission::shares::{Claim, Key, Sharing};
+use tidegate_core::admission::turns::{self, Bounds, Tally, Turn, TurnQueue, Woken};
 use tidegate_stats::{Distribution, Histogram, Metric};
 
 /// Of places that several sites share, one may hold eight ninths.
 const SITE: u32 = 8;
-
-/// Who is to be woken once the lock is released.
-#[derive(Default)]
-pub(super) struct Woken(Vec<Waker>);
-
-impl Woken {
-    pub(super) fn wake(self) {
-        self.0.into_iter().for_each(Waker::wake);
-    }
-}
 
 /// What became of an arrival.
 pub(super) enum Entry {
     Granted,
     Refused(Refused),
     Queued {
-        ticket: u64,
-        /// When it has waited too long, monotonic nanoseconds.
-        expires: Option<u64>,
+        turn: Turn,
         /// Nobody waited before it.
         is_first: bool,
     },
-}
-
-struct Waiting {
-    since: u64,
-    waker: Waker,
 }
 
 /// Everything that a queue has counted, and how it stands.
@@ -74,12 +56,9 @@ pub(super) struct Queue {
     limits: PlaceLimits,
     down: Option<Duration>,
     /// Who holds a place, and who waits: the lines of the sites.
-    shares: Shares<1, Waiting>,
+    turns: TurnQueue<1, Refused, Counted>,
     /// Sites whose routes lead here, and how many of their links do.
     sites: HashMap<u64, usize>,
-    /// Told, but not yet heard: the request polls next. A place given is counted as taken already.
-    settled: HashMap<u64, Result<(), Refused>>,
-    counted: Counted,
 }
 
 #[derive(Default)]
@@ -96,6 +75,21 @@ struct Counted {
     peak_in_use: usize,
 }
 
+impl Tally for Counted {
+    fn granted(&mut self, taken: u32, waited: Option<u64>) {
+        self.granted += 1;
+        self.peak_in_use = self.peak_in_use.max(taken as usize);
+        if let Some(waited) = waited {
+            self.waited.record_nanos(waited);
+            self.longest_wait = self.longest_wait.max(waited);
+        }
+    }
+
+    fn too_old(&mut self) {
+        self.refused_too_old += 1;
+    }
+}
+
 fn claim(site: u64) -> Claim<1> {
     [Key { party: site, weight: SITE }]
 }
@@ -106,15 +100,17 @@ fn bound(number: usize) -> u32 {
 
 impl Queue {
     pub(super) fn new(limits: PlaceLimits) -> Queue {
-        let mut shares = Shares::default();
-        shares.set_sharing(Sharing::Among(0));
-        Queue {
-            limits,
-            down: None,
-            shares,
-            sites: HashMap::new(),
-            settled: HashMap::new(),
-            counted: Counted::default(),
+        let mut turns = TurnQueue::default();
+        turns.set_sharing(Sharing::Among(0));
+        Queue { limits, down: None, turns, sites: HashMap::new() }
+    }
+
+    fn bounds(&self) -> Bounds<Refused> {
+        Bounds {
+            places: bound(self.limits.places),
+            length: bound(self.limits.queue_length),
+            age: self.limits.queue_age,
+            too_old: Refused::TooOld { retry_after: self.patience() },
         }
     }
 
@@ -123,17 +119,17 @@ impl Queue {
     }
 
     pub(super) fn in_use(&self) -> usize {
-        self.shares.taken() as usize
+        self.turns.taken() as usize
     }
 
     fn waiting(&self) -> usize {
-        self.shares.waiting() as usize
+        self.turns.waiting() as usize
     }
 
     /// Another link of this site leads here.
     pub(super) fn join(&mut self, site: u64) {
         *self.sites.entry(site).or_insert(0) += 1;
-        self.shares.set_sharing(Sharing::Among(bound(self.sites.len())));
+        self.turns.set_sharing(Sharing::Among(bound(self.sites.len())));
     }
 
     /// One link less does. What was kept for the site is free.
@@ -144,134 +140,75 @@ impl Queue {
                 self.sites.remove(&site);
             }
         }
-        self.shares.set_sharing(Sharing::Among(bound(self.sites.len())));
-        self.hand_out(now, woken);
+        self.turns.set_sharing(Sharing::Among(bound(self.sites.len())));
+        self.turns.hand_out(&self.bounds(), now, woken);
     }
 
     /// Takes a place if one is free for this site and nobody of it is before.
     pub(super) fn try_enter(&mut self, site: u64) -> bool {
-        let is_free = self.down.is_none() && self.shares.try_enter(&claim(site), bound(self.limits.places));
-        if is_free {
-            self.count_grant();
-        }
-        is_free
+        self.down.is_none() && self.turns.try_enter(&claim(site), &self.bounds())
     }
 
     /// An arrival. The clock is read only for who has to wait.
     pub(super) fn enter(&mut self, site: u64, now: impl FnOnce() -> u64, waker: &Waker) -> Entry {
         if let Some(retry_after) = self.down {
-            self.counted.refused_down += 1;
+            self.turns.tally.refused_down += 1;
             return Entry::Refused(Refused::Down { retry_after });
         }
-        let is_first = self.shares.waiting() == 0;
-        let mut since = 0;
-        let who = || {
-            since = now();
-            Waiting { since, waker: waker.clone() }
-        };
-        let (places, length) = (bound(self.limits.places), bound(self.limits.queue_length));
-        match self.shares.enter(&claim(site), places, length, who) {
-            shares::Entry::Place => {
-                self.count_grant();
-                Entry::Granted
-            }
-            shares::Entry::Full => {
-                self.counted.refused_full += 1;
+        match self.turns.enter(&claim(site), &self.bounds(), now, waker) {
+            turns::Entry::Granted => Entry::Granted,
+            turns::Entry::Full => {
+                self.turns.tally.refused_full += 1;
                 Entry::Refused(Refused::Full { retry_after: self.patience() })
             }
-            shares::Entry::Turn(ticket) => {
-                self.counted.peak_waiting = self.counted.peak_waiting.max(self.waiting());
-                let expires = self.limits.queue_age.map(|age| since.saturating_add(nanos(age)));
-                Entry::Queued { ticket, expires, is_first }
+            turns::Entry::Queued { turn, is_first } => {
+                let waiting = self.waiting();
+                let peak = &mut self.turns.tally.peak_waiting;
+                *peak = (*peak).max(waiting);
+                Entry::Queued { turn, is_first }
             }
         }
     }
 
     /// What has become of a request that waits; `None` as long as it has to.
     pub(super) fn settled(&mut self, site: u64, ticket: u64, waker: &Waker) -> Option<Result<(), Refused>> {
-        if let Some(waiting) = self.shares.find(&claim(site), ticket) {
-            waiting.waker.clone_from(waker);
-            return None;
-        }
-        self.settled.remove(&ticket)
+        self.turns.settled(&claim(site), ticket, waker)
     }
 
     /// Its time is up. A place that was given in the meantime is still good.
     pub(super) fn expire(&mut self, site: u64, ticket: u64) -> Result<(), Refused> {
-        if let Some(settled) = self.settled.remove(&ticket) {
-            return settled;
-        }
-        self.shares.withdraw(&claim(site), ticket);
-        self.counted.refused_too_old += 1;
-        Err(Refused::TooOld { retry_after: self.patience() })
+        let too_old = self.bounds().too_old;
+        self.turns.expire(&claim(site), ticket, too_old)
     }
 
     /// A request goes away: out of the queue, or with a place that it never used.
     pub(super) fn leave(&mut self, site: u64, ticket: u64, now: impl FnOnce() -> u64, woken: &mut Woken) {
-        if self.shares.withdraw(&claim(site), ticket).is_some() {
-            self.counted.abandoned += 1;
-        } else if let Some(Ok(())) = self.settled.remove(&ticket) {
-            self.counted.abandoned += 1;
-            self.release(site, now, woken);
-        }
+        let has_gone = self.turns.leave(&claim(site), ticket, &self.bounds(), now, woken);
+        self.turns.tally.abandoned += u64::from(has_gone);
     }
 
     /// A place is free again: the first who waits and may have it gets it.
     pub(super) fn release(&mut self, site: u64, now: impl FnOnce() -> u64, woken: &mut Woken) {
-        self.shares.leave(&claim(site));
-        if self.shares.waiting() > 0 {
-            self.hand_out(now(), woken);
-        }
+        self.turns.release(&claim(site), &self.bounds(), now, woken);
     }
 
     pub(super) fn set_limits(&mut self, limits: PlaceLimits, now: u64, woken: &mut Woken) {
         self.limits = limits;
-        self.hand_out(now, woken);
+        self.turns.hand_out(&self.bounds(), now, woken);
         let retry_after = self.patience();
         while self.waiting() > limits.queue_length
-            && let Some((ticket, last)) = self.shares.pop_last()
+            && self.turns.refuse_last(Refused::Full { retry_after }, woken)
         {
-            self.counted.refused_full += 1;
-            self.settle(ticket, last, Err(Refused::Full { retry_after }), woken);
+            self.turns.tally.refused_full += 1;
         }
     }
 
     pub(super) fn set_down(&mut self, retry_after: Option<Duration>, woken: &mut Woken) {
         self.down = retry_after;
         let Some(retry_after) = retry_after else { return };
-        while let Some((ticket, who)) = self.shares.pop_last() {
-            self.counted.refused_down += 1;
-            self.settle(ticket, who, Err(Refused::Down { retry_after }), woken);
+        while self.turns.refuse_last(Refused::Down { retry_after }, woken) {
+            self.turns.tally.refused_down += 1;
         }
-    }
-
-    /// Gives free places to the first who wait and may have them. Who has waited too long is told so, and not served.
-    fn hand_out(&mut self, now: u64, woken: &mut Woken) {
-        while let Some((claim, ticket, first)) = self.shares.next(bound(self.limits.places)) {
-            let waited = now.saturating_sub(first.since);
-            let is_too_old = self.limits.queue_age.is_some_and(|age| waited >= nanos(age));
-            let outcome = if is_too_old {
-                self.counted.refused_too_old += 1;
-                Err(Refused::TooOld { retry_after: self.patience() })
-            } else {
-                self.counted.waited.record_nanos(waited);
-                self.counted.longest_wait = self.counted.longest_wait.max(waited);
-                self.shares.take(&claim);
-                self.count_grant();
-                Ok(())
-            };
-            self.settle(ticket, first, outcome, woken);
-        }
-    }
-
-    fn count_grant(&mut self) {
-        self.counted.granted += 1;
-        self.counted.peak_in_use = self.counted.peak_in_use.max(self.in_use());
-    }
-
-    fn settle(&mut self, ticket: u64, who: Waiting, outcome: Result<(), Refused>, woken: &mut Woken) {
-        self.settled.insert(ticket, outcome);
-        woken.0.push(who.waker);
     }
 
     /// What a client turned away is told to wait: as long as one may wait here, since the queue that
@@ -280,46 +217,40 @@ impl Queue {
         self.limits.queue_age.unwrap_or(Duration::from_secs(1))
     }
 
-    fn oldest_wait(&self, now: u64) -> Duration {
-        let first = self.shares.first_of_lines().map(|first| first.since).min();
-        first.map_or(Duration::ZERO, |since| Duration::from_nanos(now.saturating_sub(since)))
-    }
-
     pub(super) fn report(&self, now: u64) -> PlacesReport {
+        let counted = &self.turns.tally;
         PlacesReport {
             places: self.limits.places,
             in_use: self.in_use(),
             waiting: self.waiting(),
-            oldest_wait: self.oldest_wait(now),
-            peak_waiting: self.counted.peak_waiting,
-            granted: self.counted.granted,
-            refused_full: self.counted.refused_full,
-            refused_too_old: self.counted.refused_too_old,
-            refused_down: self.counted.refused_down,
-            abandoned: self.counted.abandoned,
-            waited: self.counted.waited.read(),
+            oldest_wait: self.turns.oldest_wait(now),
+            peak_waiting: counted.peak_waiting,
+            granted: counted.granted,
+            refused_full: counted.refused_full,
+            refused_too_old: counted.refused_too_old,
+            refused_down: counted.refused_down,
+            abandoned: counted.abandoned,
+            waited: counted.waited.read(),
         }
     }
 
     pub(super) fn demand(&mut self, now: u64) -> Demand {
-        let in_use = self.in_use();
+        let (in_use, waiting) = (self.in_use(), self.waiting());
+        let oldest_wait = self.turns.oldest_wait(now);
+        let counted = &mut self.turns.tally;
         Demand {
-            waiting: self.waiting(),
-            oldest_wait: self.oldest_wait(now),
-            longest_wait: Duration::from_nanos(std::mem::take(&mut self.counted.longest_wait)),
-            in_use: self.in_use(),
-            peak_in_use: std::mem::replace(&mut self.counted.peak_in_use, in_use),
-            requests: self.counted.granted,
-            refused_full: self.counted.refused_full,
-            refused_too_old: self.counted.refused_too_old,
-            refused_down: self.counted.refused_down,
-            abandoned: self.counted.abandoned,
+            waiting,
+            oldest_wait,
+            longest_wait: Duration::from_nanos(std::mem::take(&mut counted.longest_wait)),
+            in_use,
+            peak_in_use: std::mem::replace(&mut counted.peak_in_use, in_use),
+            requests: counted.granted,
+            refused_full: counted.refused_full,
+            refused_too_old: counted.refused_too_old,
+            refused_down: counted.refused_down,
+            abandoned: counted.abandoned,
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -401,7 +332,8 @@ mod tests {
                         }
                         Entry::Refused(Refused::Down { .. }) => prop_assert!(down),
                         Entry::Refused(_) => prop_assert!(!down && model.line.len() >= limits.queue_length),
-                        Entry::Queued { ticket, expires, is_first } => {
+                        Entry::Queued { turn, is_first } => {
+                            let (ticket, expires) = (turn.ticket(), turn.expires());
                             prop_assert!(!down && model.line.len() < limits.queue_length);
                             prop_assert_eq!(expires, Some(now + age));
                             prop_assert_eq!(is_first, model.line.is_empty());
@@ -475,11 +407,11 @@ mod tests {
                 prop_assert_eq!(queue.in_use(), model.holding);
                 prop_assert_eq!(queue.waiting(), model.line.len());
                 for (ticket, _) in &model.line {
-                    prop_assert!(queue.shares.find(&claim(ONE), *ticket).is_some());
+                    prop_assert!(queue.settled(ONE, *ticket, Waker::noop()).is_none());
                 }
                 // Nobody waits before a free place, and whoever was told is woken.
                 prop_assert!(queue.waiting() == 0 || queue.in_use() >= limits.places);
-                prop_assert_eq!(queue.settled.len(), model.outcomes.len());
+                prop_assert_eq!(queue.turns.unheard(), model.outcomes.len());
             }
         }
     }
@@ -492,11 +424,11 @@ mod tests {
         assert!(!queue.try_enter(ONE));
         assert!(matches!(
             queue.enter(ONE, || 10, Waker::noop()),
-            Entry::Queued { ticket: 1, is_first: true, .. }
+            Entry::Queued { turn, is_first: true } if turn.ticket() == 1
         ));
         assert!(matches!(
             queue.enter(ONE, || 20, Waker::noop()),
-            Entry::Queued { ticket: 2, is_first: false, .. }
+            Entry::Queued { turn, is_first: false } if turn.ticket() == 2
         ));
         queue.release(ONE, || 50, &mut Woken::default());
         let demand = queue.demand(60);
@@ -524,9 +456,11 @@ mod tests {
         queue.join(hung);
         queue.join(well);
         assert_eq!((0..9).filter(|_| queue.try_enter(hung)).count(), 3);
-        let Entry::Queued { ticket, .. } = queue.enter(hung, || 0, Waker::noop()) else { panic!("it waits") };
+        let Entry::Queued { turn, .. } = queue.enter(hung, || 0, Waker::noop()) else { panic!("it waits") };
+        let ticket = turn.ticket();
         assert!(queue.try_enter(well));
-        let Entry::Queued { ticket: second, .. } = queue.enter(well, || 0, Waker::noop()) else { panic!() };
+        let Entry::Queued { turn, .. } = queue.enter(well, || 0, Waker::noop()) else { panic!() };
+        let second = turn.ticket();
         queue.release(well, || 0, &mut Woken::default());
         assert_eq!(queue.settled(well, second, Waker::noop()), Some(Ok(())), "the later, for it has none");
         assert_eq!(queue.settled(hung, ticket, Waker::noop()), None);

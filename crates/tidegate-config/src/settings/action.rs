@@ -1,0 +1,66 @@
+//! What the engine has to know of an action without naming it: each says it here, of all of them.
+
+use super::gateway::BackendTls;
+use super::{Action, PathPattern, Site, Try};
+
+impl Action {
+    /// Whether a program answers, so that a file of that path is run and not sent.
+    pub fn is_program(&self) -> bool {
+        match self {
+            Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
+            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => false,
+        }
+    }
+
+    /// Whether it is served however busy the server is.
+    pub fn always_answers(&self) -> bool {
+        match self {
+            Action::Status => true,
+            Action::Cgi(_)
+            | Action::Fastcgi(_)
+            | Action::Scgi(_)
+            | Action::Proxy(_)
+            | Action::Files(_)
+            | Action::Redirect { .. }
+            | Action::Respond { .. } => false,
+        }
+    }
+
+    /// TLS with an application.
+    pub fn backend_tls(&self) -> Option<&BackendTls> {
+        match self {
+            Action::Proxy(proxy) => proxy.gateway.tls.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether an application gets a path with `%2F` as it was sent.
+    fn passes_encoded_slashes(&self) -> bool {
+        matches!(self, Action::Proxy(proxy) if proxy.passes_encoded_slashes)
+    }
+
+    /// The route that gets what is no file.
+    fn last_resort(&self) -> Option<&str> {
+        match self {
+            Action::Files(files) => match files.try_list.last() {
+                Some(Try::Route(name)) => Some(name),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Site {
+    /// Whether a route passes on a path with `%2F` as it was sent: to an application that is to have it, or as files that
+    /// leave to one what is none of them.
+    pub fn takes_encoded_slash(&self, index: usize) -> bool {
+        let Some(action) = self.routes.get(index).map(|route| &route.action) else { return false };
+        let named = |name: &str| {
+            let is_it = |pattern: &PathPattern| matches!(pattern, PathPattern::Exact(of) if of == name);
+            self.routes.iter().find(|route| is_it(&route.pattern))
+        };
+        action.passes_encoded_slashes()
+            || action.last_resort().and_then(named).is_some_and(|route| route.action.passes_encoded_slashes())
+    }
+}

@@ -1,0 +1,150 @@
+//! What decides before content whether a request goes on.
+//!
+//! Every route has its access rules, and may have further [`Gate`]s, which may wait: for a directory that checks a
+//! password, for a place among requests of one client. This is the only place that makes a [`Pass`], without which no
+//! [`Handler`] can be called: what skips a gate does not compile. Requests of the server's own come through here as well
+//! (see `subrequest`).
+//!
+//! [`Handler`]: crate::Handler
+
+use crate::access::{self, Refusal};
+use crate::answer;
+use crate::exchange::Exchange;
+use crate::reply::Reply;
+use crate::response::Response;
+use crate::site::Site;
+use std::rc::Rc;
+use tidegate_config::settings::Access;
+use tidegate_http::Status;
+use tidegate_io::LocalFuture;
+
+/// Decides whether a request goes on to the content of its route. One for each route on each worker.
+pub trait Gate {
+    /// Looks at a request that is about to get the content of this gate's route.
+    fn check(&self, exchange: &Exchange<'_>) -> Verdict;
+}
+
+/// What a gate says of a request.
+pub enum Verdict {
+    /// It goes on.
+    Pass,
+    /// This is its answer.
+    Refuse(Response),
+    /// That is not known yet. The request is kept until it is, its content unread; the future is dropped when the client
+    /// has gone. It has to end by itself: nothing else bounds it.
+    Wait(LocalFuture<Verdict>),
+}
+
+/// A request has been let in. Made by the gates alone, and used up by one call of a handler.
+#[derive(Debug)]
+pub struct Pass(());
+
+/// How far a request has come.
+pub(crate) enum Passage {
+    /// Through all gates.
+    Open(Pass),
+    /// One has refused it.
+    Shut(Response),
+    /// One has to wait; what follows are those from this number on.
+    Wait(LocalFuture<Verdict>, usize),
+}
+
+impl Gate for Access {
+    fn check(&self, exchange: &Exchange<'_>) -> Verdict {
+        match access::judge(self, exchange) {
+            Ok(()) => Verdict::Pass,
+            Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
+        }
+    }
+}
+
+/// Lets a request in by the rules of its route alone.
+///
+/// # Errors
+/// The rule that refuses it.
+pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Refusal<'s>> {
+    access::judge(access, exchange).map(Pass)
+}
+
+/// The answer to a request that its route's rules do not let in.
+fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
+    let response = answer::refused(exchange, Status::FORBIDDEN, refusal);
+    match refusal {
+        Refusal::Denied(_)
+        | Refusal::NotAllowed(_)
+        | Refusal::UnnamedProxy(_)
+        | Refusal::UnnamedClient(_) => response,
+        Refusal::NoCertificate => answer::explained(
+            Status::FORBIDDEN,
+            "This address is open only to clients that show a certificate.",
+        ),
+    }
+}
+
+impl Site {
+    /// Asks the gates of a route.
+    #[inline]
+    pub(crate) fn ask_gates(&self, index: usize, exchange: &Exchange<'_>) -> Passage {
+        let access = &self.route(index).access;
+        if access.is_open() && self.routes[index].gates.is_empty() {
+            return Passage::Open(Pass(()));
+        }
+        self.ask_gate(index, access.check(exchange), 0, exchange)
+    }
+
+    /// The same from the verdict of a gate on; `next` are those that have not been asked.
+    pub(crate) fn ask_gate(
+        &self,
+        index: usize,
+        mut verdict: Verdict,
+        mut next: usize,
+        exchange: &Exchange<'_>,
+    ) -> Passage {
+        loop {
+            match verdict {
+                Verdict::Pass => {}
+                Verdict::Refuse(response) => return Passage::Shut(response),
+                Verdict::Wait(future) => return Passage::Wait(future, next),
+            }
+            let Some(gate) = self.routes[index].gates.get(next) else { return Passage::Open(Pass(())) };
+            verdict = gate.check(exchange);
+            next += 1;
+        }
+    }
+
+    /// Sends a request through the gates of a route, and then on, or to the answer that they give. Where one waits the
+    /// request is kept meanwhile.
+    #[inline]
+    pub(crate) fn enter(
+        self: &Rc<Self>,
+        index: usize,
+        exchange: &mut Exchange<'_>,
+        then: impl FnOnce(&Rc<Site>, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
+    ) -> Reply {
+        match self.ask_gates(index, exchange) {
+            Passage::Open(pass) => then(self, exchange, Ok(pass)),
+            Passage::Shut(response) => then(self, exchange, Err(response)),
+            Passage::Wait(verdict, next) => self.enter_after(index, verdict, next, exchange, then),
+        }
+    }
+
+    #[cold]
+    fn enter_after(
+        self: &Rc<Self>,
+        index: usize,
+        verdict: LocalFuture<Verdict>,
+        next: usize,
+        exchange: &mut Exchange<'_>,
+        then: impl FnOnce(&Rc<Site>, &mut Exchange<'_>, Result<Pass, Response>) -> Reply + 'static,
+    ) -> Reply {
+        exchange.ends_with_client(); // nobody else has asked
+        let site = self.clone();
+        exchange.prepare_after(verdict, move |verdict, exchange| {
+            match site.ask_gate(index, verdict, next, exchange) {
+                Passage::Open(pass) => then(&site, exchange, Ok(pass)),
+                Passage::Shut(response) => then(&site, exchange, Err(response)),
+                Passage::Wait(verdict, next) => site.enter_after(index, verdict, next, exchange, then),
+            }
+        })
+    }
+}

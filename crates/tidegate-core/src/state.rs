@@ -1,0 +1,87 @@
+//! What is known of a request beside its head: one owned struct, which the borrowed [`Exchange`] and its kept form both
+//! have, so that nothing is lost between them.
+//!
+//! [`Exchange`]: crate::Exchange
+
+use crate::body::RequestBody;
+use crate::remote::Remote;
+use crate::signals::Signals;
+use crate::site::Site;
+use std::rc::Rc;
+use std::sync::Arc;
+use tidegate_io::socket::Peer;
+use tidegate_tls::Handshake;
+
+/// What is known of a request beside its head. The default is that of a request that came from no client.
+pub struct RequestState {
+    /// Who asks.
+    pub remote: Remote,
+    /// What the TLS handshake has agreed upon; `None` on a plain connection.
+    pub tls: Option<Arc<Handshake>>,
+    /// Content of the request, until a handler takes it.
+    pub body: Option<RequestBody>,
+    pub(crate) site: Option<Rc<Site>>,
+    /// Which of the site's routes has the request.
+    pub(crate) route: usize,
+    /// How often the request was handed on to another route already.
+    pub(crate) hops: u8,
+    pub(crate) has_encoded_slash: bool,
+    /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
+    pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
+    pub(crate) signals: Signals,
+}
+
+impl Default for RequestState {
+    fn default() -> RequestState {
+        RequestState::of(Remote::direct(Peer::Unix))
+    }
+}
+
+impl RequestState {
+    /// For a request from there.
+    #[inline]
+    pub fn of(remote: Remote) -> RequestState {
+        RequestState {
+            remote,
+            tls: None,
+            body: None,
+            site: None,
+            route: 0,
+            hops: 0,
+            has_encoded_slash: false,
+            forwarded: None,
+            signals: Signals::default(),
+        }
+    }
+
+    /// The same for a request that is kept, which takes the content along.
+    pub(crate) fn keep(&mut self) -> RequestState {
+        RequestState { body: self.body.take(), ..self.copy(self.signals.share()) }
+    }
+
+    /// The same for another request, without content.
+    pub(crate) fn copy(&self, signals: Signals) -> RequestState {
+        let RequestState {
+            remote,
+            tls,
+            body: _,
+            site,
+            route,
+            hops,
+            has_encoded_slash,
+            forwarded,
+            signals: _,
+        } = self;
+        RequestState {
+            remote: *remote,
+            tls: tls.clone(),
+            body: None,
+            site: site.clone(),
+            route: *route,
+            hops: *hops,
+            has_encoded_slash: *has_encoded_slash,
+            forwarded: forwarded.clone(),
+            signals,
+        }
+    }
+}

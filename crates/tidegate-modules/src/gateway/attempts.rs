@@ -1,0 +1,202 @@
+//! A request is tried until somebody has answered it, or nobody is left who may: the one loop for every protocol
+//! (FAULTS 62).
+//!
+//! It waits for a place, has the protocol try the request there ([`Attempt`]), tells the member what came of it, and
+//! decides whether the request may be sent again: at once, where the connection and not the application has failed, or
+//! to another member. What every attempt comes to is counted and said once.
+
+use super::about::About;
+use super::link::Link;
+use super::places::Refused;
+use super::upstream::{Errand, Pick, Upstream};
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use tidegate_core::{Response, answer, log};
+use tidegate_http::Status;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_stats::{GatewayFailure, Worker as Stats};
+
+/// Times that a request is sent again at once when a connection was on its way out.
+const AT_ONCE: u32 = 2;
+
+/// A request in the words of its protocol, ready to be sent.
+pub(super) trait Attempt {
+    /// The way to the application, and what the request brings to the choice of a member.
+    fn way(&mut self) -> (&Rc<Link>, &mut Errand, &About);
+
+    /// Tries it with this member; `wants_new` where idle connections may be as old as one that has failed.
+    async fn attempt(&mut self, pick: Pick, wants_new: bool) -> Result<Response, Box<Failure>>;
+
+    /// Begins anew, with what is held of the content.
+    fn rewind(&mut self);
+}
+
+/// An attempt that came to nothing.
+pub(super) struct Failure {
+    pub(super) fault: Fault,
+    /// Who is to blame; `None` where that has been said.
+    pub(super) pick: Option<Pick>,
+    /// Whether it may be sent again, although it may be under way.
+    pub(super) may_repeat: bool,
+    /// A connection that is closed at the same moment is nobody's fault.
+    pub(super) is_coincidence: bool,
+}
+
+/// Why an attempt has failed.
+pub(super) enum Fault {
+    /// There is no connection, and nothing was sent.
+    Unreachable(io::Error),
+    /// No answer within the time that the settings say.
+    Silent,
+    /// The client's content ended badly; the engine answers in place of whatever is said here.
+    Client,
+    /// What came is no answer.
+    Application(GatewayFailure, String),
+}
+
+impl Failure {
+    /// Nobody was reached.
+    pub(super) fn unreachable(error: io::Error, pick: Option<Pick>) -> Box<Failure> {
+        Box::new(Failure { fault: Fault::Unreachable(error), pick, may_repeat: true, is_coincidence: false })
+    }
+}
+
+/// What is known of the attempts so far.
+#[derive(Default)]
+struct Attempts {
+    at_once: u32,
+    wants_new: bool,
+    /// Why an earlier member has failed: what the client hears when there is no other.
+    before: Option<Box<Response>>,
+}
+
+/// Tries a request. What seldom has to be waited for is in a box of its own: the future is made anew for each request, and
+/// all that it could ever wait for is a part of it.
+pub(super) async fn until_answered<A: Attempt>(mut request: A) -> Response {
+    let mut attempts = Attempts::default();
+    request.way().0.shared.stats.gateway_requests.add(1);
+    loop {
+        let (link, errand, _) = request.way();
+        let pick = match link.upstream.try_pick(errand) {
+            Some(pick) => Ok(pick),
+            None => Box::pin(place(link, errand)).await,
+        };
+        let pick = match pick {
+            Ok(pick) => pick,
+            Err(refused) => {
+                let answer = attempts.before.take();
+                return answer.map_or_else(|| refuse(&link.shared.stats, &refused), |answer| *answer);
+            }
+        };
+        match request.attempt(pick, attempts.wants_new).await {
+            Ok(response) => return response,
+            Err(failure) => {
+                if let Some(answer) = attempts.end(&mut request, *failure) {
+                    return answer;
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a place; how long is counted where it has to.
+async fn place(link: &Link, errand: &Errand) -> Result<Pick, Refused> {
+    let mut pick = std::pin::pin!(link.upstream.pick(errand));
+    let mut since = None;
+    let outcome = std::future::poll_fn(|cx| {
+        let polled = pick.as_mut().poll(cx);
+        if polled.is_pending() && since.is_none() {
+            since = Some(monotonic_ns());
+        }
+        polled
+    })
+    .await;
+    if let Some(since) = since {
+        link.shared.stats.gateway_queue_delay.record_nanos(monotonic_ns().saturating_sub(since));
+    }
+    outcome
+}
+
+impl Attempts {
+    /// Says and counts what has failed. `None`: the request is to be sent again.
+    #[cold]
+    fn end(&mut self, request: &mut impl Attempt, failure: Failure) -> Option<Response> {
+        let Failure { fault, pick, may_repeat, is_coincidence } = failure;
+        let (link, errand, about) = request.way();
+        if is_coincidence && may_repeat && self.at_once < AT_ONCE {
+            link.shared.stats.gateway_retries.add(1);
+            self.at_once += 1;
+            self.wants_new = true;
+            request.rewind();
+            return None;
+        }
+        let answer = failed(link, about, &fault, pick.as_ref());
+        let is_sent = !matches!(fault, Fault::Unreachable(_));
+        match (&fault, pick) {
+            (Fault::Client, _) | (_, None) => {}
+            (Fault::Silent, Some(pick)) => pick.hung(errand),
+            (_, Some(mut pick)) => pick.failed(errand),
+        }
+        // Where nothing was sent somebody else may have it, whatever the request is.
+        if !may_repeat || !link.upstream.may_retry(errand, is_sent) {
+            return Some(answer);
+        }
+        link.shared.stats.gateway_retries.add(1);
+        if is_sent {
+            // The idle connections to a pool's process may be as old as the one that has failed.
+            self.wants_new = link.upstream.is_pool();
+            request.rewind();
+        }
+        self.before = Some(Box::new(answer));
+        None
+    }
+}
+
+/// Says and counts a fault; what the client hears of it.
+fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Pick>) -> Response {
+    let (failures, name) = (&link.shared.stats.gateway_failures, &link.name);
+    match fault {
+        Fault::Client => answer::error(Status::BAD_REQUEST),
+        Fault::Unreachable(error) => {
+            failures.add(GatewayFailure::Unreachable, 1);
+            let is_late = error.kind() == io::ErrorKind::TimedOut;
+            let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
+            match (&link.upstream, pick.and_then(Pick::address)) {
+                (Upstream::Pool(_) | Upstream::Group(_), Some(address)) => {
+                    unreachable(about, &format_args!("{address} of {name}"), &why);
+                }
+                _ => unreachable(about, name, &why),
+            }
+            answer::error(if is_late { Status::GATEWAY_TIMEOUT } else { Status::BAD_GATEWAY })
+        }
+        Fault::Silent => {
+            failures.add(GatewayFailure::Silent, 1);
+            log::error(format_args!("{about}: {name}: no answer within {:?}", link.timeout));
+            answer::error(Status::GATEWAY_TIMEOUT)
+        }
+        Fault::Application(kind, said) => {
+            failures.add(*kind, 1);
+            log::error(format_args!("{about}: {name}: {said}"));
+            match kind {
+                GatewayFailure::Overloaded => answer::busy(Some(1)),
+                _ => answer::error(Status::BAD_GATEWAY),
+            }
+        }
+    }
+}
+
+fn unreachable(about: &About, whom: &dyn std::fmt::Display, why: &str) {
+    log::error(format_args!("{about}: {whom} cannot be reached: {why}"));
+}
+
+/// The answer to a request that got no place.
+fn refuse(stats: &Stats, refused: &Refused) -> Response {
+    let why = match refused {
+        Refused::Full { .. } => GatewayFailure::QueueFull,
+        Refused::TooOld { .. } => GatewayFailure::QueueAge,
+        Refused::Down { .. } => GatewayFailure::Down,
+    };
+    stats.gateway_failures.add(why, 1);
+    answer::busy(Some(refused.retry_after_seconds()))
+}
