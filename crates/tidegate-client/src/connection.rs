@@ -1,11 +1,11 @@
 //! One connection to a backend, with TLS or without. It is registered with the poller once, for as long as it
 //! lives, and owns no buffer: an idle one costs its descriptor and little else.
 
-use crate::peer::{self, Opened, Peer};
+use crate::peer::{Opened, Peer};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvFlags, SendFlags};
 use std::cell::RefCell;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -46,10 +46,10 @@ impl Connection {
         let started = monotonic_ns();
         let opened = Opened::new(peer);
         // Most often it is done at once, and then there is no deadline to arm.
-        let first = begin(peer.address());
+        let first = begin(peer);
         let (watched, session) = match (first, tls) {
             (Ok((stream, Connecting::Done)), None) => (Watched::new(stream.into())?, None),
-            (first, tls) => timer::within(timeout, establish(peer.address(), first, tls))
+            (first, tls) => timer::within(timeout, establish(peer, first, tls))
                 .await
                 .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?,
         };
@@ -132,19 +132,6 @@ impl Connection {
             return self.poll_seal(cx, &mut session.borrow_mut(), bytes);
         }
         self.watched.poll_write(cx, |fd| Ok(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?))
-    }
-
-    /// Sends both pieces in one call, at least one byte.
-    pub fn poll_send_both(&self, cx: &mut Context<'_>, one: &[u8], two: &[u8]) -> Poll<io::Result<usize>> {
-        if let Some(session) = &self.tls {
-            let piece = if one.is_empty() { two } else { one };
-            return self.poll_seal(cx, &mut session.borrow_mut(), piece);
-        }
-        let pieces = [IoSlice::new(one), IoSlice::new(two)];
-        self.watched.poll_write(cx, |fd| {
-            let mut control = SendAncillaryBuffer::default();
-            Ok(rustix::net::sendmsg(fd, &pieces, &mut control, SendFlags::NOSIGNAL)?)
-        })
     }
 
     /// Receives into the front of `buffer`; 0 is the end.
@@ -291,11 +278,11 @@ fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
 
 /// Connects, and makes the TLS handshake where one is wanted.
 async fn establish(
-    address: &Address,
+    peer: &Peer,
     begun: Begun,
     tls: Option<&PeerTls>,
 ) -> io::Result<(Watched, Option<ClientSession>)> {
-    let watched = finish(address, begun).await?;
+    let watched = finish(peer, begun).await?;
     let Some(tls) = tls else { return Ok((watched, None)) };
     watched.assume_writable();
     let mut session = ClientSession::new(&tls.connector, tls.name.clone()).map_err(io::Error::from)?;
@@ -333,17 +320,17 @@ async fn establish(
 
 type Begun = io::Result<(Stream, Connecting)>;
 
-fn begin(address: &Address) -> Begun {
-    let (stream, connecting) = connect(address, None)?;
+fn begin(peer: &Peer) -> Begun {
+    let (stream, connecting) = connect(peer.address(), None)?;
     // Left to itself the kernel lets the buffers of one that is not read grow to megabytes: 1,536 held 1.9 GiB.
-    if peer::is_crowded() && matches!(address, Address::Tcp(_)) {
+    if peer.is_in_a_crowd() && matches!(peer.address(), Address::Tcp(_)) {
         socket::bound_unread(stream.as_fd(), CROWDED_BUFFER)?;
         socket::bound_unsent(stream.as_fd(), CROWDED_BUFFER as u32);
     }
     Ok((stream, connecting))
 }
 
-async fn finish(address: &Address, mut begun: Begun) -> io::Result<Watched> {
+async fn finish(peer: &Peer, mut begun: Begun) -> io::Result<Watched> {
     let (mut pause, longest) = BUSY_PAUSES;
     loop {
         match begun {
@@ -359,7 +346,7 @@ async fn finish(address: &Address, mut begun: Begun) -> io::Result<Watched> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 timer::after(pause).await;
                 pause = (pause * 2).min(longest);
-                begun = begin(address);
+                begun = begin(peer);
             }
             Err(error) => return Err(error),
         }
@@ -369,6 +356,7 @@ async fn finish(address: &Address, mut begun: Begun) -> io::Result<Watched> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Peers;
     use rustix::net::sockopt::socket_recv_buffer_size;
     use std::net::TcpListener;
     use tidegate_io::{Poller, Runtime};
@@ -378,14 +366,13 @@ mod tests {
         let poller = Poller::new().unwrap();
         let _runtime = Runtime::install(poller.registry().unwrap()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let peer = Peer::of(&Address::Tcp(listener.local_addr().unwrap()));
+        let peer = Peers::new().peer(&Address::Tcp(listener.local_addr().unwrap()));
         let open = || {
             let opened = Opened::new(&peer);
-            let (stream, _) = begin(peer.address()).unwrap();
+            let (stream, _) = begin(&peer).unwrap();
             (socket_recv_buffer_size(&stream).unwrap(), stream, opened)
         };
         let (first, ..) = open();
-        // Other tests have connections of their own, but not many.
         let crowd: Vec<_> = (0..200).map(|_| open()).collect();
         let (last, ..) = crowd.last().unwrap();
         let last = *last;

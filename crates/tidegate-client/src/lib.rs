@@ -11,5 +11,5 @@ mod peer;
 mod pool;
 
 pub use connection::{Connection, PeerTls};
-pub use peer::{Peer, Starving};
+pub use peer::{Peer, Peers, Starving};
 pub use pool::{Pool, PoolLimits};

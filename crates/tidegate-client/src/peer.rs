@@ -9,27 +9,56 @@
 //!   as long as there is one, all idle connections are let go and none is kept.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use tidegate_io::connect::Address;
-
-/// Open connections to all peers.
-static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// With more open connections than this further ones get bounded buffers of the kernel: as with clients, only a crowd
 /// needs it.
 const CROWD: usize = 128;
 
-/// Whether there are so many open connections that what the kernel keeps for each has to be bounded.
-pub(crate) fn is_crowded() -> bool {
-    OPEN.load(Relaxed) > CROWD
+/// All that a process connects to. Its home makes one, and whoever connects is given it.
+#[derive(Default)]
+pub struct Peers {
+    /// Open connections to all of them.
+    open: AtomicUsize,
+    known: Mutex<HashMap<Address, Weak<Peer>>>,
 }
 
-static PEERS: Mutex<Option<HashMap<Address, Weak<Peer>>>> = Mutex::new(None);
+impl Peers {
+    /// None yet.
+    pub fn new() -> Arc<Peers> {
+        Arc::default()
+    }
+
+    /// The peer at this address: one for all who ask as long as anybody uses it.
+    pub fn peer(self: &Arc<Self>, address: &Address) -> Arc<Peer> {
+        let mut known = lock(&self.known);
+        if let Some(peer) = known.get(address).and_then(Weak::upgrade) {
+            return peer;
+        }
+        let peer = Arc::new(Peer {
+            all: self.clone(),
+            address: address.clone(),
+            open: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
+            starving: AtomicUsize::new(0),
+            keepers: Mutex::default(),
+        });
+        known.insert(address.clone(), Arc::downgrade(&peer));
+        peer
+    }
+
+    /// How many are in use.
+    pub fn count(&self) -> usize {
+        lock(&self.known).len()
+    }
+}
 
 /// One address, shared by the workers of the process.
 pub struct Peer {
+    all: Arc<Peers>,
     address: Address,
     open: AtomicUsize,
     idle: AtomicUsize,
@@ -46,28 +75,14 @@ pub(crate) struct Keeper {
 }
 
 impl Peer {
-    /// The peer at this address.
-    pub fn of(address: &Address) -> Arc<Peer> {
-        let mut peers = lock(&PEERS);
-        let peers = peers.get_or_insert_default();
-        if let Some(peer) = peers.get(address).and_then(Weak::upgrade) {
-            return peer;
-        }
-        peers.retain(|_, peer| peer.strong_count() > 0);
-        let peer = Arc::new(Peer {
-            address: address.clone(),
-            open: AtomicUsize::new(0),
-            idle: AtomicUsize::new(0),
-            starving: AtomicUsize::new(0),
-            keepers: Mutex::default(),
-        });
-        peers.insert(address.clone(), Arc::downgrade(&peer));
-        peer
-    }
-
     /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether there are so many open connections, to whomever, that what the kernel keeps for each has to be bounded.
+    pub(crate) fn is_in_a_crowd(&self) -> bool {
+        self.all.open.load(Relaxed) > CROWD
     }
 
     /// Connections that are open, idle ones included, of all workers.
@@ -83,7 +98,7 @@ impl Peer {
     /// Whether no connection may be kept idle now.
     #[inline]
     pub(crate) fn is_starving(&self) -> bool {
-        self.starving.load(Relaxed) > 0
+        self.starving.load(SeqCst) > 0
     }
 
     pub(crate) fn add_keeper(&self) -> Arc<Keeper> {
@@ -102,7 +117,8 @@ impl Peer {
 
     pub(crate) fn add_idle(&self, keeper: &Keeper) {
         self.idle.fetch_add(1, Relaxed);
-        keeper.idle.fetch_add(1, Relaxed);
+        // In one order with `starving`: either who keeps one sees who starves, or the other way round.
+        keeper.idle.fetch_add(1, SeqCst);
     }
 
     pub(crate) fn remove_idle(&self, keeper: &Keeper) {
@@ -126,8 +142,18 @@ impl Peer {
     }
 
     fn want_all(&self) {
-        for keeper in lock(&self.keepers).iter().filter(|keeper| keeper.idle.load(Relaxed) > 0) {
+        for keeper in lock(&self.keepers).iter().filter(|keeper| keeper.idle.load(SeqCst) > 0) {
             keeper.wake();
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let mut known = lock(&self.all.known);
+        // Somebody may have asked for the address anew in the meantime.
+        if known.get(&self.address).is_some_and(|peer| peer.strong_count() == 0) {
+            known.remove(&self.address);
         }
     }
 }
@@ -150,7 +176,7 @@ pub(crate) struct Opened(Arc<Peer>);
 impl Opened {
     /// The worker that calls this keeps no idle one itself.
     pub(crate) fn new(peer: &Arc<Peer>) -> Opened {
-        OPEN.fetch_add(1, Relaxed);
+        peer.all.open.fetch_add(1, Relaxed);
         peer.open.fetch_add(1, Relaxed);
         peer.want_one();
         Opened(peer.clone())
@@ -160,7 +186,7 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
-        OPEN.fetch_sub(1, Relaxed);
+        self.0.all.open.fetch_sub(1, Relaxed);
     }
 }
 
@@ -170,7 +196,7 @@ pub struct Starving(Arc<Peer>);
 impl Starving {
     /// Until this is dropped no connection to `peer` is kept idle.
     pub fn new(peer: &Arc<Peer>) -> Starving {
-        peer.starving.fetch_add(1, Relaxed);
+        peer.starving.fetch_add(1, SeqCst);
         peer.want_all();
         Starving(peer.clone())
     }
@@ -190,15 +216,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
+    fn address(name: &str) -> Address {
+        Address::Unix(name.into())
+    }
+
     fn peer(name: &str) -> Arc<Peer> {
-        Peer::of(&Address::Unix(name.into()))
+        Peers::new().peer(&address(name))
     }
 
     #[test]
-    fn one_peer_for_each_address() {
-        let one = peer("/a");
-        assert!(Arc::ptr_eq(&one, &peer("/a")));
-        assert!(!Arc::ptr_eq(&one, &peer("/b")));
+    fn one_peer_for_each_address_and_none_when_nobody_uses_it() {
+        let peers = Peers::new();
+        let one = peers.peer(&address("/a"));
+        assert!(Arc::ptr_eq(&one, &peers.peer(&address("/a"))));
+        assert!(!Arc::ptr_eq(&one, &peers.peer(&address("/b"))));
+        assert_eq!(peers.count(), 1);
+        drop(one);
+        assert_eq!(peers.count(), 0);
     }
 
     #[test]

@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_io::connect::Address;
 use tidegate_io::runtime::{self, LocalFuture};
 use tidegate_io::timer::{self, Deadline};
 
@@ -94,13 +93,12 @@ struct Idle {
 
 impl Pool {
     /// An empty pool.
-    pub fn new(address: &Address, limits: PoolLimits) -> Rc<Pool> {
-        Pool::with_tls(address, limits, None)
+    pub fn new(peer: Arc<Peer>, limits: PoolLimits) -> Rc<Pool> {
+        Pool::with_tls(peer, limits, None)
     }
 
     /// An empty pool of connections that speak TLS.
-    pub fn with_tls(address: &Address, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Pool> {
-        let peer = Peer::of(address);
+    pub fn with_tls(peer: Arc<Peer>, limits: PoolLimits, tls: Option<PeerTls>) -> Rc<Pool> {
         Rc::new(Pool {
             keeper: peer.add_keeper(),
             peer,
@@ -215,6 +213,10 @@ impl Pool {
         }
         self.idle.borrow_mut().push(Idle { connection, since: monotonic_ns() });
         self.peer.add_idle(&self.keeper);
+        // Whoever began to starve since it was looked at has seen no idle connection here, and woken nobody.
+        if self.peer.is_starving() {
+            self.wake_sweeper();
+        }
     }
 
     /// Idle connections.
@@ -311,9 +313,11 @@ impl Future for Sweeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Peers;
     use std::io::Read;
     use std::net::TcpListener;
     use std::time::Instant;
+    use tidegate_io::connect::Address;
     use tidegate_io::{Kind, Poller, Runtime};
 
     /// What a worker does between two polls.
@@ -337,7 +341,7 @@ mod tests {
             idle_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(10),
         };
-        let pool = Pool::new(&address, limits);
+        let pool = Pool::new(Peers::new().peer(&address), limits);
         let mut cx = Context::from_waker(Waker::noop());
 
         // Cancelled before it is made, twice.

@@ -220,7 +220,12 @@ impl<'a> Checker<'a> {
         let elsewhere: Vec<&Directive> =
             directives::all().filter(|directive| directive.name == word).collect();
         let near = suggest::nearest(word, directives::in_context(context).map(|directive| directive.name));
-        let (message, help) = if !elsewhere.is_empty() {
+        let is_of_server =
+            context == Context::RequestLimits && directives::find(Context::Limits, word).is_some();
+        let (message, help) = if is_of_server {
+            let message = format!("`{word}` cannot stand {}", context.place());
+            (message, suggest::for_the_server(word).to_owned())
+        } else if !elsewhere.is_empty() {
             let places: Vec<&str> =
                 elsewhere.iter().flat_map(|found| found.contexts).map(|context| context.place()).collect();
             (format!("`{word}` cannot stand {}", context.place()), format!("it stands {}", places.join(", ")))

@@ -58,6 +58,16 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(message) }
     }
 
+    /// As a line of a log.
+    pub fn in_a_line(&self) -> String {
+        let place = self.span.as_ref().map(|(source, range)| {
+            let (line, column) = source.position(range.start);
+            format!("{}:{line}:{column}: ", source.name)
+        });
+        let help = self.help.as_ref().map(|help| format!("; {help}"));
+        format!("{}{}{}", place.unwrap_or_default(), self.message, help.unwrap_or_default())
+    }
+
     /// Points at a range of a source.
     pub fn at(mut self, source: &Source, range: Range<usize>) -> Self {
         self.span = Some((source.clone(), range));

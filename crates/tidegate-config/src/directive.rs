@@ -4,6 +4,10 @@
 //! `directives` holds the table of all of them. Checking, defaults, the reference page, the JSON schema and
 //! the words of every error derive from it; nothing else may know a bound or a default.
 
+use crate::check::Item;
+use crate::lower::inherit::Inherited;
+use crate::settings::RequestLimits;
+
 /// Where a directive may stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Context {
@@ -13,6 +17,8 @@ pub enum Context {
     Listen,
     /// Inside `limits { … }`.
     Limits,
+    /// Inside `limits { … }` of a site or a route.
+    RequestLimits,
     /// Inside `file-cache { … }`.
     FileCache,
     /// Inside `site { … }`.
@@ -43,10 +49,11 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
+        Self::RequestLimits,
         Self::FileCache,
         Self::Site,
         Self::Route,
@@ -68,6 +75,7 @@ impl Context {
             Self::Top => "at the top level",
             Self::Listen => "in `listen`",
             Self::Limits => "in `limits`",
+            Self::RequestLimits => "in `limits` of a site or a route",
             Self::FileCache => "in `file-cache`",
             Self::Site => "in `site`",
             Self::Route => "in `route`",
@@ -90,6 +98,7 @@ impl Context {
             Self::Top => "top",
             Self::Listen => "listen",
             Self::Limits => "limits",
+            Self::RequestLimits => "request-limits",
             Self::FileCache => "file-cache",
             Self::Site => "site",
             Self::Route => "route",
@@ -245,14 +254,64 @@ pub enum Children {
 }
 
 /// What happens to a directive on the way from the top level to a site to a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Inheritance {
     /// It counts only where it stands.
     None,
     /// An inner one takes the place of an outer one.
-    Replaces,
+    Replaces(Apply),
     /// Inner ones are added to outer ones; an inner one for the same key takes the place of the outer one.
-    Adds,
+    Adds(Apply),
+}
+
+/// Puts the value of a directive in force, for what comes after it and for the levels inside.
+#[derive(Debug, Clone, Copy)]
+pub struct Apply(To);
+
+#[derive(Debug, Clone, Copy)]
+enum To {
+    Route(fn(&mut Inherited, &Item)),
+    Limits(fn(&mut RequestLimits, &Item)),
+}
+
+impl Apply {
+    /// To what routes go by.
+    pub(crate) const fn to_route(apply: fn(&mut Inherited, &Item)) -> Apply {
+        Apply(To::Route(apply))
+    }
+
+    /// To the limits of requests, within `limits`.
+    pub(crate) const fn to_limits(apply: fn(&mut RequestLimits, &Item)) -> Apply {
+        Apply(To::Limits(apply))
+    }
+}
+
+impl Inheritance {
+    /// Whether the levels inside have it too.
+    pub fn is_some(&self) -> bool {
+        !matches!(self, Inheritance::None)
+    }
+
+    fn apply(&self) -> Option<To> {
+        match self {
+            Inheritance::None => None,
+            Inheritance::Replaces(Apply(to)) | Inheritance::Adds(Apply(to)) => Some(*to),
+        }
+    }
+
+    /// Puts an item in force at its level; nothing where it is not inherited.
+    pub(crate) fn apply_to_route(&self, route: &mut Inherited, item: &Item) {
+        if let Some(To::Route(apply)) = self.apply() {
+            apply(route, item);
+        }
+    }
+
+    /// The same for one in `limits`.
+    pub(crate) fn apply_to_limits(&self, limits: &mut RequestLimits, item: &Item) {
+        if let Some(To::Limits(apply)) = self.apply() {
+            apply(limits, item);
+        }
+    }
 }
 
 /// A directive.

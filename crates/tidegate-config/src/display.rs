@@ -1,6 +1,7 @@
 //! Settings as an operator would write them, for messages.
 
-use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, Origin, PathPattern};
+use crate::settings::{HostPattern, ListenAddress, LogTarget, Network, Origin, PathPattern, RequestLimits};
+use crate::value::{duration_text, size_text};
 use std::fmt::{Display, Formatter, Result};
 
 impl Display for Origin {
@@ -59,5 +60,29 @@ impl Display for LogTarget {
             LogTarget::Stdout => f.write_str("standard output"),
             LogTarget::File(path) => path.display().fmt(f),
         }
+    }
+}
+
+impl RequestLimits {
+    /// What these limits say unlike others, as one writes it in `limits`.
+    pub fn unlike(&self, others: &RequestLimits) -> Vec<String> {
+        let lines = |limits: &RequestLimits| {
+            let most = limits.keep_alive_requests.map_or("unlimited".to_owned(), |most| most.to_string());
+            [
+                format!("head-size {}", size_text(limits.head_size.into())),
+                format!("target-size {}", size_text(limits.target_size.into())),
+                format!("body-size {}", size_text(limits.body_size)),
+                format!("body-rate {}", size_text(limits.body_rate.into())),
+                format!("send-rate {}", size_text(limits.send_rate.into())),
+                format!("rate-grace {}", duration_text(limits.rate_grace)),
+                format!("keep-alive-timeout {}", duration_text(limits.keep_alive_timeout)),
+                format!("keep-alive-requests {most}"),
+                format!("discard-size {}", size_text(limits.discard_size)),
+                format!("linger-timeout {}", duration_text(limits.linger_timeout)),
+                format!("ranges {}", limits.ranges),
+            ]
+        };
+        let pairs = lines(self).into_iter().zip(lines(others));
+        pairs.filter(|(own, other)| own != other).map(|(own, _)| own).collect()
     }
 }

@@ -43,13 +43,15 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
         list.push(InForce { directive, json });
     }
     let inherited = outer.iter().filter(|outer| {
-        directives::find(context, outer.directive.name).is_some()
+        outer.directive.inheritance.is_some()
+            && directives::find(context, outer.directive.name).is_some()
             && !list.iter().any(|inner| hides(inner, outer))
     });
     let inherited: Vec<InForce> = inherited.cloned().collect();
     list.extend(inherited);
     let file =
         File { source: crate::source::Source::new("default", ""), folder: std::path::Path::new("/").into() };
+    complete_limits(&mut list, outer);
     for directive in directives::in_context(context) {
         // A default holds where the directive stands first; further in, it comes from there.
         if directive.contexts.first() != Some(&context)
@@ -67,14 +69,36 @@ fn block(checker: &Checker<'_>, context: Context, nodes: Vec<(&File, &Node)>, ou
             list.push(InForce { directive, json });
         }
     }
-    let inner: Vec<InForce> =
-        list.iter().filter(|known| known.directive.inheritance != Inheritance::None).cloned().collect();
+    // Of the `limits` of the top level, sites have those that they may set themselves.
+    // `access off` has done its work where it stands.
+    let is_inherited = |known: &&InForce| {
+        let name = known.directive.name;
+        name == "limits" || (name != "access" && known.directive.inheritance.is_some())
+    };
+    let inner: Vec<InForce> = list.iter().filter(is_inherited).cloned().collect();
     for (file, node) in later {
         let Some(directive) = known(node) else { continue };
         let json = self::directive(checker, file, node, directive, false, &inner);
         list.push(InForce { directive, json });
     }
     Json::Array(list.into_iter().map(|known| known.json).collect())
+}
+
+/// Adds to the `limits` of a site or a route what the level around says in its own.
+fn complete_limits(list: &mut [InForce], outer: &[InForce]) {
+    let is_limits = |known: &&InForce| known.directive.name == "limits";
+    let around = outer.iter().find(is_limits).and_then(|around| around.json["children"].as_array());
+    let own = list.iter_mut().find(|known| is_limits(&&**known));
+    let (Some(around), Some(own)) = (around, own.and_then(|own| own.json["children"].as_array_mut())) else {
+        return;
+    };
+    for child in around {
+        let name = child["directive"].as_str().unwrap_or_default();
+        let is_known = directives::find(Context::RequestLimits, name).is_some();
+        if is_known && !own.iter().any(|own| own["directive"] == name) {
+            own.push(child.clone());
+        }
+    }
 }
 
 /// Whether two directives set the same thing.
@@ -95,12 +119,12 @@ fn hides(inner: &InForce, outer: &InForce) -> bool {
     !adds_up
         && stands_for(inner.directive.name, outer.directive.name)
         && match inner.directive.inheritance {
-            Inheritance::Adds => {
+            Inheritance::Adds(_) => {
                 inner.directive.name == outer.directive.name
                     && !matches!(inner.directive.children, Children::Pairs { .. })
                     && key(inner) == key(outer)
             }
-            Inheritance::None | Inheritance::Replaces => true,
+            Inheritance::None | Inheritance::Replaces(_) => true,
         }
 }
 

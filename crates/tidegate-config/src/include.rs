@@ -202,6 +202,10 @@ fn shown(path: &Path, file: &File) -> String {
 
 /// A diagnostic for a main file that cannot be read at all.
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::error(format!("{} cannot be read: {error}", path.display()))
-        .help("name the settings file with `--config FILE`")
+    Diagnostic::error(format!("{} cannot be read: {error}", path.display())).help(match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "let the user who runs this read it and enter the folders on the way, or run this as one who may"
+        }
+        _ => "name the settings file with `--config FILE`",
+    })
 }

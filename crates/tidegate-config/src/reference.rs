@@ -54,10 +54,15 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 16] = [
+const SECTIONS: [(&str, Context, &str); 17] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
+    (
+        "In `limits` of a site or a route",
+        Context::RequestLimits,
+        "`limits { body-size \"1GiB\" }`; those of `limits` that stand there as well.",
+    ),
     ("In `file-cache`", Context::FileCache, "`file-cache { entries 50000 }`"),
     (
         "In `site`",
@@ -137,8 +142,10 @@ fn describe(out: &mut String, directive: &Directive) {
     }
     match directive.inheritance {
         Inheritance::None => {}
-        Inheritance::Replaces => out.push_str("- inherited; an inner one takes the place of an outer one\n"),
-        Inheritance::Adds => out.push_str("- inherited; an inner one adds to the outer ones\n"),
+        Inheritance::Replaces(_) => {
+            out.push_str("- inherited; an inner one takes the place of an outer one\n")
+        }
+        Inheritance::Adds(_) => out.push_str("- inherited; an inner one adds to the outer ones\n"),
     }
     if let Some(default) = directive.default {
         let _ = writeln!(out, "- default: `{default}`");

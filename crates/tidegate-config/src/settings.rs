@@ -9,6 +9,7 @@
 
 mod action;
 pub mod gateway;
+pub mod limits;
 pub mod pool;
 pub mod tls;
 pub mod upstream;
@@ -18,6 +19,7 @@ mod networks;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
+pub use limits::{Limits, RequestLimits};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use shared::{Shared, once};
@@ -198,6 +200,8 @@ pub struct Route {
     pub intercepts: bool,
     /// `None`: bodies are sent as they are.
     pub compress: Option<Compress>,
+    /// `None`: those of the server.
+    pub limits: Option<RequestLimits>,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -334,63 +338,6 @@ pub struct Compress {
     pub min_length: u64,
     /// Extra compressible media types beside the built-in set.
     pub types: Vec<String>,
-}
-
-/// Bounds on what a client may do; all on by default.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Open client connections, all workers together.
-    pub connections: u32,
-    /// Open connections of one address, of one /64 network for IPv6; `None` is no bound.
-    pub connections_per_address: Option<u32>,
-    /// Clients whose connections are not counted by address.
-    pub exempt_addresses: NetworkSet,
-    /// Requests that wait for something at the same time, all workers together.
-    pub in_flight: u32,
-    /// Requests whose content is still to come before they can run.
-    pub incoming_bodies: u32,
-    /// Requests that wait for a place in `in_flight`.
-    pub queue_length: u32,
-    /// How long they wait at most.
-    pub queue_age: Duration,
-    /// Bytes that stuck connections may own, all workers together; `None` derives it from the machine.
-    pub memory: Option<u64>,
-    /// How long what is ready may wait on a worker before it turns away; `None` never does.
-    pub overload_delay: Option<Duration>,
-    /// Bytes of a request head, target included.
-    pub head_size: u32,
-    /// Bytes of a request target.
-    pub target_size: u32,
-    /// Field lines of a request head.
-    pub fields: u16,
-    /// Bytes of a request body.
-    pub body_size: u64,
-    /// From the first byte of a head to its last.
-    pub head_timeout: Duration,
-    /// From the beginning of a connection to the end of its TLS handshake, a PROXY header included.
-    pub handshake_timeout: Duration,
-    /// Bytes per second below which a request body is given up after `rate_grace`.
-    pub body_rate: u32,
-    /// Bytes per second below which a reader is given up after `rate_grace`.
-    pub send_rate: u32,
-    /// How long a connection may be slower than `body_rate` or `send_rate`.
-    pub rate_grace: Duration,
-    /// Streams that a client may have open at once on one HTTP/2 connection.
-    pub streams: u32,
-    /// An idle connection is closed after this.
-    pub keep_alive_timeout: Duration,
-    /// Idle connections, all workers together.
-    pub keep_alive_connections: u32,
-    /// Requests served on one connection before it is closed; `None` is no bound.
-    pub keep_alive_requests: Option<u32>,
-    /// Bytes of an unread request body that are read and dropped to keep a connection.
-    pub discard_size: u64,
-    /// How long a closing connection waits for the client to finish sending.
-    pub linger_timeout: Duration,
-    /// Ranges of one request; with more the whole is sent.
-    pub ranges: u16,
-    /// Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`).
-    pub unsent_size: u32,
 }
 
 /// What those get who are turned away because the server is busy (the busy function of R2).

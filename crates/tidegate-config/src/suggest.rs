@@ -121,6 +121,23 @@ const FOREIGN: &[(&str, &str)] = &[
     ("ssl_certificate", "use `tls { certificate \"site.pem\" key=\"site.key\" }` in a site, or `tls` in `listen`"),
 ];
 
+/// Why a limit of the server is none of a site or a route, and where it belongs.
+pub(crate) fn for_the_server(limit: &str) -> &'static str {
+    match limit {
+        "in-flight" | "incoming-bodies" | "queue" => {
+            "sites share its places by themselves, so write it in `limits` at the top level; to bound one application, \
+             write `connections` and `queue` in its `proxy`, `fastcgi`, `scgi` or `upstream`"
+        }
+        "head-timeout" | "fields" | "streams" => {
+            "the site is known only once a head has been read: write it in `limits` at the top level"
+        }
+        "handshake-timeout" | "connections" | "connections-per-address" | "exempt-addresses" => {
+            "a connection is let in before the site is known: write it in `limits` at the top level"
+        }
+        _ => "it is for the server as a whole: write it in `limits` at the top level",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -125,6 +125,9 @@ fn show(loaded: &Loaded) -> String {
             }
             let (pages, compress) = (&route.error_pages, &route.compress);
             let _ = writeln!(out, "    pages {pages:?} compress {compress:?}");
+            if let Some(limits) = &route.limits {
+                let _ = writeln!(out, "    limits {}", limits.unlike(&settings.limits.request).join(", "));
+            }
             if !route.early_hints.is_empty() {
                 let _ = writeln!(out, "    early hints {:?}", route.early_hints);
             }

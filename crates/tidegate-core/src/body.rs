@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Poll;
 use thiserror::Error;
+use tidegate_http::FieldLines;
 
 /// Bytes a pipe holds before the connection stops reading.
 pub const HIGH_WATER: usize = 64 << 10;
@@ -30,6 +31,8 @@ pub enum RequestBodyError {
 struct Pipe {
     data: Vec<u8>,
     is_complete: bool,
+    /// What the client has sent behind its content.
+    trailers: FieldLines,
     is_wanted: bool,
     error: Option<RequestBodyError>,
 }
@@ -70,6 +73,12 @@ impl RequestBody {
         }
     }
 
+    /// The trailer fields, once the end was read; never a part of the head (FAULTS 13). Only what names connection and
+    /// framing is not among them: who passes them on looks at each.
+    pub fn take_trailers(&mut self) -> FieldLines {
+        std::mem::take(&mut self.pipe.borrow_mut().trailers)
+    }
+
     /// Waits for what comes next; 0 at the end.
     pub async fn read(&mut self, into: &mut Vec<u8>) -> Result<usize, RequestBodyError> {
         std::future::poll_fn(|_| self.poll_read(into)).await
@@ -104,7 +113,8 @@ impl BodySink {
 
     /// Bytes that it holds.
     pub fn held(&self) -> usize {
-        self.pipe.borrow().data.capacity()
+        let pipe = self.pipe.borrow();
+        pipe.data.capacity() + pipe.trailers.as_bytes().len()
     }
 
     /// Puts decoded content in.
@@ -112,9 +122,10 @@ impl BodySink {
         self.pipe.borrow_mut().data.extend_from_slice(data);
     }
 
-    /// The content is complete.
-    pub fn complete(&self) {
-        self.pipe.borrow_mut().is_complete = true;
+    /// The content is complete, with these fields behind it.
+    pub fn complete(&self, trailers: FieldLines) {
+        let mut pipe = self.pipe.borrow_mut();
+        (pipe.is_complete, pipe.trailers) = (true, trailers);
     }
 
     /// The content will never be complete.

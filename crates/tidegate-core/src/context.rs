@@ -99,8 +99,8 @@ impl Ctx {
 pub(crate) fn head_limits(settings: &Settings) -> HeadLimits {
     let limits = &settings.limits;
     HeadLimits {
-        head_size: limits.head_size as usize,
-        target_size: limits.target_size as usize,
+        head_size: limits.request.head_size as usize,
+        target_size: limits.request.target_size as usize,
         fields: usize::from(limits.fields),
     }
 }

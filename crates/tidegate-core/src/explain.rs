@@ -13,6 +13,7 @@ use crate::gate::Pass;
 pub use crate::handler::Foreseen;
 use crate::handler::Handler;
 use crate::https::Arrival;
+use crate::limits::excess;
 use crate::notes;
 pub use crate::notes::Notes;
 use crate::pattern::matches;
@@ -76,6 +77,8 @@ pub struct Asked<'a> {
     pub peer: Peer,
     /// The path as sent.
     pub raw_path: &'a str,
+    /// Bytes of its head.
+    pub size: usize,
     /// All the rest; its path is found out.
     pub exchange: Exchange<'a>,
 }
@@ -85,7 +88,7 @@ impl Engine {
     /// same notes.
     pub fn rehearse(&self, asked: Asked<'_>, notes: &Notes) -> Reply {
         notes::listen(notes);
-        let Asked { listener, peer, raw_path, exchange } = asked;
+        let Asked { listener, peer, raw_path, size, exchange } = asked;
         let authority = exchange.authority;
         let (site, why) = self.site_and_reason(usize::from(listener), authority);
         let Some(site) = site else {
@@ -96,6 +99,9 @@ impl Engine {
         let names = config.names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let names = if names.is_empty() { "without a name" } else { &names };
         notes.push(format!("site {names} ({}): {why}", config.origin));
+        if let Some(status) = self.over_limits(site, size, &exchange, notes) {
+            return Reply::Ready(answer::error(status));
+        }
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
         let remote = site.remote(peer, fields);
         if remote.has_told_scheme() {
@@ -124,6 +130,34 @@ impl Engine {
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
         self.handle(site, &mut exchange)
+    }
+}
+
+impl Engine {
+    /// What of a request is more than its site or route takes.
+    fn over_limits(
+        &self,
+        site: &Site,
+        size: usize,
+        exchange: &Exchange<'_>,
+        notes: &Notes,
+    ) -> Option<Status> {
+        let of_server = &self.settings.limits.request;
+        let own = site.limits_of(exchange.method, exchange.target);
+        let limits = own.as_deref().unwrap_or(of_server);
+        if own.is_some() {
+            notes.push(format!("limits of this site or route: {}", limits.unlike(of_server).join(", ")));
+        }
+        if let Some((status, _)) = excess(limits, exchange.target, size) {
+            notes.push(format!("the head, of {size} bytes, is more than is taken here"));
+            return Some(status);
+        }
+        let length = exchange.fields.first("content-length").and_then(|value| str::from_utf8(value).ok());
+        let length: u64 = length.and_then(|length| length.trim().parse().ok())?;
+        (length > limits.body_size).then(|| {
+            notes.push(format!("content of {length} bytes is more than `body-size` allows"));
+            Status::CONTENT_TOO_LARGE
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::ahead;
 use crate::exchange::Exchange;
+use crate::filter::{self, Filter};
 use crate::interim::Interim;
 use crate::reply::Reply;
 use crate::response::{Author, Head, Response};
@@ -18,10 +19,13 @@ impl Site {
         !filters.is_empty() || !decoration.is_empty() || !self.config.routes[index].error_pages.is_empty()
     }
 
-    /// The Filter phase: error page, fields of the route, filters. A finished response is left alone.
+    /// The Filter phase: error page, fields of the route, filters. A finished response is for those filters alone that see
+    /// such.
     pub(crate) fn finish(self: &Rc<Self>, index: usize, exchange: &Exchange<'_>, reply: Reply) -> Reply {
         let route = &self.routes[index];
-        let filters: Vec<_> = route.filters.iter().filter_map(|filter| filter.prepare(exchange)).collect();
+        let prepare =
+            |filter: &Rc<dyn Filter>| filter.prepare(exchange).map(|made| (filter.sees_finished(), made));
+        let filters: Vec<_> = route.filters.iter().filter_map(prepare).collect();
         let pages = !self.config.routes[index].error_pages.is_empty();
         let pages = pages.then(|| Elsewhere::of(self, exchange));
         if filters.is_empty() && route.decoration.is_empty() && pages.is_none() {
@@ -34,9 +38,12 @@ impl Site {
         let reply = if filters.is_empty() { reply } else { ahead::look_ahead(reply, least) };
         let (decoration, filled) = (route.decoration.clone(), route.decoration.fill(exchange));
         let dress = move |mut response: Response| {
-            let Head::Fields(lines) = &mut response.head else { return response };
-            decoration.apply(response.status, &filled, lines);
-            filters.into_iter().fold(response, |response, filter| filter(response))
+            let is_finished = !matches!(response.head, Head::Fields(_));
+            if let Head::Fields(lines) = &mut response.head {
+                decoration.apply(response.status, &filled, lines);
+            }
+            let filters = filters.into_iter().filter(|(sees_finished, _)| *sees_finished || !is_finished);
+            filters.fold(response, |response, (_, filter)| filter::apply(filter, response))
         };
         let Some(pages) = pages else { return reply.map(dress) };
         self.clone().with_pages(index, pages, reply, dress)

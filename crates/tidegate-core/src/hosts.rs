@@ -1,5 +1,6 @@
 //! Names of hosts: which site answers for an authority.
 
+use crate::template::host_of;
 use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::Ipv6Addr;
@@ -57,7 +58,7 @@ impl Hosts {
     }
 
     fn named_index(&self, default: usize, authority: &str) -> (usize, &'static str) {
-        let host = host_of(authority);
+        let host = name_of(authority);
         let mut lower = [0; HOST_MAX];
         let Some(lower) = lower.get_mut(..host.len()) else {
             return (default, "the default: the host name is too long to be one of ours");
@@ -94,12 +95,9 @@ fn find(exact: &HashMap<Box<str>, usize>, suffixes: &[(Box<str>, usize)], host: 
     })
 }
 
-/// The host of an authority: without port, without the dot of a fully qualified name.
-pub(crate) fn host_of(authority: &str) -> &str {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.find(']').map_or(authority, |end| &authority[..end + 2]),
-        None => authority.rfind(':').map_or(authority, |colon| &authority[..colon]),
-    };
+/// The host that sites are known by: without the port, and without the dot that ends a full name.
+pub(crate) fn name_of(authority: &str) -> &str {
+    let host = host_of(authority);
     host.strip_suffix('.').unwrap_or(host)
 }
 
@@ -118,7 +116,7 @@ mod tests {
             ("[::1]", "[::1]"),
             ("", ""),
         ] {
-            assert_eq!(host_of(authority), host);
+            assert_eq!(name_of(authority), host);
         }
     }
 }

@@ -38,9 +38,14 @@ impl Site {
     /// The Content and Filter phases.
     #[inline]
     pub(crate) fn content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
-        match self.routes[index].handler.handle(exchange, pass) {
+        let route = &self.routes[index];
+        match route.handler.handle(exchange, pass) {
             // Complete as it is: the hot path ends here.
-            reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }) => reply,
+            reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. })
+                if !route.filters_finished =>
+            {
+                reply
+            }
             reply => self.finish_content(index, exchange, reply),
         }
     }

@@ -216,7 +216,8 @@ mod tests {
         ] {
             let fields: Vec<_> =
                 told.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
-            let trusted = vec![Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 }].into();
+            let trusted =
+                NetworkSet::from(vec![Network::Prefix { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
             let peer = Peer::Tcp((peer.parse::<IpAddr>().unwrap(), 9).into());
             let remote = Remote::behind(&trusted, peer, &Fields::new(&fields));
             assert_eq!((remote.scheme(false), remote.scheme(true)), (of_plain, of_tls), "{told:?}");

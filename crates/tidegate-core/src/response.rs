@@ -1,13 +1,13 @@
 //! Responses, free of protocol version: what handlers return, filters wrap and connections write.
 
 use crate::body::BodySink;
+use crate::body_stream::BodyStream;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::paged::PagedFile;
-use tidegate_io::pipe::Pipe;
 use tidegate_wire::{h1, h2};
 
 /// One response: status, fields and body. The connection adds `Date`, `Server`, framing and connection
@@ -68,6 +68,9 @@ pub enum Body {
     Stream {
         /// Bytes in all, where known.
         len: Option<u64>,
+        /// Trailers may come behind a known length, which therefore does not end the message. Behind an unknown one they
+        /// always may.
+        has_trailers: bool,
         /// Where they come from.
         stream: Box<dyn BodyStream>,
     },
@@ -92,37 +95,6 @@ pub enum Part {
     Bytes(Vec<u8>),
     /// From a file.
     File(FilePiece),
-}
-
-/// A source that is pulled. It fills a lent buffer, so an idle or blocked stream owns none.
-pub trait BodyStream {
-    /// Fills the front of `buffer`. `Ok(0)` is the end; an error cuts the response short, visibly to the
-    /// client. `Pending` wakes the waker of `cx` when there is more.
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
-
-    /// Called instead while the client does not take more: the source may read ahead, or carry on what else
-    /// it does. It arranges to be woken; there is nothing to return.
-    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
-
-    /// Whether what comes next is worth moving without a copy, by [`BodyStream::poll_splice`].
-    fn splices(&self) -> bool {
-        false
-    }
-
-    /// Moves what comes next into `pipe`, which is empty: the bytes of content. Called only where
-    /// [`BodyStream::splices`] has said so.
-    fn poll_splice(&mut self, _: &mut Context<'_>, _: &mut Pipe) -> Poll<io::Result<usize>> {
-        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
-    }
-
-    /// Bytes of memory that it holds while it waits, for whoever weighs the connection; those of a stream within are a
-    /// part of them.
-    fn held(&self) -> usize;
-
-    /// Encoded trailer lines, asked for once behind the end. They are sent where the client wants them.
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        None
-    }
 }
 
 impl Head {

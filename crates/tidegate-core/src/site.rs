@@ -1,17 +1,18 @@
 //! A site at run time: its routes in source order, and the path by which everything is decided.
 
 use crate::decoration::Decoration;
+use crate::filter::Filter;
 use crate::gate::Gate;
-use crate::handler::{Filter, Handler};
+use crate::handler::Handler;
 use crate::log::Sink;
 use crate::pattern::matches;
 use crate::remote::Remote;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, PathPattern};
-use tidegate_http::Fields;
+use tidegate_config::settings::{self, PathPattern, RequestLimits};
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
+use tidegate_http::{Fields, Method, Target};
 use tidegate_io::socket::Peer;
 
 /// A site at run time.
@@ -29,6 +30,8 @@ pub struct Site {
     pub(crate) trusts_by_route: bool,
     /// Where its access lines go.
     pub access_log: Option<Sink>,
+    /// For each route, its limits where they are not those of the server; empty where no route has any.
+    limits: Vec<Option<Rc<RequestLimits>>>,
 }
 
 /// A route at run time: what a module has made of it.
@@ -37,12 +40,15 @@ pub struct Route {
     pub(crate) filters: Vec<Rc<dyn Filter>>,
     pub(crate) decoration: Rc<Decoration>,
     pub(crate) gates: Vec<Rc<dyn Gate>>,
+    /// Some filter is for finished messages, too: they do not skip the Filter phase.
+    pub(crate) filters_finished: bool,
 }
 
 impl Route {
     /// A route with what answers it.
     pub fn new(handler: Rc<dyn Handler>, filters: Vec<Rc<dyn Filter>>, decoration: Rc<Decoration>) -> Route {
-        Route { handler, filters, decoration, gates: Vec::new() }
+        let filters_finished = filters.iter().any(|filter| filter.sees_finished());
+        Route { handler, filters, decoration, gates: Vec::new(), filters_finished }
     }
 
     /// The same behind gates, which are asked in this order once its access rules have let a request in.
@@ -51,18 +57,26 @@ impl Route {
     }
 }
 
+/// On whose account the requests of a site wait, wherever they do: the same on all workers, and after a reload.
+pub fn account_of(site: &settings::Site) -> u64 {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    hasher.hash_one(site.names.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
 impl Site {
     /// A site; `routes` are in the order of its settings.
     pub fn new(config: Arc<settings::Site>, routes: Vec<Route>, access_log: Option<Sink>) -> Site {
         debug_assert_eq!(config.routes.len(), routes.len());
         let has_programs = config.routes.iter().any(|route| route.action.is_program());
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let account = hasher.hash_one(config.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let account = account_of(&config);
         let takes_encoded_slashes = (0..routes.len()).any(|index| config.takes_encoded_slash(index));
         let trusts_by_route = config.routes.iter().any(|route| route.trusted_proxies.is_some());
         let mut levels = config.routes.iter().flat_map(|route| &route.access.levels);
         let is_partly_for_this_machine = levels.any(|rules| rules.has_any_for_this_machine());
+        let limits: Vec<_> = config.routes.iter().map(|route| route.limits.clone().map(Rc::new)).collect();
+        let has_limits = limits.iter().any(Option::is_some);
         Site {
+            limits: if has_limits { limits } else { Vec::new() },
             config,
             routes,
             access_log,
@@ -103,6 +117,23 @@ impl Site {
             }
             _ => Err(PathError::EncodedSlash),
         }
+    }
+
+    /// The limits of a request, where the site or the route of its path sets other ones than the server. What has no
+    /// path has those of the site.
+    #[inline]
+    pub(crate) fn limits_of(&self, method: Method, target: &str) -> Option<Rc<RequestLimits>> {
+        if self.limits.is_empty() { None } else { self.own_limits(method, target) }
+    }
+
+    #[cold]
+    fn own_limits(&self, method: Method, target: &str) -> Option<Rc<RequestLimits>> {
+        let target = Target::parse(method, target).ok();
+        let mut scratch = Vec::new();
+        let path =
+            target.as_ref().and_then(Target::path).and_then(|path| self.path_of(path, &mut scratch).ok());
+        let index = path.and_then(|(path, _)| self.route_for(path));
+        self.limits.get(index.unwrap_or(self.limits.len() - 1))?.clone()
     }
 
     /// Its settings.

@@ -39,6 +39,7 @@ impl Solo {
         let mut registry = make(stats.clone());
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
+        registry.in_force(settings);
         let mut cx = Ctx::new(0, engine, stats, AccessBuffers::new(writer), Arc::<Shared>::default());
         for (sink, format) in logs.opened {
             cx.log.add(sink, &format);

@@ -125,6 +125,9 @@ impl Exchange<'_> {
         let elsewhere = self.remote_at(site, index);
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
+        if site.trusts_by_route && inner.state.forwarded.is_none() {
+            inner.scheme = elsewhere.scheme(inner.state.tls.is_some()); // as its own route believes it
+        }
         (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
         let result = f(&mut inner);
         self.state = inner.state;

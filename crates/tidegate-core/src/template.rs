@@ -109,7 +109,7 @@ impl Template {
 
 /// The host of an authority, brackets included, without the port.
 pub fn host_of(authority: &str) -> &str {
-    match authority.rfind([':', ']']) {
+    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
         Some(at) if authority[at..].starts_with(':') => &authority[..at],
         _ => authority,
     }

@@ -73,13 +73,22 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Reads every file that the settings name for TLS. One that cannot be used is what it is in `present`: it
-    /// belongs to a site that stays as it was.
-    pub fn read(settings: &Settings, present: &TlsFiles) -> Result<TlsFiles, TlsError> {
+    /// Reads every file that the settings name for TLS, but for the pairs that were `found` to be good just before. One
+    /// that cannot be used is what it is in `present`: it belongs to a site that stays as it was.
+    pub fn read(
+        settings: &Settings,
+        present: &TlsFiles,
+        found: &HashMap<PairKey, Pair>,
+    ) -> Result<TlsFiles, TlsError> {
         let mut read = TlsFiles::default();
+        let mut seen: HashSet<PairKey> = HashSet::new();
         for files in pair_files(settings) {
             let key = key_of(files);
-            if read.pairs.iter().any(|(known, _)| *known == key) {
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+            if let Some(pair) = found.get(&key) {
+                read.pairs.push((key, pair.clone()));
                 continue;
             }
             let kept = || present.pairs.iter().find(|(known, _)| *known == key).map(|(_, pair)| pair.clone());
@@ -111,10 +120,7 @@ impl TlsFiles {
         }
         let mut roots: Vec<(PathBuf, String)> = Vec::new();
         for backend in backends(settings) {
-            let key = match &backend.trust {
-                BackendTrust::Roots(path) => path.clone(),
-                BackendTrust::System | BackendTrust::Anybody => PathBuf::new(),
-            };
+            let key = roots_key(&backend.trust).unwrap_or_default();
             let found = match (read_roots(backend), kept(keeps, &self.roots, &key)) {
                 (Ok(found), _) => found,
                 (Err(_), Some(pem)) => Some((key, pem)),
@@ -270,11 +276,7 @@ impl TlsStore {
 
     /// The way to an application; its files have been put in before.
     pub fn connector(&self, backend: &BackendTls) -> Result<Arc<Connector>, TlsError> {
-        let roots = match &backend.trust {
-            BackendTrust::Anybody => None,
-            BackendTrust::Roots(path) => Some(path.clone()),
-            BackendTrust::System => Some(PathBuf::new()),
-        };
+        let roots = roots_key(&backend.trust);
         let unread = || TlsError::Certificate {
             origin: backend.origin.clone(),
             error: CertificateError::Unreadable {
@@ -374,6 +376,15 @@ pub fn key_of(files: &CertificateFiles) -> PairKey {
     (files.certificate.clone(), files.key.clone())
 }
 
+/// What whom a backend is trusted by is known by: the file, or no path for the system's. `None`: everybody is trusted.
+fn roots_key(trust: &BackendTrust) -> Option<PathBuf> {
+    match trust {
+        BackendTrust::Anybody => None,
+        BackendTrust::Roots(path) => Some(path.clone()),
+        BackendTrust::System => Some(PathBuf::new()),
+    }
+}
+
 /// TLS with applications, wherever it stands.
 pub fn backends(settings: &Settings) -> impl Iterator<Item = &BackendTls> {
     settings.sites.iter().flat_map(|site| &site.routes).filter_map(|route| route.action.backend_tls())
@@ -405,11 +416,8 @@ pub fn read_roots(backend: &BackendTls) -> Result<Option<(PathBuf, String)>, Tls
     let at_fault = |error| TlsError::Certificate { origin: backend.origin.clone(), error };
     Connector::name(&backend.name)
         .map_err(|error| TlsError::Backend { origin: backend.origin.clone(), error })?;
-    let (key, path) = match &backend.trust {
-        BackendTrust::Anybody => return Ok(None),
-        BackendTrust::Roots(path) => (path.clone(), path.clone()),
-        BackendTrust::System => (PathBuf::new(), system_roots()),
-    };
+    let Some(key) = roots_key(&backend.trust) else { return Ok(None) };
+    let path = if key.as_os_str().is_empty() { system_roots() } else { key.clone() };
     let pem = tidegate_tls::certificate::read_file(&path).map_err(at_fault)?;
     TrustedRoots::new(&path.display().to_string(), &pem).map_err(at_fault)?;
     Ok(Some((key, String::from_utf8_lossy(&pem).into_owned())))

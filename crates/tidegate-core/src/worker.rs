@@ -42,7 +42,7 @@ pub enum Command {
     /// Take up what was prepared. Connections stay. Nothing happens where nothing was prepared.
     Commit(Sender<io::Result<()>>),
     /// Forget what was prepared.
-    Discard,
+    Discard(Sender<io::Result<()>>),
     /// Accept from these sockets from now on, with the settings in force: for a worker that was started
     /// without any.
     Listen(Vec<Listener>, Sender<io::Result<()>>),
@@ -124,21 +124,9 @@ impl Drop for CallOnDrop {
     }
 }
 
-/// Starts a worker and waits until it serves. It shares its limits with the others of this process. `on_end`
+/// Starts a worker and waits until it serves. It shares its limits with those that are given the same `shared`. `on_end`
 /// is called when it has ended, whyever.
 pub fn start(
-    number: usize,
-    settings: Arc<Settings>,
-    listeners: Vec<Listener>,
-    make: MakeRegistry,
-    writer: Arc<Writer>,
-    on_end: OnEnd,
-) -> io::Result<Handle> {
-    start_sharing(Shared::of_process(), number, settings, listeners, make, writer, on_end)
-}
-
-/// The same, with limits shared with those alone that are given the same `shared`.
-pub fn start_sharing(
     shared: Arc<Shared>,
     number: usize,
     settings: Arc<Settings>,
@@ -228,6 +216,7 @@ impl Worker {
         let mut registry = make(stats.clone());
         let mut logs = LogSet::new(writer.clone());
         let engine = registry.engine(settings, &mut logs)?;
+        registry.in_force(settings);
         let log = AccessBuffers::new(writer.clone());
         let cx = Ctx::new(number, engine, stats, log, shared);
         let now = monotonic_ns();
@@ -520,7 +509,10 @@ impl Worker {
                 Command::Commit(reply) => {
                     let _ = reply.send(self.commit());
                 }
-                Command::Discard => self.prepared = None,
+                Command::Discard(reply) => {
+                    self.prepared = None;
+                    let _ = reply.send(Ok(()));
+                }
                 Command::Listen(listeners, reply) => {
                     let opened = self.listen(listeners);
                     let logs = LogSet::new(self.writer.clone());

@@ -56,20 +56,6 @@ impl<'a> Authority<'a> {
         let host = std::str::from_utf8(host).map_err(|_| AuthorityError::InvalidHost)?;
         Ok(Authority { host, port })
     }
-
-    /// The host without the dot that may end a fully qualified name. Compare without regard to case.
-    #[inline]
-    pub fn host_for_match(&self) -> &'a str {
-        self.host.strip_suffix('.').unwrap_or(self.host)
-    }
-
-    /// Overwrites `buffer` with [`Authority::host_for_match`] in lower case.
-    #[inline]
-    pub fn normalised_into(&self, buffer: &mut String) {
-        buffer.clear();
-        buffer.push_str(self.host_for_match());
-        buffer.make_ascii_lowercase();
-    }
 }
 
 /// Host and digits of the port. The address is checked.

@@ -31,17 +31,6 @@ impl ContentCoding {
         }
     }
 
-    /// What a precompressed sibling has behind its name; empty for identity.
-    #[inline]
-    pub const fn file_suffix(self) -> &'static str {
-        match self {
-            ContentCoding::Identity => "",
-            ContentCoding::Gzip => ".gz",
-            ContentCoding::Brotli => ".br",
-            ContentCoding::Zstd => ".zst",
-        }
-    }
-
     /// Reads a name, without regard to case; `x-gzip` is gzip.
     #[inline]
     pub fn from_token(token: &[u8]) -> Option<ContentCoding> {

@@ -67,11 +67,4 @@ impl Method {
     pub fn is_safe(self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
-
-    /// Whether sending it twice means the same as once (RFC 9110 section 9.2.2), so that it may be
-    /// repeated after a lost connection. `Other` is never taken for idempotent.
-    #[inline]
-    pub fn is_idempotent(self) -> bool {
-        self.is_safe() || matches!(self, Method::Put | Method::Delete)
-    }
 }

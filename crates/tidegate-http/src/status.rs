@@ -103,12 +103,6 @@ impl Status {
         self.0 / 100 == 2
     }
 
-    /// 3xx.
-    #[inline]
-    pub const fn is_redirect(self) -> bool {
-        self.0 / 100 == 3
-    }
-
     /// 4xx and 5xx.
     #[inline]
     pub const fn is_error(self) -> bool {

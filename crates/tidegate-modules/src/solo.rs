@@ -47,6 +47,7 @@ impl Registry for Modules {
             let log = settings.access_log.as_ref().map(|log| logs.open(log)).transpose()?;
             sites.push(Site::new(site.clone(), routes, log));
         }
+        applications.adopt(&settings.spill);
         Ok(Engine::new(settings.clone(), sites))
     }
 

@@ -44,10 +44,15 @@ impl CertificateWatch {
     /// them, so that no change is missed.
     pub fn begin(settings: &Settings) -> CertificateWatch {
         let mut watch = CertificateWatch::default();
-        for path in paths(settings) {
-            watch.seen.insert(path.to_owned(), stamp_of(path));
-        }
+        watch.extend(settings);
         watch
+    }
+
+    /// The same for further files.
+    pub fn extend(&mut self, settings: &Settings) {
+        for path in paths(settings) {
+            self.seen.entry(path.to_owned()).or_insert_with(|| stamp_of(path));
+        }
     }
 
     /// Looks at every file; finds what has changed and stands still since the last look.
@@ -143,29 +148,15 @@ pub fn day(seconds: i64) -> String {
     String::from_utf8_lossy(date.get(..10).unwrap_or_default()).into_owned()
 }
 
-/// What should be known of a pair. The error is of one that cannot be served at all.
+/// Reads a pair, and tells what should be known of it. The error is of one that cannot be served at all.
 pub fn look_over(
     settings: &Settings,
     files: &CertificateFiles,
     now: i64,
-) -> Result<Vec<Finding>, CertificateError> {
+) -> Result<(Pair, Vec<Finding>), CertificateError> {
     let pair = Pair::read(&files.certificate, &files.key)?;
-    Ok(findings(&Certificate::new(&pair)?, &hosts_of(settings, files), now))
-}
-
-/// Says what there is to know of the certificates in use.
-pub fn warn(settings: &Settings, tls: &TlsStore, now: i64) {
-    for files in certificate_files(settings) {
-        let Some(present) = tls.slot(&key_of(files)).present() else { continue };
-        for finding in findings(&present, &hosts_of(settings, files), now) {
-            let name = files.certificate.display();
-            if finding.is_fatal {
-                log::error(format_args!("the certificate {name}: {}", finding.said));
-            } else {
-                log::warn(format_args!("the certificate {name}: {}", finding.said));
-            }
-        }
-    }
+    let found = findings(&Certificate::new(&pair)?, &hosts_of(settings, files), now);
+    Ok((pair, found))
 }
 
 /// The host names that a pair is there for.

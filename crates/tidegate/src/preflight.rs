@@ -10,12 +10,12 @@ use crate::link::Identity;
 use crate::master::users;
 use crate::server::privileges;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use tidegate_config::settings::gateway::BackendTrust;
 use tidegate_config::settings::{AcmeChallenge, Action, CertificateFiles, Listener, Origin, Route, Site};
 use tidegate_config::{Diagnostic, Loaded, Settings};
-use tidegate_core::tls::{TlsError, automatic_names, read_clients, read_roots};
+use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
 use tidegate_io::clock::wall_seconds;
 use tidegate_tls::acme::local::is_local;
 use tidegate_tls::{Certificate, Pair};
@@ -25,12 +25,15 @@ struct Findings<'a> {
     loaded: &'a Loaded,
     settings: &'a Settings,
     list: Vec<(Option<usize>, Diagnostic)>,
+    /// What has become of each pair: many sites may name the same.
+    pairs: HashMap<PairKey, Result<Pair, String>>,
 }
 
-/// Adds what is wrong with files and users to what loading has found.
-pub fn look(loaded: &mut Loaded) {
-    let Some(settings) = &loaded.settings else { return };
-    let mut findings = Findings { loaded, settings, list: Vec::new() };
+/// Adds what is wrong with files and users to what loading has found. The pairs that were read and can be served come back, so
+/// that nobody reads them once more.
+pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
+    let Some(settings) = &loaded.settings else { return HashMap::new() };
+    let mut findings = Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new() };
     findings.users();
     findings.spill();
     findings.listeners();
@@ -40,8 +43,9 @@ pub fn look(loaded: &mut Loaded) {
     for (at, site) in settings.sites.iter().enumerate() {
         findings.site(at, site, identity.as_ref());
     }
-    let list = findings.list;
+    let Findings { list, pairs, .. } = findings;
     loaded.add(list);
+    pairs.into_iter().filter_map(|(key, read)| Some((key, read.ok()?))).collect()
 }
 
 impl Findings<'_> {
@@ -153,19 +157,24 @@ impl Findings<'_> {
     }
 
     fn certificate(&mut self, site: Option<usize>, files: &CertificateFiles) {
-        match certificates::look_over(self.settings, files, wall_seconds()) {
-            Err(error) => {
-                let help =
-                    "nothing is served without it: name a file that is there and whole, or take the line out";
-                self.add(site, &files.origin, Diagnostic::error(error.to_string()).help(help));
-            }
-            Ok(findings) => {
-                for finding in findings {
-                    let message =
-                        format!("the certificate {}: {}", files.certificate.display(), finding.said);
-                    self.add(None, &files.origin, Diagnostic::warning(message));
-                }
-            }
+        let key = key_of(files);
+        if !self.pairs.contains_key(&key) {
+            let read =
+                certificates::look_over(self.settings, files, wall_seconds()).map(|(pair, findings)| {
+                    for finding in findings {
+                        let message =
+                            format!("the certificate {}: {}", files.certificate.display(), finding.said);
+                        self.add(None, &files.origin, Diagnostic::warning(message));
+                    }
+                    pair
+                });
+            self.pairs.insert(key.clone(), read.map_err(|error| error.to_string()));
+        }
+        if let Some(Err(error)) = self.pairs.get(&key) {
+            let help =
+                "nothing is served without it: name a file that is there and whole, or take the line out";
+            let error = Diagnostic::error(error.clone()).help(help);
+            self.add(site, &files.origin, error);
         }
     }
 

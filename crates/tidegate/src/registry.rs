@@ -82,6 +82,7 @@ impl Registry {
             None => link::Shared::new(self.board.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
+        applications.begin();
         self.board.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
@@ -191,5 +192,51 @@ impl worker::Registry for Registry {
             (Some(command), Some(files)) => files.command(command.trim()),
             _ => format!("`{question}` is not known here"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_config::{ProcessEnvironment, load_str};
+    use tidegate_io::{Poller, Runtime};
+
+    fn settings(lines: &str) -> Arc<Settings> {
+        let text = format!("listen \"127.0.0.1:0\"\n{lines}\n");
+        let loaded = load_str("a", &text, "/".as_ref(), &ProcessEnvironment);
+        let said = loaded.render(false);
+        Arc::new(loaded.settings.unwrap_or_else(|| panic!("{said}")))
+    }
+
+    /// FAULTS 67: a revision that is given up leaves nothing, and until it is in force nobody feels anything of it.
+    #[test]
+    fn an_engine_that_never_comes_into_force_leaves_nothing() {
+        let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
+        let (board, tls) = (Board::new(), TlsStore::new().unwrap());
+        let mut registry = Registry::new(Arc::default(), StatusView::default(), board.clone(), tls.clone());
+        let present = settings("site { proxy \"http://127.0.0.1:9\" { connections 2 } }");
+        let engine = registry.build(&present, &mut |_| Ok(None)).unwrap();
+        worker::Registry::in_force(&mut registry, &present);
+        let held = || (board.held(), tls.held());
+        let before = held();
+        for number in 0..5 {
+            let next = settings(&format!(
+                "spill \"/tmp\" size=\"{}MiB\"\npool \"p{number}\" {{ command \"true\" }}\n\
+                 upstream \"u{number}\" {{ member \"127.0.0.1:8\" }}\n\
+                 site \"a{number}.test\" {{ proxy \"http://p{number}\"; route \"/u\" {{ proxy \"http://u{number}\" }} }}\n\
+                 site \"b.test\" {{ proxy \"http://127.0.0.1:{}\" }}\n\
+                 site {{ proxy \"http://127.0.0.1:9\" {{ connections 2 }} }}",
+                number + 2,
+                number + 10
+            ));
+            let discarded = registry.build(&next, &mut |_| Ok(None)).unwrap();
+            assert_ne!(held(), before, "it is there as long as it may come into force");
+            drop((discarded, next));
+            board.keep(&present);
+            tls.settle(&Default::default());
+            assert_eq!(held(), before, "round {number}");
+        }
+        drop(engine);
+        runtime.end();
     }
 }

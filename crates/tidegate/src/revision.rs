@@ -1,5 +1,6 @@
 //! One revision of the settings: loaded as the arguments of `serve` say, at the start and on every reload.
 
+use crate::certificates::CertificateWatch;
 use crate::{descriptors, preflight};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -11,6 +12,8 @@ use tidegate_config::settings::{
     AccessFormat, AccessLog, Action, HostPattern, ListenAddress, Listener, LogTarget, Origin, Site, User,
 };
 use tidegate_config::{Loaded, ProcessEnvironment, RejectedSite, Settings, from_folder, load_file};
+use tidegate_core::tls::PairKey;
+use tidegate_tls::Pair;
 
 /// What `serve` was asked to do.
 #[derive(Debug, Clone)]
@@ -29,6 +32,16 @@ pub struct ServeOptions {
     pub executable: PathBuf,
     /// The arguments behind the program's name, for upgrades.
     pub arguments: Vec<OsString>,
+}
+
+/// Settings, and what was read with them.
+pub struct Reading {
+    /// With all that was found.
+    pub loaded: Loaded,
+    /// Certificates that can be served.
+    pub pairs: HashMap<PairKey, Pair>,
+    /// The state of the files of TLS just before they were read.
+    pub seen: CertificateWatch,
 }
 
 /// Where settings come from.
@@ -61,7 +74,7 @@ impl ServeOptions {
     }
 
     /// Loads the settings anew. What the arguments say beats what the file says.
-    pub fn load(&self) -> Loaded {
+    pub fn load(&self) -> Reading {
         let mut loaded = match &self.settings {
             SettingsFrom::File(path) => load_file(path, &ProcessEnvironment),
             SettingsFrom::Folder { folder, listen } => match from_folder(folder, listen) {
@@ -86,8 +99,10 @@ impl ServeOptions {
                 descriptors::fit(settings);
             }
         }
-        preflight::look(&mut loaded);
-        loaded
+        // Before anything is read, so that no change is missed.
+        let seen = loaded.settings.as_ref().map(CertificateWatch::begin).unwrap_or_default();
+        let pairs = preflight::look(&mut loaded);
+        Reading { loaded, pairs, seen }
     }
 }
 

@@ -20,8 +20,8 @@ const ENTRANCES: [(&str, &str, u16); 6] = [
 ];
 
 /// What stands in the route of the page, what around it, and whether a client from 127.0.0.1 gets in, and one from
-/// 127.0.0.2.
-const RULES: [(&str, &str, bool, bool); 9] = [
+/// 127.0.0.2. Both say that they speak for 192.0.2.9.
+const RULES: [(&str, &str, bool, bool); 14] = [
     ("", "", true, true),
     ("deny \"all\"", "", false, false),
     ("deny \"127.0.0.2\"", "", true, false),
@@ -31,6 +31,11 @@ const RULES: [(&str, &str, bool, bool); 9] = [
     ("access off", "deny \"127.0.0.2\"", true, true),
     ("access off; deny \"127.0.0.1\"", "deny \"127.0.0.2\"", false, true),
     ("require-client-certificate", "", false, false),
+    ("allow \"local\"", "", false, false),
+    ("allow \"unix\" \"127.0.0.1\"", "", true, false),
+    ("trusted-proxies \"127.0.0.2\"; deny \"192.0.2.9\"", "", true, false),
+    ("trusted-proxies \"127.0.0.2\"; allow \"192.0.2.9\"", "", false, true),
+    ("trusted-proxies \"127.0.0.2\"; allow \"local\" \"192.0.2.0/24\"", "deny \"127.0.0.1\"", false, true),
 ];
 
 #[test]
@@ -117,7 +122,11 @@ fn get(server: &str, from: &str, host: &str, path: &str) -> (u16, String) {
     socket.connect(&server.parse::<SocketAddr>().unwrap().into()).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(WAIT)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let status = answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);

@@ -602,3 +602,52 @@ fn who_waits_in_vain_for_a_descriptor_is_told() {
     let stats = &server.status()["stats"];
     assert_eq!(stats["connection_refusals"]["descriptors"].as_u64().unwrap(), refused);
 }
+
+/// Why the server of a settings file is not found, and what to do about it.
+#[test]
+fn a_file_that_does_not_lead_to_a_server_is_told_apart() {
+    let folder = Folder::new("whose");
+    let said = |arguments: &[&str]| {
+        let outcome = run(&folder, arguments);
+        assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+        outcome.stderr
+    };
+    let gone = said(&["status", "--config", "gone.kdl"]);
+    assert!(
+        gone.contains("gone.kdl cannot be read: there is no such file") && gone.contains("--control"),
+        "{gone}"
+    );
+    folder.write("plain.kdl", "listen \":1\"\nsite { respond 204 }\n");
+    let plain = said(&["stop", "--config", "plain.kdl"]);
+    assert!(plain.contains("plain.kdl names neither `control` nor `pid-file`"), "{plain}");
+    // A byte that is no UTF-8 keeps nobody from telling the server.
+    let text =
+        |control: &str| [control.as_bytes(), b"listen \":1\"\n// caf\xe9\nsite { respond 204 }\n"].concat();
+    fs::write(folder.path("bad.kdl"), text("")).unwrap();
+    let bad = said(&["reload", "--config", "bad.kdl"]);
+    assert!(bad.contains("bad.kdl:2:7: error") && bad.contains("UTF-8"), "{bad}");
+    let server = Server::with_config(&folder, &site("x"));
+    fs::write(folder.path("tidegate.kdl"), text("control \"control\"\n")).unwrap();
+    let bad = said(&["reload", "--config", "tidegate.kdl"]);
+    assert!(bad.contains("tidegate.kdl:3:7: error"), "{bad}");
+    assert!(bad.contains("nothing has changed: revision 1 stays in force"), "{bad}");
+    drop(server);
+}
+
+/// Whoever asks for an upgrade hears what it takes away; where it is refused nothing is left out.
+#[test]
+fn an_upgrade_says_what_it_takes_away() {
+    let folder = Folder::new("takes-away");
+    let two = "workers 1\nlisten \"127.0.0.1:0\"\nsite \"a.test\" { respond 200 \"a\" }\nsite \"b.test\" { respond 204 }\n";
+    let server = Server::with_config(&folder, two);
+    folder.write("tidegate.kdl", &two.replace("respond 204", "respnd 204"));
+    let outcome = server.tell(&["upgrade"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("the running server goes on with what it has"), "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("left out"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("the settings no longer serve b.test"), "{}", outcome.stderr);
+    folder.write("tidegate.kdl", &two.replace("site \"b.test\" { respond 204 }\n", ""));
+    let outcome = server.tell(&["upgrade", "--allow-loss"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert!(outcome.stdout.contains("the settings no longer serve b.test\nprocess "), "{}", outcome.stdout);
+}

@@ -90,21 +90,32 @@ async fn answer(request: Request<RecvStream>, mut respond: server::SendResponse<
                 let _ = body.flow_control().release_capacity(piece.len());
                 count += piece.len();
             }
+            let trailers = body.trailers().await.ok().flatten();
             let Ok(mut stream) = respond.send_response(Response::new(()), false) else { return };
-            let _ = stream.send_data(Bytes::from(format!("took {count}")), true);
+            let Some(trailers) = trailers else {
+                let _ = stream.send_data(Bytes::from(format!("took {count}")), true);
+                return;
+            };
+            // What came behind the content of the request goes back behind that of the answer.
+            let names: Vec<&str> = trailers.keys().map(|name| name.as_str()).collect();
+            let said = format!("took {count} and {}", names.join(" "));
+            let _ = stream.send_data(Bytes::from(said), false);
+            let _ = stream.send_trailers(trailers);
         }
     }
 }
 
 struct Client {
     stream: BufReader<TcpStream>,
+    /// Of the last answer in chunks.
+    trailers: String,
 }
 
 impl Client {
     fn connect(server: &Server<'_>) -> Client {
         let stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
-        Client { stream: BufReader::new(stream) }
+        Client { stream: BufReader::new(stream), trailers: String::new() }
     }
 
     fn send(&mut self, text: &str) {
@@ -142,6 +153,11 @@ impl Client {
                 self.stream.read_exact(&mut piece).unwrap();
                 content.extend_from_slice(&piece[..size]);
                 if size == 0 {
+                    // Trailers: what was read for an empty line is the beginning of the first of them.
+                    while !piece.ends_with(b"\r\n\r\n") && piece != b"\r\n" {
+                        self.stream.read_until(b'\n', &mut piece).unwrap();
+                    }
+                    self.trailers = String::from_utf8(piece).unwrap().trim_end().to_owned();
                     break;
                 }
             }
@@ -187,4 +203,21 @@ fn an_upload_that_was_turned_away_unread_is_sent_again() {
     running::wait_for(|| (seen.connections.load(SeqCst) > 1).then_some(()), "a second connection");
     client.send(&"y".repeat(10_000));
     assert_eq!(client.answer(), (200, "took 20000".to_owned()));
+}
+
+/// Both ways, with another implementation at the far end; what belongs in a head is left out on the way there.
+#[test]
+fn trailers_go_there_and_back() {
+    let (address, _) = application(false);
+    let folder = Folder::new("h2-trailers");
+    let config =
+        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    let server = Server::with_config(&folder, &config);
+    let mut client = Client::connect(&server);
+    for te in ["TE: trailers\r\nConnection: TE\r\n", ""] {
+        client.send(&format!("POST /trailers HTTP/1.1\r\nHost: x\r\n{te}Transfer-Encoding: chunked\r\n\r\n"));
+        client.send("5\r\nhello\r\n0\r\nX-Sum: 7\r\nAuthorization: x\r\nRemote-User: root\r\n\r\n");
+        assert_eq!(client.answer(), (200, "took 5 and x-sum".to_owned()));
+        assert_eq!(client.trailers, if te.is_empty() { "" } else { "x-sum: 7" });
+    }
 }

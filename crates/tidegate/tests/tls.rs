@@ -310,3 +310,25 @@ fn who_connects_to_an_address_is_shown_the_certificate_of_that_address() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "addresses", "{url}");
     }
 }
+
+/// What is to be known of a certificate, and of a key that everybody may read, is in the log: once at the start, where the log
+/// is a file, and once for each reload.
+#[test]
+fn findings_are_in_the_log_and_not_twice() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("findings");
+    make_certificate(&folder);
+    std::fs::set_permissions(folder.path("site.key"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let text = "workers 1\nerror-log \"error.log\"\nlisten \"127.0.0.1:0\"\nlisten \"127.0.0.1:0\" { tls }\n\
+                pool \"app\" { command \"sleep\" \"1000\"; processes min=0 }\n\
+                site \"a.test\" { respond 200; route \"/x\" { scgi \"app\"; root \".\" }\n\
+                tls { certificate \"site.pem\" key=\"site.key\" } }\n";
+    let server = Server::with_config(&folder, text);
+    let count = |what: &str| std::fs::read_to_string(folder.path("error.log")).unwrap().matches(what).count();
+    let found = ["it is signed by itself", "may be read by everybody"];
+    let has = |times: usize| (found.map(count) == [times; 2]).then_some(());
+    wait_for(|| has(1), "a line for each at the start");
+    assert_eq!(server.tell(&["reload"]).code, Some(0));
+    wait_for(|| (count("revision 2 is in force") == 1).then_some(()), "the end of the reload");
+    assert_eq!(found.map(count), [2, 2]);
+}

@@ -3,7 +3,10 @@
 use super::*;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::task::Context;
 use std::time::Duration;
+use tidegate_io::clock::monotonic_ns;
+use tidegate_io::connect::Address;
 use tidegate_io::{Kind, Poller, Runtime};
 use tidegate_wire::h2::FieldSource;
 
@@ -23,7 +26,8 @@ fn pool(listener: &TcpListener) -> Rc<Http2Pool> {
         idle_timeout: Duration::from_secs(60),
         connect_timeout: Duration::from_secs(10),
     };
-    Http2Pool::new(&Address::Tcp(listener.local_addr().unwrap()), limits, None)
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    Http2Pool::new(crate::Peers::new().peer(&address), limits, None)
 }
 
 fn post<'a>(lines: &'a FieldLines) -> RequestParts<'a> {

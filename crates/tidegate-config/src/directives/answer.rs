@@ -1,8 +1,9 @@
 //! What is answered without files, and the fields of answers.
 
 use crate::directive::{
-    Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some_or,
+    Apply, Argument, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some_or,
 };
+use crate::lower::inherit::{self, Inherited};
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
@@ -49,7 +50,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("code", Kind::Status { only: &[] }), one_or("path", Kind::SitePath, &["off"])],
         repeats: true,
-        inheritance: Inheritance::Adds,
+        inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_error_page)),
         doc: "The page of the site that is shown for an error of the server's own. The status stays what it is. What an \
               application answers is left alone unless `intercept` asks for it. `off` without quotes takes an inherited \
               page away. Whoever may not have the page by its path gets a plain error.",
@@ -58,7 +59,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[OFF],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.intercepts = !item.is_word("off")
+        })),
         default: Some("intercept off"),
         doc: "Has `error-page` take the place of what applications and `respond` answer with an error status, too.",
         example: "intercept",
@@ -66,7 +69,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one_or("time", Kind::Duration { least: 0, most: 3650 * 86_400_000 }, &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.cache_control = inherit::max_age(item)
+        })),
         default: Some("expires off"),
         doc: "How long clients and caches may use a response without asking again (`Cache-Control: max-age`). Long \
               for files whose name changes with their content. Stands in for `cache-control`.",
@@ -75,7 +80,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one_or("value", Kind::FieldValue, &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.cache_control = item.texts().pop()
+        })),
         default: Some("cache-control off"),
         doc: "The `Cache-Control` field of successful responses, word for word. Stands in for `expires`.",
         example: "cache-control \"public, max-age=31536000, immutable\"",
@@ -83,7 +90,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[some_or("link", Kind::FieldValue, &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.early_hints = if item.is_word("off") { Vec::new() } else { item.texts() };
+        })),
         doc: "What a page will need, as values of `Link` fields: told to browsers with 103 while the answer is still \
               being made. Meant for pages that an application makes; an answer that is there at once goes out alone. \
               Told only where a browser navigates (`Sec-Fetch-Mode: navigate`) and speaks HTTP/2.",
@@ -93,7 +102,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldValue, &["off"])],
         repeats: true,
-        inheritance: Inheritance::Adds,
+        inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_field)),
         doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \
               name that was inherited or that an application has sent (`Set-Cookie` and `Vary` are added); `off` without \
               quotes only takes it away. `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are \

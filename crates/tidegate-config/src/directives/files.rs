@@ -1,8 +1,10 @@
 //! How files are found and served.
 
 use crate::directive::{
-    Children, Context, Directive, Inheritance, Kind, OFF, Property, any_or, one, one_or, some,
+    Apply, Children, Context, Directive, Inheritance, Kind, OFF, Property, any_or, one, one_or, some,
 };
+use crate::lower::inherit::{self, Inherited};
+use crate::value::Value;
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
@@ -10,7 +12,11 @@ const INSIDE: &[Context] = &[Context::Site, Context::Route];
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         arguments: &[one("path", Kind::File)],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            if let Some(Value::Path(path)) = item.first() {
+                route.root = Some(path.clone());
+            }
+        })),
         doc: "The folder that files are served from; it must exist. Nothing outside it is ever served, unless \
               `symlinks` lets links lead out of it.",
         example: "root \".\"",
@@ -26,7 +32,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[some("files", Kind::FileName)],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.index = item.texts())),
         default: Some("index \"index.html\""),
         doc: "File names tried for a folder, in order.",
         example: "index \"index.html\" \"index.htm\"",
@@ -34,7 +40,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[some("paths", Kind::Try)],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.try_list = inherit::try_list(item)
+        })),
         doc: "What is looked up instead of the path of the request, in order; the first that exists is served. \
               `{path}` is the path of the request; `{path}/` is the folder of that name, and a request without the \
               slash is redirected to it. `\"@app\"` hands the request on, as it is, to `route \"@app\"` of the \
@@ -52,7 +60,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             doc: "Most entries of one page.",
         }],
         children: Children::Block(Context::Listing),
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.listing = inherit::listing(item)
+        })),
         default: Some("listing off"),
         doc: "Lists a folder that has no index file, as HTML or, where the client asks for it, JSON. Without it \
               such a folder answers 404.",
@@ -75,7 +85,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one_or("name", Kind::Token, &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.charset = item.texts().pop())),
         default: Some("charset \"utf-8\""),
         doc: "The character encoding that text is announced with. `off` announces none and leaves the client to \
               guess.",
@@ -84,14 +94,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         children: Children::Pairs { name: Kind::Extension, value: Kind::MediaType },
-        inheritance: Inheritance::Adds,
+        inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_types)),
         doc: "Media types by extension, before the built-in table.",
         example: "types { \"wasm\" \"application/wasm\" }",
         ..Directive::new("types", EVERYWHERE)
     },
     Directive {
         arguments: &[one("type", Kind::MediaType)],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.default_type = item.texts().pop().unwrap_or_default()
+        })),
         default: Some("default-type \"application/octet-stream\""),
         doc: "The media type of files whose extension is not known.",
         example: "default-type \"text/plain\"",
@@ -99,7 +111,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[any_or("codings", Kind::Choice(&["br", "zst", "gz"]), &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.precompressed = inherit::codings(item, &["br", "zst", "gz"]);
+        })),
         default: Some("precompressed off"),
         doc: "Serves `page.html.br`, `.zst` or `.gz` in place of `page.html` to clients that take it, in the order \
               of preference given; without names all three. Costs no time at all while serving, but the siblings \
@@ -137,7 +151,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             },
         ],
         children: Children::Block(Context::Compress),
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.compress = inherit::compress(item)
+        })),
         default: Some("compress off"),
         doc: "Compresses responses of compressible types on the fly, in the order of preference given; without \
               names all three. Saves the network and costs the processor; the results for static files are kept.",
@@ -152,7 +168,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[one("which", Kind::Choice(&["beneath", "owner", "any"]))],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.symlinks = inherit::symlinks(item)
+        })),
         default: Some("symlinks beneath"),
         doc: "Which symbolic links below a root are followed; others answer 404. `beneath`: those that lead to something \
               below the root. `owner`: those that belong to the same user as what they lead to, wherever that lies. \
@@ -163,7 +181,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[OFF],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.serves_hidden = !item.is_word("off")
+        })),
         default: Some("hidden off"),
         doc: "Serves files and folders whose names begin with a dot. Without it they answer 404, but for \
               `/.well-known/`. Such names often hold what was not meant for others: `.git`, `.env`.",
@@ -172,7 +192,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[OFF],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.uses_cache = item.is_word("off")
+        })),
         default: Some("nocache off"),
         doc: "Looks at the file system for every request and keeps nothing of it in the file cache.",
         example: "nocache",

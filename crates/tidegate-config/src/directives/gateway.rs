@@ -1,9 +1,10 @@
 //! Applications behind the server.
 
 use crate::directive::{
-    Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some,
-    some_or,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or,
+    some, some_or,
 };
+use crate::lower;
 
 const EVERYWHERE: &[Context] = &[Context::Top, Context::Site, Context::Route];
 const INSIDE: &[Context] = &[Context::Site, Context::Route];
@@ -120,7 +121,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         "Requests that the application gets at once, all workers together: the number of its processes where each \
          takes one at a time. The others wait in a queue, in the order of their arrival. `auto` lets 1024 wait for the \
          beginning of their answers, so that an application that hangs fills its own queue and nothing else; an answer \
-         that has begun, such as a WebSocket, is not counted. A pool knows its own.",
+         that has begun, such as a WebSocket, is not counted. Several `processes` have an equal part each, rounded up. A \
+         pool knows its own.",
         "connections 8"),
     Directive {
         properties: &[
@@ -234,7 +236,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[some_or("networks", Kind::Network, &["off"])],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.trusted_proxies = lower::networks(item).into())),
         default: Some("trusted-proxies off"),
         doc: "Clients that are proxies of one's own. Behind them the client is the last address in `X-Forwarded-For` \
               that is none of them: access rules, logs, balancing and `REMOTE_ADDR` go by it, and the status page \

@@ -1,22 +1,25 @@
 //! The table of all directives: the source of checking, defaults, reference and schema.
 //!
-//! Split by where they stand. To add one: add a row here and lower it in `lower`; the tests hold its example
+//! Split by where they stand. To add one: add a row here. One that is inherited says in its row how it is applied; any
+//! other is lowered in `lower`. The tests hold its example
 //! and its default to what the row says.
 
 mod answer;
 mod files;
 mod gateway;
+mod limits;
 mod pool;
 mod server;
 mod site;
 mod tls;
 mod upstream;
 
-use crate::directive::{Context, Directive};
+use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 8] = [
+const PARTS: [&[Directive]; 9] = [
     server::DIRECTIVES,
+    limits::DIRECTIVES,
     site::DIRECTIVES,
     files::DIRECTIVES,
     answer::DIRECTIVES,
@@ -44,4 +47,21 @@ pub fn in_context(context: Context) -> impl Iterator<Item = &'static Directive> 
 /// The names of all directives; one that stands in several forms comes several times.
 pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|directive| directive.name)
+}
+
+/// A bound of `limits` or of `file-cache`: one value, one default.
+const fn bound(
+    name: &'static str,
+    contexts: &'static [Context],
+    argument: &'static [Argument],
+    default: &'static str,
+    doc: &'static str,
+    example: &'static str,
+) -> Directive {
+    let mut directive = Directive::new(name, contexts);
+    directive.arguments = argument;
+    directive.default = Some(default);
+    directive.doc = doc;
+    directive.example = example;
+    directive
 }

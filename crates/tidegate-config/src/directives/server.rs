@@ -1,9 +1,9 @@
 //! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
 
-use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some_or};
+use super::bound;
+use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
 
 const TOP: &[Context] = &[Context::Top];
-const LIMITS: &[Context] = &[Context::Limits];
 const CACHE: &[Context] = &[Context::FileCache];
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -12,23 +12,6 @@ const TIB: u64 = 1024 * GIB;
 const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
-
-/// A bound of `limits` or of `file-cache`: one value, one default.
-const fn bound(
-    name: &'static str,
-    contexts: &'static [Context],
-    argument: &'static [Argument],
-    default: &'static str,
-    doc: &'static str,
-    example: &'static str,
-) -> Directive {
-    let mut directive = Directive::new(name, contexts);
-    directive.arguments = argument;
-    directive.default = Some(default);
-    directive.doc = doc;
-    directive.example = example;
-    directive
-}
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -54,8 +37,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             doc: "The group, by name or number, in place of the user's own groups.",
         }],
         doc: "Whom the server processes become, by name or number, when the server is started as root: they serve \
-              the clients. The master stays root, to open ports below 1024, logs and sockets for them; it touches \
-              no byte of a client. Without it the servers stay root, and a warning says so.",
+              the clients. The master stays root, to open ports below 1024, logs and sockets for them; it never touches \
+              client traffic. Without it the servers stay root, and a warning says so.",
         example: "user \"www-data\" group=\"www-data\"",
         ..Directive::new("user", TOP)
     },
@@ -239,136 +222,6 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "busy-answer 503 \"Too many visitors, please come back in a minute.\\n\" retry-after=\"60s\"",
         ..Directive::new("busy-answer", TOP)
     },
-    Directive {
-        children: Children::Block(Context::Limits),
-        doc: "Bounds on what a client may do. All are on by default; each is there because without it a few \
-              clients could take the server from all others.",
-        example: "limits { body-size \"1GiB\"; keep-alive-timeout \"20s\" }",
-        ..Directive::new("limits", TOP)
-    },
-    bound("connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "connections 20000",
-        "Open client connections, all workers together. Each needs a descriptor; raise `LimitNOFILE` with it.",
-        "connections 100000"),
-    bound("connections-per-address", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 10_000_000 }, &["unlimited"])],
-        "connections-per-address 2048",
-        "Open connections of one client address, of one /64 network for IPv6; above it the answer is 429. Many \
-         clients may share an address behind a gateway, so it is generous. Addresses of `exempt-addresses` are \
-         not counted.",
-        "connections-per-address 200"),
-    Directive {
-        arguments: &[some_or("networks", Kind::Network, &["none"])],
-        default: Some("exempt-addresses \"127.0.0.0/8\" \"::1\""),
-        doc: "Clients that `connections-per-address` does not count, nor the requests that they cancel over HTTP/2: \
-              load balancers and TLS terminators in front, mirrors that fetch a lot. `none` counts everyone.",
-        example: "exempt-addresses \"127.0.0.0/8\" \"::1\" \"10.0.0.0/8\"",
-        ..Directive::new("exempt-addresses", LIMITS)
-    },
-    bound("in-flight", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "in-flight 4096",
-        "Requests that wait for something at the same time: an application, a cold disk, a scan of a folder. What \
-         is answered at once is not counted, nor is one whose content is still to come. Of what is free, all requests \
-         to one application may hold eight times as much, those of one site sixteen times: one alone ends at eight \
-         ninths, the others always find some, and whoever has none is let in even when all are taken. Requests over \
-         it wait in the `queue`.",
-        "in-flight 500"),
-    bound("incoming-bodies", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })],
-        "incoming-bodies 8192",
-        "Requests whose content is still to come before they can be answered. They hold nothing of an application and \
-         no place `in-flight`. One client may have half of what is free, one site sixteen seventeenths; further ones \
-         get the `busy-answer`.",
-        "incoming-bodies 1000"),
-    Directive {
-        properties: &[
-            Property {
-                name: "length",
-                kind: Kind::Number { least: 0, most: 10_000_000 },
-                default: Some("4096"),
-                doc: "Requests that wait at most; further ones get the `busy-answer` at once.",
-            },
-            Property {
-                name: "age",
-                kind: Kind::Duration { least: 10, most: HOUR },
-                default: Some("10s"),
-                doc: "How long a request waits at most; then it gets the `busy-answer`.",
-            },
-        ],
-        default: Some("queue length=4096 age=\"10s\""),
-        doc: "Where requests over `in-flight` wait, those for each application in the order they came. A client that goes away frees its place.",
-        example: "queue length=500 age=\"2s\"",
-        ..Directive::new("queue", LIMITS)
-    },
-    bound("memory", LIMITS, &[one_or("size", Kind::Size { least: MIB, most: 16 * TIB }, &["auto"])], "memory auto",
-        "Bytes that all connections together may own: heads and bodies that are incomplete, answers that nobody takes, \
-         what is read ahead of an application, compressed or remembered for them. When it is short nothing is read \
-         ahead and nothing is compressed; above it those that hold the most for the longest are reset first, then \
-         new connections, and requests that would have to wait, are refused. `auto` is a quarter of the memory that this server may use: the limit of its \
-         cgroup, else what the machine has. In a cgroup with a bound it is never more than half of that.",
-        "memory \"256MiB\""),
-    bound("overload-delay", LIMITS, &[one_or("time", Kind::Duration { least: 10, most: 60 * SECOND }, &["off"])],
-        "overload-delay \"500ms\"",
-        "How long what is ready may wait for its turn on a worker before the server counts as overloaded and turns \
-         away idle connections, then new ones, then new requests. A crowd that is served slower than usual is no \
-         overload; a queue that does not empty is. `off` never turns away.",
-        "overload-delay \"200ms\""),
-    bound("head-size", LIMITS, &[one("size", Kind::Size { least: KIB, most: MIB })], "head-size \"32KiB\"",
-        "Bytes of a request head, its target included; above it the answer is 431. Large cookies may need more.",
-        "head-size \"64KiB\""),
-    bound("target-size", LIMITS, &[one("size", Kind::Size { least: 256, most: MIB })], "target-size \"8KiB\"",
-        "Bytes of a request target; above it the answer is 414. Not more than `head-size`.",
-        "target-size \"16KiB\""),
-    bound("fields", LIMITS, &[one("count", Kind::Number { least: 8, most: 256 })], "fields 100",
-        "Field lines of a request head; above it the answer is 431.",
-        "fields 200"),
-    bound("body-size", LIMITS, &[one("size", Kind::Size { least: 0, most: 16 * TIB })], "body-size \"16MiB\"",
-        "Bytes of a request body; above it the answer is 413, before the body is read.",
-        "body-size \"1GiB\""),
-    bound("head-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "head-timeout \"10s\"",
-        "Time from the first byte of a request head to its last.",
-        "head-timeout \"5s\""),
-    bound("handshake-timeout", LIMITS, &[one("time", Kind::Duration { least: 100, most: HOUR })], "handshake-timeout \"10s\"",
-        "Time from the beginning of a connection to the end of its TLS handshake, a header of the PROXY protocol \
-         included.",
-        "handshake-timeout \"5s\""),
-    bound("body-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "body-rate \"256B\"",
-        "Bytes per second below which a request body is given up with 408, once `rate-grace` has passed. \
-         `\"0B\"` waits for ever.",
-        "body-rate \"1KiB\""),
-    bound("send-rate", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "send-rate \"256B\"",
-        "Bytes per second below which a reader is given up and its connection reset, once `rate-grace` has \
-         passed. What counts is what the client has acknowledged. `\"0B\"` waits for ever.",
-        "send-rate \"1KiB\""),
-    bound("streams", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "streams 128",
-        "Requests that a client may have under way at once on one HTTP/2 connection. More are refused, and may be \
-         sent again.",
-        "streams 64"),
-    bound("rate-grace", LIMITS, &[one("time", Kind::Duration { least: SECOND, most: HOUR })], "rate-grace \"30s\"",
-        "How long a connection may be slower than `body-rate` or `send-rate`.",
-        "rate-grace \"10s\""),
-    bound("keep-alive-timeout", LIMITS, &[one("time", Kind::Duration { least: 0, most: DAY })], "keep-alive-timeout \"60s\"",
-        "An idle connection is closed after this. Idle ones are cheap here, so longer saves clients a handshake.",
-        "keep-alive-timeout \"5m\""),
-    bound("keep-alive-connections", LIMITS, &[one("count", Kind::Number { least: 1, most: 10_000_000 })], "keep-alive-connections 16384",
-        "Idle connections at the same time, all workers together; each worker has an equal share. When there are \
-         more, those that have been idle longest are closed. Less than `connections` leaves room for those that \
-         come.",
-        "keep-alive-connections 50000"),
-    bound("keep-alive-requests", LIMITS, &[one_or("count", Kind::Number { least: 1, most: 4_000_000_000 }, &["unlimited"])], "keep-alive-requests unlimited",
-        "Requests served on one connection before it is closed. A number spreads clients anew over several servers.",
-        "keep-alive-requests 10000"),
-    bound("discard-size", LIMITS, &[one("size", Kind::Size { least: 0, most: GIB })], "discard-size \"64KiB\"",
-        "Bytes of a request body nobody reads that are read and dropped to keep the connection; with more left, \
-         it is closed.",
-        "discard-size \"1MiB\""),
-    bound("linger-timeout", LIMITS, &[one("time", Kind::Duration { least: 0, most: HOUR })], "linger-timeout \"2s\"",
-        "How long a closing connection waits for the client to stop sending, so that the client sees the answer.",
-        "linger-timeout \"5s\""),
-    bound("ranges", LIMITS, &[one("count", Kind::Number { least: 1, most: 1000 })], "ranges 64",
-        "Ranges of one request; with more the whole file is sent.",
-        "ranges 16"),
-    bound("unsent-size", LIMITS, &[one("size", Kind::Size { least: 4 * KIB, most: GIB })], "unsent-size \"128KiB\"",
-        "Unsent bytes that the kernel may hold for one connection (`TCP_NOTSENT_LOWAT`) once a worker has more than \
-         128 of them; below that it is up to 16 times as much, where `memory` allows. Less saves kernel memory with many slow downloads, more saves \
-         processor time.",
-        "unsent-size \"512KiB\""),
     Directive {
         arguments: &[Argument { name: "off", kind: Kind::Choice(&["off"]), count: Count::Optional, words: &[] }],
         children: Children::Block(Context::FileCache),

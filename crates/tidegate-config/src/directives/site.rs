@@ -1,6 +1,6 @@
 //! Sites and routes, and who may use them.
 
-use crate::directive::{Argument, Children, Context, Count, Directive, Inheritance, Kind, one, some};
+use crate::directive::{Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, one, some};
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
@@ -29,6 +29,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     ALLOW,
     Directive {
         name: "deny",
+        inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rules(item, false))),
         doc: "Refuses clients with 403, by their address, in the words of `allow`.",
         example: "deny \"all\"",
         ..ALLOW
@@ -39,6 +40,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               site and of the top level, in a site with those of the top level. Those that stand beside it hold. \
               `require-client-certificate` is not touched by it.",
         example: "access off",
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, _| route.open())),
         ..Directive::new("access", &[Context::Site, Context::Route])
     },
 ];
@@ -47,7 +49,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
 const ALLOW: Directive = Directive {
     arguments: &[some("networks", Kind::Network)],
     repeats: true,
-    inheritance: Inheritance::Adds,
+    inheritance: Inheritance::Adds(Apply::to_route(|route, item| route.add_rules(item, true))),
     doc: "Lets clients in by their address: `\"10.0.0.0/8\"`, `\"::1\"`, `\"all\"`, `\"unix\"` for clients of a unix \
           socket, or `\"local\"` for those of this machine that do not speak for somebody else. `allow` and `deny` of a \
           level are tried in order and the first that fits decides; where there is an `allow`, whom no rule fits is \

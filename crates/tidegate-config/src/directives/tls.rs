@@ -1,8 +1,9 @@
 //! TLS: on a listener, in a site, for a route.
 
 use crate::directive::{
-    Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some,
+    Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or, some,
 };
+use crate::lower;
 
 const LISTEN: &[Context] = &[Context::Listen];
 const ACME: &[Context] = &[Context::Acme];
@@ -173,7 +174,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
             one_or("time", Kind::Duration { least: 0, most: 3650 * 86_400_000 }, &["off"]),
             Argument { name: "scope", kind: Kind::Choice(&["subdomains", "preload"]), count: Count::Any, words: &[] },
         ],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| route.hsts = lower::tls::hsts_value(item))),
         default: Some("hsts off"),
         doc: "Tells browsers to use `https` alone for this site and that long (`Strict-Transport-Security`), and \
               answers plain requests with 308 to `https`. Where TLS ends at a proxy in front, name it in \
@@ -184,7 +185,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     },
     Directive {
         arguments: &[OFF],
-        inheritance: Inheritance::Replaces,
+        inheritance: Inheritance::Replaces(Apply::to_route(|route, item| {
+            route.access.requires_client_certificate = !item.is_word("off");
+        })),
         doc: "Refuses with 403 who has not shown a client certificate that the site's `client-certificates` accept. \
               Meant for single routes where that is optional.",
         example: "require-client-certificate",

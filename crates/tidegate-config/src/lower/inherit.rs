@@ -1,17 +1,18 @@
 //! What comes down from the top level to a site to a route.
 //!
-//! Each level starts from a copy of the outer one and applies its own directives. The table says for each
-//! directive whether an inner one replaces the outer or is added; this is where that is done.
+//! Each level starts from a copy of the outer one and applies its own directives. How a directive is applied, its row
+//! in the table says; here is what the rows change, and what is checked of a level as a whole.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
-use crate::directive::{Context, Inheritance};
-use crate::lower::access;
+use crate::directive::Context;
+use crate::lower::{access, limits};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, Shared, Symlinks, Try,
+    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, Shared, Symlinks,
+    Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -31,7 +32,11 @@ pub(crate) struct Inherited {
     pub serves_hidden: bool,
     pub uses_cache: bool,
     pub access: Access,
+    /// The rules of the level that is being applied.
+    rules: Vec<AccessRule>,
     pub fields: Vec<(String, String)>,
+    /// How many of them come from the levels around the one that is being applied.
+    outer_fields: usize,
     pub removed_fields: Vec<String>,
     pub cache_control: Option<String>,
     pub early_hints: Vec<String>,
@@ -41,6 +46,9 @@ pub(crate) struct Inherited {
     /// The value of `Strict-Transport-Security`.
     pub hsts: Option<String>,
     pub trusted_proxies: Shared<NetworkSet>,
+    pub limits: RequestLimits,
+    /// Those of the top level.
+    pub limits_of_server: Arc<RequestLimits>,
     /// What routes may name.
     pub applications: Arc<Applications>,
 }
@@ -84,14 +92,16 @@ impl Applications {
 
 impl Inherited {
     /// The defaults of the table with what the top level sets.
-    pub fn top(checker: &mut Checker<'_>, items: &[Item]) -> Self {
+    pub fn top(checker: &mut Checker<'_>, items: &[Item], limits: &RequestLimits) -> Self {
         let applications = Arc::new(Applications::of(items));
-        let mut inherited = Self { applications, ..Self::default() };
+        let limits_of_server = Arc::new(limits.clone());
+        let mut inherited =
+            Self { applications, limits: limits.clone(), limits_of_server, ..Self::default() };
         for directive in directives::in_context(Context::Top) {
-            if directive.inheritance != Inheritance::None
+            if directive.inheritance.is_some()
                 && let Some(item) = lower::default_item(directive, Context::Top)
             {
-                inherited.set(&item);
+                directive.inheritance.apply_to_route(&mut inherited, &item);
             }
         }
         inherited.apply(checker, items);
@@ -109,13 +119,6 @@ impl Inherited {
                     .help("keep one; `cache-control \"max-age=3600\"` says what `expires \"1h\"` does"),
             );
         }
-        self.access(checker, items);
-        // A field given here takes the place of the inherited one; given twice here, both are sent.
-        for item in items.iter().filter(|item| item.directive.name == "header") {
-            if let Some(Value::Text(name)) = item.first() {
-                self.fields.retain(|(known, _)| !field_names_agree(known, name));
-            }
-        }
         let mut codes: Vec<(u64, &Item)> = Vec::new();
         for item in items.iter().filter(|item| item.directive.name == "error-page") {
             let code = number(item);
@@ -131,110 +134,111 @@ impl Inherited {
             }
             codes.push((code, item));
         }
+        self.outer_fields = self.fields.len();
         for item in items {
-            self.set(item);
+            item.directive.inheritance.apply_to_route(self, item);
+        }
+        self.end_access(checker, items);
+        if let Some(block) = has("limits").filter(|item| item.directive.inheritance.is_some()) {
+            limits::check(checker, block, &mut self.limits, &self.limits_of_server);
         }
     }
 
-    fn set(&mut self, item: &Item) {
-        match item.directive.name {
-            "root" => {
-                if let Some(Value::Path(path)) = item.first() {
-                    self.root = Some(path.clone());
-                }
-            }
-            "index" => self.index = item.texts(),
-            "try" => {
-                let entries = item.arguments.iter();
-                let entries = entries.filter_map(|placed| {
-                    if let Value::Try(entry) = &placed.value { Some(entry.clone()) } else { None }
-                });
-                self.try_list = entries.collect();
-            }
-            "listing" => self.listing = listing(item),
-            "charset" => self.charset = item.texts().pop(),
-            "types" => {
-                self.types.retain(|(known, _)| !item.pairs.iter().any(|(extension, _)| extension == known));
-                self.types.extend(item.pairs.iter().cloned());
-            }
-            "default-type" => self.default_type = item.texts().pop().unwrap_or_default(),
-            "precompressed" => self.precompressed = codings(item, &["br", "zst", "gz"]),
-            "compress" => self.compress = compress(item),
-            "trusted-proxies" => {
-                self.trusted_proxies = lower::networks(item).into();
-            }
-            "intercept" => self.intercepts = !item.is_word("off"),
-            "symlinks" => {
-                self.symlinks = match item.first() {
-                    Some(Value::Word("owner")) => Symlinks::Owner,
-                    Some(Value::Word("any")) => Symlinks::Any,
-                    _ => Symlinks::Beneath,
-                }
-            }
-            "hidden" => self.serves_hidden = !item.is_word("off"),
-            "nocache" => self.uses_cache = item.is_word("off"),
-            "hsts" => self.hsts = lower::tls::hsts_value(item),
-            "require-client-certificate" => self.access.requires_client_certificate = !item.is_word("off"),
-            "expires" => {
-                self.cache_control = match item.first() {
-                    Some(Value::Duration(time)) => Some(format!("max-age={}", time.as_secs())),
-                    _ => None,
-                };
-            }
-            "early-hints" => self.early_hints = if item.is_word("off") { Vec::new() } else { item.texts() },
-            "cache-control" => self.cache_control = item.texts().pop(),
-            "header" => match item.texts().as_slice() {
-                [name, value] => {
-                    self.removed_fields.retain(|removed| !field_names_agree(removed, name));
-                    self.fields.push((name.clone(), value.clone()));
-                }
-                [name] if !self.removed_fields.iter().any(|removed| field_names_agree(removed, name)) => {
-                    self.removed_fields.push(name.clone());
-                }
-                _ => {}
-            },
-            "error-page" => {
-                let code = u16::try_from(number(item)).unwrap_or_default();
-                self.error_pages.retain(|(known, _)| *known != code);
-                if let Some(path) = item.texts().pop() {
-                    self.error_pages.push((code, path)); // `off` is no text
-                }
-            }
-            // All of a level together: `access`.
-            "allow" | "deny" | "access" => {}
-            name => debug_assert_eq!(
-                item.directive.inheritance,
-                Inheritance::None,
-                "`{name}` is inherited, and nothing applies it"
-            ),
-        }
-    }
-
-    /// The rules of a level stand beside those of the levels around it.
-    fn access(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
-        if items.iter().any(|item| item.directive.name == "access") {
-            self.access.levels.clear();
-        }
-        let mut rules = Vec::new();
-        for item in items.iter().filter(|item| matches!(item.directive.name, "allow" | "deny")) {
-            let allows = item.directive.name == "allow";
-            for placed in &item.arguments {
-                let Value::Network(network) = placed.value else { continue };
-                if allows && let Some(rule) = access::refusing(&self.access.levels, network) {
-                    let diagnostic = access::warning(network, rule);
-                    checker.diagnostics.push(diagnostic.at(&item.file.source, placed.range.clone()));
-                }
-                let origin = item.file.source.origin(placed.range.start);
-                rules.push(AccessRule { allows, network, origin });
+    /// Ends a level of access: its rules stand beside those of the levels around it.
+    fn end_access(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        for placed in items
+            .iter()
+            .filter(|item| item.directive.name == "allow")
+            .flat_map(|item| item.arguments.iter().map(move |placed| (item, placed)))
+        {
+            let (item, placed) = placed;
+            let Value::Network(network) = placed.value else { continue };
+            if let Some(rule) = access::refusing(&self.access.levels, network) {
+                let diagnostic = access::warning(network, rule);
+                checker.diagnostics.push(diagnostic.at(&item.file.source, placed.range.clone()));
             }
         }
+        let rules = std::mem::take(&mut self.rules);
         if !rules.is_empty() {
             self.access.levels.push(AccessRules::from(rules).into());
         }
     }
+
+    /// `allow` and `deny`.
+    pub fn add_rules(&mut self, item: &Item, allows: bool) {
+        for placed in &item.arguments {
+            let Value::Network(network) = placed.value else { continue };
+            let origin = item.file.source.origin(placed.range.start);
+            self.rules.push(AccessRule { allows, network, origin });
+        }
+    }
+
+    /// `access off`: the rules around this level are done away with.
+    pub fn open(&mut self) {
+        self.access.levels.clear();
+    }
+
+    /// `types`: an inner one for the same extension takes the place of the outer one.
+    pub fn add_types(&mut self, item: &Item) {
+        self.types.retain(|(known, _)| !item.pairs.iter().any(|(extension, _)| extension == known));
+        self.types.extend(item.pairs.iter().cloned());
+    }
+
+    /// `header`: one takes the place of those of the levels around; given twice in a level, both are sent.
+    pub fn add_field(&mut self, item: &Item) {
+        let texts = item.texts();
+        let Some(name) = texts.first() else { return };
+        let outer = self.fields.drain(..self.outer_fields);
+        let outer: Vec<_> = outer.filter(|(known, _)| !field_names_agree(known, name)).collect();
+        self.outer_fields = outer.len();
+        self.fields.splice(..0, outer);
+        match texts.as_slice() {
+            [name, value] => {
+                self.removed_fields.retain(|removed| !field_names_agree(removed, name));
+                self.fields.push((name.clone(), value.clone()));
+            }
+            [name] if !self.removed_fields.iter().any(|removed| field_names_agree(removed, name)) => {
+                self.removed_fields.push(name.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// `error-page`: one for the same status takes the place of the outer one, `off` without another.
+    pub fn add_error_page(&mut self, item: &Item) {
+        let code = u16::try_from(number(item)).unwrap_or_default();
+        self.error_pages.retain(|(known, _)| *known != code);
+        if let Some(path) = item.texts().pop() {
+            self.error_pages.push((code, path)); // `off` is no text
+        }
+    }
 }
 
-pub(super) fn listing(item: &Item) -> Option<Listing> {
+/// The entries of `try`.
+pub(crate) fn try_list(item: &Item) -> Vec<Try> {
+    let entries = item.arguments.iter();
+    let entries = entries
+        .filter_map(|placed| if let Value::Try(entry) = &placed.value { Some(entry.clone()) } else { None });
+    entries.collect()
+}
+
+/// `Cache-Control` as `expires` says it.
+pub(crate) fn max_age(item: &Item) -> Option<String> {
+    match item.first() {
+        Some(Value::Duration(time)) => Some(format!("max-age={}", time.as_secs())),
+        _ => None,
+    }
+}
+
+pub(crate) fn symlinks(item: &Item) -> Symlinks {
+    match item.first() {
+        Some(Value::Word("owner")) => Symlinks::Owner,
+        Some(Value::Word("any")) => Symlinks::Any,
+        _ => Symlinks::Beneath,
+    }
+}
+
+pub(crate) fn listing(item: &Item) -> Option<Listing> {
     if item.is_word("off") {
         return None;
     }
@@ -251,7 +255,7 @@ pub(super) fn listing(item: &Item) -> Option<Listing> {
 }
 
 /// The codings that are named, or all of them where none is.
-fn codings(item: &Item, all: &[&'static str]) -> Vec<Coding> {
+pub(crate) fn codings(item: &Item, all: &[&'static str]) -> Vec<Coding> {
     let words: Vec<&str> = item
         .arguments
         .iter()
@@ -275,7 +279,7 @@ fn codings(item: &Item, all: &[&'static str]) -> Vec<Coding> {
     codings
 }
 
-fn compress(item: &Item) -> Option<Compress> {
+pub(crate) fn compress(item: &Item) -> Option<Compress> {
     let codings = codings(item, &["zstd", "br", "gzip"]);
     if codings.is_empty() {
         return None;

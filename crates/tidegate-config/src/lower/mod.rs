@@ -5,12 +5,13 @@
 
 mod access;
 mod gateway;
-mod inherit;
+pub(crate) mod inherit;
+pub(crate) mod limits;
 mod pool;
 mod route;
 mod server;
 mod site;
-mod tls;
+pub(crate) mod tls;
 mod upstream;
 
 use std::collections::hash_map::Entry;
@@ -220,7 +221,7 @@ pub(crate) fn default_item(directive: &Directive, context: Context) -> Option<It
 }
 
 /// The networks that an item names; none where it is a word such as `none`.
-fn networks(item: &Item) -> NetworkSet {
+pub(crate) fn networks(item: &Item) -> NetworkSet {
     let networks = item.arguments.iter().filter_map(|placed| match placed.value {
         Value::Network(network) => Some(network),
         _ => None,

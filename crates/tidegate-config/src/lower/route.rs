@@ -7,7 +7,7 @@ use super::{access, gateway};
 use crate::check::{Checker, Item, number};
 use crate::disk::{Disk, What};
 use crate::settings::{AccessRule, AccessRules, Action, Files, Network, Origin, PathPattern, Route, Try};
-use crate::value::Value;
+use crate::value::{Value, is_name, pattern_text};
 
 /// Lowers a route, or the site itself as its last route.
 pub(super) fn route(
@@ -22,6 +22,9 @@ pub(super) fn route(
     // A site hands in its own values, which its routes have had too.
     if !is_site {
         inherited.apply(checker, &item.children);
+        if let Some(block) = item.child("limits").filter(|_| is_name(&pattern)) {
+            checker.diagnostics.push(super::limits::unreachable(block, &pattern_text(&pattern)));
+        }
     }
     if item.child("try").is_some() {
         check_try(checker, item);
@@ -66,6 +69,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         error_pages: inherited.error_pages,
         intercepts: inherited.intercepts,
         compress: inherited.compress,
+        limits: (inherited.limits != *inherited.limits_of_server).then_some(inherited.limits),
         origin,
     }
 }

@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::inherit::Inherited;
-use super::{access_log, check_folder, check_log, networks, written_or_default};
+use super::limits::small;
+use super::{access_log, check_folder, check_log, limits, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::include::TopNode;
 use crate::settings::{
-    AccessFormat, Busy, ErrorLog, FileCache, Level, Limits, ListenAddress, Listener, LogTarget, Origin,
-    Settings, SocketAccess, User,
+    AccessFormat, Busy, ErrorLog, FileCache, Level, ListenAddress, Listener, LogTarget, Origin, Settings,
+    SocketAccess, User,
 };
 use crate::value::Value;
 
@@ -62,7 +63,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         acme: super::tls::acme(checker, &items),
         upstreams: super::upstream::upstreams(checker, &items, &pools),
         pools,
-        limits: limits(checker, &items),
+        limits: limits::server(checker, &items),
         busy: busy(checker, disk, &items),
         file_cache: file_cache(checker, &items),
         access_log: find("access-log").and_then(|item| access_log(checker, disk, &item)),
@@ -73,7 +74,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
-    let inherited = Inherited::top(checker, &items);
+    let inherited = Inherited::top(checker, &items, &settings.limits.request);
     Server { settings, inherited, listeners: listener_items, logs }
 }
 
@@ -226,64 +227,6 @@ fn user(checker: &mut Checker<'_>, item: &Item) -> Option<User> {
     Some(User { name, group, origin: item.origin() })
 }
 
-fn limits(checker: &mut Checker<'_>, items: &[Item]) -> Limits {
-    let block = items.iter().find(|item| item.directive.name == "limits");
-    let children = block.map_or(&[][..], |item| &item.children);
-    let find = |name: &str| written_or_default(children, Context::Limits, name);
-    let amount = |name: &str| find(name).map_or(0, |item| number(&item));
-    let count = |name: &str| find(name).map_or(0, |item| small(&item));
-    let few = |name: &str| u16::try_from(amount(name)).unwrap_or(u16::MAX);
-    let time = |name: &str| find(name).map(|item| duration(&item)).unwrap_or_default();
-    let unless = |name: &str, word: &str| find(name).filter(|item| !item.is_word(word));
-    let queue = find("queue");
-    let limits = Limits {
-        connections: count("connections"),
-        connections_per_address: unless("connections-per-address", "unlimited").map(|item| small(&item)),
-        exempt_addresses: find("exempt-addresses").map(|item| networks(&item)).unwrap_or_default(),
-        in_flight: count("in-flight"),
-        incoming_bodies: count("incoming-bodies"),
-        queue_length: match queue.as_ref().and_then(|item| item.property("length")) {
-            Some(Value::Number(length)) => u32::try_from(length).unwrap_or(u32::MAX),
-            _ => 0,
-        },
-        queue_age: match queue.as_ref().and_then(|item| item.property("age")) {
-            Some(Value::Duration(age)) => age,
-            _ => Duration::ZERO,
-        },
-        memory: unless("memory", "auto").map(|item| number(&item)),
-        overload_delay: unless("overload-delay", "off").map(|item| duration(&item)),
-        head_size: count("head-size"),
-        target_size: count("target-size"),
-        fields: few("fields"),
-        body_size: amount("body-size"),
-        head_timeout: time("head-timeout"),
-        handshake_timeout: time("handshake-timeout"),
-        body_rate: count("body-rate"),
-        send_rate: count("send-rate"),
-        rate_grace: time("rate-grace"),
-        streams: count("streams"),
-        keep_alive_timeout: time("keep-alive-timeout"),
-        keep_alive_connections: count("keep-alive-connections"),
-        keep_alive_requests: unless("keep-alive-requests", "unlimited").map(|item| small(&item)),
-        discard_size: amount("discard-size"),
-        linger_timeout: time("linger-timeout"),
-        ranges: few("ranges"),
-        unsent_size: count("unsent-size"),
-    };
-    let written = ["target-size", "head-size"]
-        .iter()
-        .find_map(|name| children.iter().find(|item| item.directive.name == *name && item.first().is_some()));
-    if limits.target_size > limits.head_size
-        && let Some(item) = written
-    {
-        let message = "`target-size` is larger than `head-size`, which the target is part of";
-        checker
-            .diagnostics
-            .push(item.error(message).help("raise `head-size` above it, or lower `target-size`"));
-    }
-    limits
-}
-
 /// Bytes of a busy answer.
 const BUSY_MOST: usize = 64 << 10;
 
@@ -387,9 +330,4 @@ fn own_file(
     }
     check_folder(checker, disk, item, path, what);
     Some(Path::to_owned(path))
-}
-
-/// A number that the table bounds below 2^32.
-fn small(item: &Item) -> u32 {
-    u32::try_from(number(item)).unwrap_or(u32::MAX)
 }

@@ -244,7 +244,7 @@ fn names(item: &Item, wanted: &str) -> bool {
 }
 
 /// The value of `Strict-Transport-Security` (RFC 6797 section 6.1); `None` for `hsts off`.
-pub(super) fn hsts_value(item: &Item) -> Option<String> {
+pub(crate) fn hsts_value(item: &Item) -> Option<String> {
     let Some(Value::Duration(time)) = item.first() else { return None };
     let has = |word: &str| {
         item.arguments.iter().any(|placed| matches!(placed.value, Value::Word(given) if given == word))

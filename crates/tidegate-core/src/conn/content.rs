@@ -4,7 +4,7 @@ use super::{Connection, Request, Work, faults};
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
 use std::io;
-use tidegate_http::Status;
+use tidegate_http::{FieldLines, Status};
 use tidegate_stats::ParseError;
 use tidegate_wire::h1::{self, BodyDecoder};
 
@@ -63,7 +63,7 @@ impl Connection {
     /// The client has finished sending.
     pub(super) fn on_end(&mut self) {
         if let Some(Incoming::Tunnel(sink)) = self.work.as_mut().and_then(|work| work.incoming.as_mut()) {
-            sink.complete();
+            sink.complete(FieldLines::new());
         } else if self.is_receiving() {
             self.fail_receiving(RequestBodyError::Interrupted);
             self.keep_alive = false;
@@ -86,7 +86,7 @@ impl Connection {
 
     /// Content that nobody reads: dropped to keep the connection, where that is safe and not too much.
     fn discard(&mut self, cx: &Ctx, decoder: BodyDecoder, expects_continue: bool) -> Option<Incoming> {
-        let left = cx.engine.settings.limits.discard_size;
+        let left = self.limits(&cx.engine).discard_size;
         // Whether a client that was told the answer instead of `100 Continue` still sends its content is its
         // choice; what follows could be content or a request, so nothing more is read as one.
         if expects_continue || !self.keep_alive || decoder.remaining().is_some_and(|length| length > left) {
@@ -99,13 +99,12 @@ impl Connection {
     /// The response is there: content that its handler has let go of is dropped from here on; content that
     /// the response goes on reading is asked for, before the client takes the answer for a refusal.
     pub(super) fn settle_content(&mut self, cx: &mut Ctx) {
+        let most = self.limits(&cx.engine).discard_size;
         let Some(work) = &mut self.work else { return };
         match work.incoming.take() {
             Some(Incoming::Pipe { decoder, sink, received }) if !sink.has_reader() => {
                 // More has come than is dropped, and who knows how much will: the answer can still say so.
-                let is_too_much = decoder.remaining().is_none()
-                    && !decoder.is_complete()
-                    && received > cx.engine.settings.limits.discard_size;
+                let is_too_much = decoder.remaining().is_none() && !decoder.is_complete() && received > most;
                 let expects_continue = work.request.expects_continue || is_too_much;
                 let incoming = self.discard(cx, decoder, expects_continue);
                 if let Some(work) = &mut self.work {
@@ -139,7 +138,7 @@ impl Connection {
 
     /// Gives arriving bytes to the content of the present request. Returns the bytes used.
     pub(super) fn feed(&mut self, cx: &mut Ctx, data: &[u8]) -> io::Result<usize> {
-        let limits = &cx.engine.settings.limits;
+        let most = self.limits(&cx.engine).body_size;
         let mut at = 0;
         while at < data.len() {
             let Some(Work { request, incoming: Some(incoming), .. }) = self.work.as_deref_mut() else {
@@ -150,7 +149,7 @@ impl Connection {
                 break; // the handler is behind, or has not said yet what becomes of it; the kernel holds the rest
             }
             let piece = &data[at..data.len().min(at.saturating_add(room))];
-            match incoming.take(piece, limits.body_size) {
+            match incoming.take(piece, most) {
                 Ok(used) => {
                     at += used;
                     self.window = self.window.saturating_add(used as u32);
@@ -232,16 +231,19 @@ impl Incoming {
         };
         let decoded =
             decoder.decode(data).map_err(|error| Refusal::Malformed(faults::kind_of_body(error)))?;
-        let is_complete = decoder.is_complete();
         match self {
-            Incoming::Pipe { sink, received, .. } => {
+            Incoming::Pipe { decoder, sink, received } => {
                 *received += decoded.data.len() as u64;
                 if *received > limit {
                     return Err(Refusal::TooLarge);
                 }
                 sink.push(decoded.data);
-                if is_complete {
-                    sink.complete();
+                if decoder.is_complete() {
+                    let mut lines = FieldLines::new();
+                    if let Some(trailers) = decoder.take_trailers() {
+                        lines.append_lines(trailers.as_lines());
+                    }
+                    sink.complete(lines);
                 }
             }
             Incoming::Tunnel(_) => {}

@@ -12,6 +12,7 @@ use crate::context::Ctx;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Local, LocalSource};
 use crate::https::Arrival;
+use crate::limits::excess;
 use crate::log::{self, EntryFields, Sink};
 use crate::remote::Remote;
 use crate::reply::Reply;
@@ -20,6 +21,7 @@ use crate::signals::Signals;
 use crate::site::Site;
 use crate::state::RequestState;
 use std::rc::Rc;
+use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_stats::ParseError;
 
@@ -43,6 +45,8 @@ pub(super) struct RequestHead<'a> {
     pub content_length: Option<u64>,
     /// The codec has read it, and says that it may not be served.
     pub refused: Option<Status>,
+    /// Bytes, all of it.
+    pub size: usize,
     /// When it was complete: monotonic, nanoseconds.
     pub started: u64,
 }
@@ -61,6 +65,8 @@ pub(super) struct Decision {
     pub state: RequestState,
     /// Where its access line goes.
     pub log: Option<Sink>,
+    /// Those of its site or route; `None`: those of the server.
+    pub limits: Option<Rc<RequestLimits>>,
 }
 
 /// What has become of a request, as far as its connection has to know.
@@ -115,6 +121,7 @@ impl Connection {
             tls: None,
             fields: EntryFields::All(head.fields),
         };
+        let limits = site.and_then(|site| site.limits_of(head.method, head.target));
         let log = site.and_then(|site| site.access_log);
         if log.is_some() {
             entry.referer = head.fields.first("referer").unwrap_or(&[]);
@@ -127,7 +134,7 @@ impl Connection {
         };
         let (mut content_sink, mut site_account, mut is_exempt) = (None, 0, false);
         let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &mut path_buffer) {
+        let (outcome, reply) = match self.locate(cx, engine, site, head, remote, &limits, &mut path_buffer) {
             Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
@@ -169,7 +176,7 @@ impl Connection {
         cx.path_buffer = path_buffer;
         let upstream = state.signals.upstream();
         let account = Account { site: site_account, upstream, peer: state.remote.client };
-        (Decision { reply, outcome, content_sink, account, is_exempt, state, log }, entry)
+        (Decision { reply, outcome, content_sink, account, is_exempt, state, log, limits }, entry)
     }
 
     /// Finds the site and the path of a request, or the answer to one that has none.
@@ -181,6 +188,7 @@ impl Connection {
         site: Option<&'p Rc<Site>>,
         head: &RequestHead<'p>,
         remote: Remote,
+        own: &Option<Rc<RequestLimits>>,
         path_buffer: &'p mut Vec<u8>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
@@ -192,7 +200,14 @@ impl Connection {
             cx.stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        if head.content_length.is_some_and(|len| len > engine.settings.limits.body_size) {
+        let limits = own.as_deref().unwrap_or(&engine.settings.limits.request);
+        if own.is_some()
+            && let Some((status, kind)) = excess(limits, head.target, head.size)
+        {
+            cx.stats.parse_errors.add(kind, 1);
+            return Err(answer::error(status).into());
+        }
+        if head.content_length.is_some_and(|len| len > limits.body_size) {
             cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }

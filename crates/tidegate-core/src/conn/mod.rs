@@ -21,6 +21,7 @@ use crate::admission::Entry;
 use crate::batch::Batch;
 use crate::body::RequestBodyError;
 use crate::context::Ctx;
+use crate::engine::Engine;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
 use crate::log;
@@ -32,7 +33,9 @@ use progress::{Reader, Terms};
 use send::{CLIENT_CLOSED, Output, Progress};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::time::Duration;
+use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Status, Version};
 use tidegate_io::Key;
 use tidegate_io::clock::monotonic_ns;
@@ -134,6 +137,8 @@ pub struct Connection {
     /// Bytes that leave in one call. Empty unless it runs.
     batch: Batch,
     work: Option<Box<Work>>,
+    /// Those of the request that was begun last, where its site or route has its own.
+    limits: Option<Rc<RequestLimits>>,
     protocol: Protocol,
 }
 
@@ -187,12 +192,18 @@ struct Request {
     started: u64,
     /// Bytes of head and content that have come.
     received: u64,
+    /// HTTP/2: bytes of content behind its answer that are dropped.
+    discard_size: u64,
 }
 
 /// How slowly a client may take what it is sent.
-fn reading_terms(cx: &Ctx) -> Terms {
-    let limits = &cx.engine.settings.limits;
-    Terms { rate: limits.send_rate, grace: limits.rate_grace }
+fn reading_terms(limits: &RequestLimits) -> Terms {
+    Terms::new(limits.send_rate, limits.rate_grace)
+}
+
+/// How slowly a client may send content.
+fn sending_terms(limits: &RequestLimits) -> Terms {
+    Terms::new(limits.body_rate, limits.rate_grace)
 }
 
 impl Work {
@@ -239,6 +250,7 @@ impl Connection {
             held: Vec::new(),
             batch: Batch::default(),
             work: None,
+            limits: None,
             protocol: Protocol::H1,
         }
     }
@@ -318,6 +330,29 @@ impl Connection {
         self.transport.reset_on_close();
     }
 
+    /// The limits in force: those of the request that was begun last.
+    #[inline]
+    fn limits<'a>(&'a self, engine: &'a Engine) -> &'a RequestLimits {
+        self.limits.as_deref().unwrap_or(&engine.settings.limits.request)
+    }
+
+    /// From here on these limits are in force.
+    #[inline]
+    fn goes_by(&mut self, limits: Option<Rc<RequestLimits>>) {
+        if limits != self.limits && self.timer == Timer::Write {
+            self.timer = Timer::Off; // whoever is waited for is waited for on other terms
+        }
+        self.limits = limits;
+    }
+
+    /// Whether the connection has served as many requests as it may.
+    #[inline]
+    fn is_last_request(&self, of_server: &RequestLimits) -> bool {
+        let limits = self.limits.as_deref().unwrap_or(of_server);
+        limits.keep_alive_requests.is_some_and(|most| self.served >= most)
+            || matches!(self.entry, Entry::Reserved(_))
+    }
+
     /// Nothing of a request or response is under way.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
@@ -359,7 +394,8 @@ impl Connection {
         match self.run(key, cx).and_then(|next| self.flush_batch().map(|()| next)) {
             Ok(Next::Close) => Next::Close,
             Ok(next) if self.is_idle_again() => {
-                self.arm_for(Timer::Idle, cx.engine.settings.limits.keep_alive_timeout, key, cx);
+                let after = self.limits(&cx.engine).keep_alive_timeout;
+                self.arm_for(Timer::Idle, after, key, cx);
                 next
             }
             Ok(next) => {
@@ -376,8 +412,6 @@ impl Connection {
 
     fn time_out(&mut self, key: Key, cx: &mut Ctx) -> Next {
         let timer = std::mem::replace(&mut self.timer, Timer::Off);
-        let limits = &cx.engine.settings.limits;
-        let grace = limits.rate_grace;
         match timer {
             Timer::Off => Next::Wait,
             Timer::Streams => self.check_streams(key, cx),
@@ -404,8 +438,9 @@ impl Connection {
                 self.give_up(key, cx)
             }
             Timer::Body => {
-                if self.is_fast_enough(limits.body_rate, grace) {
-                    self.arm_for(Timer::Body, grace, key, cx);
+                let terms = sending_terms(self.limits(&cx.engine));
+                if self.is_fast_enough(terms) {
+                    self.arm_for(Timer::Body, terms.grace, key, cx);
                     return Next::Wait;
                 }
                 cx.stats.timeouts.add(Timeout::Body, 1);
@@ -418,7 +453,7 @@ impl Connection {
 
     /// Waits for the client to take what is with the kernel.
     fn await_reader(&mut self, key: Key, cx: &mut Ctx) {
-        let terms = reading_terms(cx);
+        let terms = reading_terms(self.limits(&cx.engine));
         self.reader.begin(terms.grace);
         self.window = 0;
         self.arm_for(Timer::Write, self.reader.span(terms), key, cx);
@@ -431,7 +466,8 @@ impl Connection {
             self.arm(key, cx); // it has all of it; from here on it is idle, or lingers
             return Next::Wait;
         }
-        if let Some(after) = self.reader.look(taken, reading_terms(cx)) {
+        let terms = reading_terms(self.limits(&cx.engine));
+        if let Some(after) = self.reader.look(taken, terms) {
             self.arm_for(Timer::Write, after, key, cx);
             return Next::Wait;
         }
@@ -448,9 +484,9 @@ impl Connection {
         (queue.acknowledged.unwrap_or_else(|| u64::from(self.window).wrapping_sub(waiting)), waiting)
     }
 
-    fn is_fast_enough(&mut self, rate: u32, grace: Duration) -> bool {
+    fn is_fast_enough(&mut self, terms: Terms) -> bool {
         let moved = std::mem::take(&mut self.window);
-        f64::from(moved) >= f64::from(rate) * grace.as_secs_f64()
+        f64::from(moved) >= f64::from(terms.rate) * terms.grace.as_secs_f64()
     }
 
     /// Too slow: 408 where nothing has been answered yet, and close.
@@ -619,12 +655,12 @@ impl Connection {
         if self.protocol.is_h2() && !self.lingering {
             return self.arm_h2(key, cx);
         }
-        let limits = &cx.engine.settings.limits;
+        let (limits, of_server) = (self.limits(&cx.engine), &cx.engine.settings.limits);
         let (timer, after) = match self.work.as_deref() {
             // It takes what was sent, and is waited for on other terms.
             _ if self.lingering && self.timer == Timer::Write => return,
             _ if self.lingering => (Timer::Linger, limits.linger_timeout),
-            _ if self.transport.is_opening() => (Timer::Handshake, limits.handshake_timeout),
+            _ if self.transport.is_opening() => (Timer::Handshake, of_server.handshake_timeout),
             _ if self.is_blocked => {
                 if self.timer != Timer::Write {
                     self.await_reader(key, cx);
@@ -644,7 +680,7 @@ impl Connection {
                 (Timer::Doubt, DOUBT)
             }
             Some(_) => (Timer::Off, Duration::ZERO),
-            None if !self.input.is_empty() => (Timer::Head, limits.head_timeout),
+            None if !self.input.is_empty() => (Timer::Head, of_server.head_timeout),
             None => (Timer::Idle, limits.keep_alive_timeout),
         };
         self.arm_anew(timer, after, key, cx);

@@ -23,17 +23,29 @@ const SLACK: Duration = TICK.saturating_mul(2);
 const PREPAID: u32 = 4;
 
 /// What a client may be slower than, and for how long.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Bytes per second; 0 waits for ever.
     pub(super) rate: u32,
     pub(super) grace: Duration,
+    span: Duration,
 }
 
 impl Terms {
+    pub(super) fn new(rate: u32, grace: Duration) -> Terms {
+        Terms { rate, grace, span: grace / LOOKS }
+    }
+
+    /// Terms for a connection whose requests have both: as patient as the more patient ones, and with looks as often as the
+    /// others need them.
+    pub(super) fn or(self, other: Terms) -> Terms {
+        let rate = if self.rate == 0 || other.rate == 0 { 0 } else { self.rate.min(other.rate) };
+        Terms { rate, grace: self.grace.max(other.grace), span: self.span.min(other.span) }
+    }
+
     /// Between two looks.
     pub(super) fn span(self) -> Duration {
-        self.grace / LOOKS
+        self.span
     }
 
     /// Before the first look, which only learns where the client is: soon, since nothing is known until then.

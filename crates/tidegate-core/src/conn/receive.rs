@@ -121,17 +121,8 @@ impl Connection {
         is_last: bool,
     ) -> io::Result<()> {
         let engine = cx.engine.clone();
-        let limits = &engine.settings.limits;
         self.count_request(cx);
-        self.keep_alive = head.keep_alive
-            && !cx.draining
-            && !matches!(self.entry, Entry::Reserved(_))
-            && limits.keep_alive_requests.is_none_or(|most| self.served < most);
-        // Our decision, which the client learns from the answer: it may have sent more by then.
-        if head.keep_alive && !self.keep_alive {
-            self.unread = true;
-            cx.stats.keep_alive_refusals.add(1);
-        }
+        let may_stay = head.keep_alive;
         if self.timer == Timer::Head {
             self.timer = Timer::Off; // the deadline was this head's; the next one gets its own
         }
@@ -143,6 +134,7 @@ impl Connection {
             ends_with_client: false,
             started: monotonic_ns(),
             received: head.len as u64,
+            discard_size: 0,
         };
         cx.admission.on_request(request.started);
         let (decoder, content_length) = match head.body {
@@ -163,12 +155,21 @@ impl Connection {
             has_content: decoder.is_some(),
             content_length,
             refused: None,
+            size: request.received as usize,
             started: request.started,
         };
         let (decision, mut entry) = self.decide(cx, &engine, &head);
-        let Decision { reply, outcome, content_sink, account, is_exempt, state, log: sink } = decision;
+        let Decision { reply, outcome, content_sink, account, is_exempt, state, log: sink, limits } =
+            decision;
         let RequestState { body: content, signals, tls, .. } = state;
         entry.tls = tls.as_ref();
+        self.goes_by(limits);
+        self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
+        // Our decision, which the client learns from the answer: it may have sent more by then.
+        if may_stay && !self.keep_alive {
+            self.unread = true;
+            cx.stats.keep_alive_refusals.add(1);
+        }
         match outcome {
             Outcome::Answered => {}
             Outcome::TooLarge => (self.keep_alive, self.unread) = (false, true),
@@ -184,7 +185,7 @@ impl Connection {
             // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
             // connection ends.
             (reply, Some(content)) if content_length.is_none() && !expects_continue => {
-                Reply::Preparing(Box::pin(once_read(reply, content, limits.discard_size)))
+                Reply::Preparing(Box::pin(once_read(reply, content, self.limits(&engine).discard_size)))
             }
             (reply, _) => reply,
         };
@@ -264,6 +265,7 @@ impl Connection {
             ends_with_client: false,
             started: monotonic_ns(),
             received: 0,
+            discard_size: 0,
         };
         let entry = log::Entry {
             client: self.peer,

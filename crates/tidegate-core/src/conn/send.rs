@@ -9,9 +9,10 @@ use super::receive::push_interim;
 use super::{Connection, Request, Work};
 use crate::admission;
 use crate::body::BodySink;
+use crate::body_stream::BodyStream;
 use crate::context::Ctx;
 use crate::log::{Ending, Entry, Sink};
-use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
+use crate::response::{Body, FilePiece, Head, Message, Part, Response};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -369,8 +370,11 @@ impl Connection {
         let len = response.body.len();
         let is_tunnel = matches!(response.body, Body::Tunnel { .. });
         self.keep_alive &= !is_tunnel;
+        let has_trailers = matches!(response.body, Body::Stream { has_trailers: true, .. });
         let framing = match len {
             _ if !status.has_body() => ResponseFraming::None,
+            // Only chunks have a place for trailers (RFC 9112 section 7.1.2).
+            Some(_) if has_trailers && request.version != Version::Http10 => ResponseFraming::Chunked,
             Some(len) => ResponseFraming::Length(len),
             None if request.version == Version::Http10 => ResponseFraming::UntilClose,
             None => ResponseFraming::Chunked,

@@ -3,6 +3,7 @@
 
 use super::Connection;
 use super::send::{FILE_TURN, Output, Progress, Source};
+use crate::body_stream::Chunk;
 use std::io::{self, IoSlice};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -42,10 +43,10 @@ impl Connection {
                 let room = buffer.len().saturating_sub(CHUNK_PREFIX + h1::CHUNK_END.len());
                 let polled =
                     source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer[CHUNK_PREFIX..][..room]);
-                let count = match polled {
-                    Poll::Ready(Ok(count)) => count,
+                let chunk = match polled {
+                    Poll::Ready(Ok(chunk)) => chunk,
                     // All that was announced is here: what becomes of its source now is nothing to the client.
-                    Poll::Ready(Err(_)) if output.left == Some(0) => 0,
+                    Poll::Ready(Err(_)) if output.left == Some(0) => Chunk::End,
                     // It is cut short: the message never ends cleanly. Where only the end of the connection
                     // ends it, that has to be a reset.
                     Poll::Ready(Err(error)) => {
@@ -59,12 +60,13 @@ impl Connection {
                         return Ok(Some(if is_flushed { Progress::Waiting } else { Progress::Blocked }));
                     }
                 };
-                if count == 0
+                let count = chunk.len();
+                if let Chunk::Trailers(lines) = &chunk
                     && output.is_chunked
-                    && let Some(trailers) = source.trailers()
+                    && output.left.is_none_or(|left| left == 0)
                 {
-                    let mut end = Vec::with_capacity(trailers.len() + 8);
-                    h1::end_of_chunks(&mut end, &trailers);
+                    let mut end = Vec::with_capacity(lines.as_bytes().len() + 8);
+                    h1::end_of_chunks(&mut end, lines.as_bytes());
                     output.sent += end.len() as u64;
                     output.source = Source::None;
                     self.send_behind_held(&end, false)?;
@@ -124,7 +126,9 @@ impl Connection {
     /// Lets the source of a stream fill the pipe: `Done` where it has. `None`: it does not.
     fn fill_pipe(&self, cx: &mut Context<'_>, output: &mut Output) -> io::Result<Option<Progress>> {
         let Source::Stream(source) = &mut output.source else { return Ok(None) };
-        let Some(left) = output.left.as_mut().filter(|_| source.splices() && !output.is_chunked) else {
+        let (Some(left), Some(source)) =
+            (output.left.as_mut().filter(|_| !output.is_chunked), source.splice())
+        else {
             output.pipe = None;
             return Ok(None);
         };

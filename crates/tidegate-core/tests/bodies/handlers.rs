@@ -11,9 +11,11 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::body_stream::Splice;
 use tidegate_core::explain::Foreseen;
+use tidegate_core::filter::{Filter, FilterHead, ResponseFilter};
 use tidegate_core::response::FilePiece;
-use tidegate_core::{Body, BodyStream, Exchange, Handler, Part, Pass, Reply, Response};
+use tidegate_core::{Body, BodyStream, Chunk, Exchange, Handler, Part, Pass, Reply, Response};
 use tidegate_http::Status;
 use tidegate_io::blocking;
 use tidegate_io::clock::monotonic_ns;
@@ -153,7 +155,7 @@ impl Handler for Table {
             })),
             b"/duplex" => {
                 let stream = Box::new(Duplex { body, tell: self.outcomes.clone() });
-                Reply::Ready(with_body(Body::Stream { len: None, stream }))
+                Reply::Ready(with_body(Body::Stream { len: None, has_trailers: false, stream }))
             }
             // Takes the worker for itself for a while.
             b"/spin" => {
@@ -174,13 +176,14 @@ impl Handler for Table {
                 Part::File(piece(size)),
                 Part::Bytes(b">".to_vec()),
             ]))),
+            b"/final" => Reply::Ready(text("final").finished()),
             b"/empty" => Reply::status(Status::NO_CONTENT),
             b"/stream" => scripted(None, script(size)),
             b"/known" => scripted(Some(size as u64), script(size)),
             // A byte, and the rest when the gate opens.
             b"/event" => {
                 let stream = Box::new(Event { gate: self.gate.clone(), has_begun: false });
-                Reply::Ready(with_body(Body::Stream { len: None, stream }))
+                Reply::Ready(with_body(Body::Stream { len: None, has_trailers: false, stream }))
             }
             // So many bytes, with a wait in front of each.
             b"/ticks" => {
@@ -200,6 +203,44 @@ impl Handler for Table {
 
     fn explain(&self, _: &Exchange<'_>, _: &mut dyn FnMut(String)) -> Foreseen {
         Foreseen::Handler
+    }
+}
+
+/// Puts a field on responses to requests that ask for it, and makes their content capital letters.
+pub struct Capitals {
+    pub field: &'static str,
+    pub sees_finished: bool,
+}
+
+impl Filter for Capitals {
+    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn ResponseFilter>> {
+        let filter = Box::new(Capitals { field: self.field, sees_finished: self.sees_finished });
+        if exchange.query == Some("capitals") { Some(filter) } else { None }
+    }
+
+    fn looks_ahead(&self) -> usize {
+        0
+    }
+
+    fn sees_finished(&self) -> bool {
+        self.sees_finished
+    }
+}
+
+impl ResponseFilter for Capitals {
+    fn on_head(&mut self, head: FilterHead<'_>) -> bool {
+        head.lines.push(self.field, "1");
+        matches!(head.body, Body::Bytes(_))
+    }
+
+    fn wrap_body(self: Box<Self>, body: Body) -> Body {
+        match body {
+            Body::Bytes(mut bytes) => {
+                bytes.make_ascii_uppercase();
+                Body::Bytes(bytes)
+            }
+            body => body,
+        }
     }
 }
 
@@ -242,7 +283,8 @@ fn script(size: usize) -> VecDeque<Step> {
 }
 
 fn scripted(len: Option<u64>, steps: VecDeque<Step>) -> Reply {
-    Reply::Ready(with_body(Body::Stream { len, stream: Box::new(Scripted { steps, waits_for: None }) }))
+    let stream = Box::new(Scripted { steps, waits_for: None });
+    Reply::Ready(with_body(Body::Stream { len, has_trailers: false, stream }))
 }
 
 struct Scripted {
@@ -255,7 +297,13 @@ impl BodyStream for Scripted {
         0
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         loop {
             if let Some(pending) = &mut self.waits_for {
                 match Future::poll(pending.as_mut(), cx) {
@@ -264,7 +312,7 @@ impl BodyStream for Scripted {
                 }
             }
             match self.steps.pop_front() {
-                None => return Poll::Ready(Ok(0)),
+                None => return Poll::Ready(Ok(Chunk::End)),
                 Some(Step::Break) => return Poll::Ready(Err(io::Error::other("as told"))),
                 Some(Step::Wait) => self.waits_for = Some(Box::pin(blocking::run(|| ()).unwrap())),
                 Some(Step::Give(mut data)) => {
@@ -273,7 +321,7 @@ impl BodyStream for Scripted {
                     if !rest.is_empty() {
                         self.steps.push_front(Step::Give(rest));
                     }
-                    return Poll::Ready(Ok(data.len()));
+                    return Poll::Ready(Ok(Chunk::of(data.len())));
                 }
             }
         }
@@ -291,15 +339,19 @@ impl BodyStream for Event {
         0
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         self.gate.polls.fetch_add(1, Relaxed);
         if !std::mem::replace(&mut self.has_begun, true) {
             buffer[0] = b'x';
-            return Poll::Ready(Ok(1));
+            return Poll::Ready(Ok(Chunk::of(1)));
         }
         let mut state = self.gate.state.lock().unwrap();
         if state.0 {
-            return Poll::Ready(Ok(0));
+            return Poll::Ready(Ok(Chunk::End));
         }
         state.1.push(cx.waker().clone());
         Poll::Pending
@@ -321,8 +373,14 @@ impl BodyStream for Duplex {
         0
     }
 
-    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(Ok(0)) };
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(Ok(Chunk::End)) };
         let mut data = Vec::new();
         match body.poll_read(&mut data) {
             Poll::Pending => Poll::Pending,
@@ -334,7 +392,7 @@ impl BodyStream for Duplex {
             Poll::Ready(Ok(count)) => {
                 data.make_ascii_uppercase();
                 buffer[..count].copy_from_slice(&data);
-                Poll::Ready(Ok(count))
+                Poll::Ready(Ok(Chunk::of(count)))
             }
         }
     }

@@ -43,6 +43,24 @@ fn every_kind_arrives_at_an_old_client() {
     }
 }
 
+/// Filters see what is open; what is finished is for those alone that say so when the settings are loaded.
+#[test]
+fn who_filters_what() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    for (path, all, open, body) in [
+        ("/final?capitals", true, false, "FINAL"),
+        ("/ready?capitals", true, true, "AT ONCE"),
+        ("/final", false, false, "final"),
+        ("/ready", false, false, "at once"),
+    ] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.body.as_slice()), (200, body.as_bytes()), "{path}");
+        let has = (answer.head.contains("\r\nX-All: 1\r\n"), answer.head.contains("\r\nX-Open: 1\r\n"));
+        assert_eq!(has, (all, open), "{path}: {}", answer.head);
+    }
+}
+
 #[test]
 fn head_has_the_head_alone() {
     let server = Server::start("");

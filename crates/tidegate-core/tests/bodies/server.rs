@@ -1,6 +1,6 @@
 //! Starts a worker with the handlers of these tests.
 
-use crate::handlers::{Gate, Table};
+use crate::handlers::{Capitals, Gate, Table};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidegate_config::settings::{ListenAddress, Settings};
+use tidegate_core::Filter;
 use tidegate_core::decoration::Decoration;
 use tidegate_core::listen::{self, Listener};
 use tidegate_core::log::Writer;
@@ -29,7 +30,11 @@ impl Registry for Tables {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
         let config = settings.sites[0].clone();
         let handler = Rc::new(Table { gate: self.gate.clone(), outcomes: self.outcomes.clone() });
-        let route = Route::new(handler, Vec::new(), Decoration::of(&config.routes[0]));
+        let filters: Vec<Rc<dyn Filter>> = vec![
+            Rc::new(Capitals { field: "X-All", sees_finished: true }),
+            Rc::new(Capitals { field: "X-Open", sees_finished: false }),
+        ];
+        let route = Route::new(handler, filters, Decoration::of(&config.routes[0]));
         let log = settings.access_log.as_ref().map(|log| logs.open(log)).transpose()?;
         Ok(Engine::new(settings.clone(), vec![Site::new(config, vec![route], log)]))
     }
@@ -75,7 +80,7 @@ impl Server {
     /// One whose grace for slow clients is shorter than an operator may make it.
     pub fn impatient(lines: &str) -> Server {
         let mut settings = settings(lines);
-        settings.limits.rate_grace = Duration::from_millis(300);
+        settings.limits.request.rate_grace = Duration::from_millis(300);
         Server::with(settings)
     }
 
@@ -109,7 +114,7 @@ impl Server {
         let on_end = Box::new(|| {});
         let shared = Arc::default();
         let handle =
-            worker::start_sharing(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
+            worker::start(shared, number, settings, listeners, make, writer.clone(), on_end).unwrap();
         Server { handle, address: tcp, gate, writer, told }
     }
 

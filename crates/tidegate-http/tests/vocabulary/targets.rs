@@ -110,10 +110,6 @@ fn authorities() {
         let found = Authority::parse(text.as_bytes()).map(|authority| (authority.host, authority.port));
         assert_eq!(found, *expected, "{text}");
     }
-    let mut buffer = "before".to_owned();
-    let authority = Authority::parse(b"EXAMPLE.com.:80").expect("valid");
-    authority.normalised_into(&mut buffer);
-    assert_eq!((authority.host_for_match(), &buffer[..]), ("EXAMPLE.com", "example.com"));
 }
 
 #[test]
@@ -123,14 +119,13 @@ fn methods() {
     }
     assert_eq!(Method::from_token("get"), Method::Other);
     assert!(Method::Head.is_safe() && !Method::Put.is_safe() && !Method::Other.is_safe());
-    assert!(Method::Put.is_idempotent() && !Method::Post.is_idempotent() && !Method::Patch.is_idempotent());
 }
 
 #[test]
 fn statuses() {
     assert_eq!(Status::NOT_FOUND.reason(), "Not Found");
     assert_eq!(Status(299).reason(), "");
-    assert!(Status::NOT_MODIFIED.is_redirect() && !Status::NOT_MODIFIED.has_body());
+    assert!(!Status::NOT_MODIFIED.has_body());
     assert!(!Status::CONTINUE.has_body() && !Status::NO_CONTENT.has_body() && Status::OK.has_body());
     assert!(Status(599).is_error() && Status(400).is_error() && !Status(600).is_error());
 }
@@ -142,7 +137,7 @@ proptest! {
             let _ = Target::parse(method, &text);
         }
         if let Ok(authority) = Authority::parse(text.as_bytes()) {
-            prop_assert!(!authority.host.is_empty() && !authority.host_for_match().is_empty());
+            prop_assert!(!authority.host.is_empty());
             prop_assert!(!authority.host.contains(['@', '/', '?', '#', ' ']));
         }
     }

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
-use tidegate_core::BodyStream;
+use tidegate_core::body_stream::{BodyStream, Chunk, Splice};
 use tidegate_core::response::FilePiece;
 use tidegate_io::file::{Patience, read_at};
 
@@ -25,9 +25,9 @@ impl BodyStream for FileSource {
         size_of::<FileSource>() // the file is in the page cache
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         if self.piece.is_empty() || buffer.is_empty() {
-            return Poll::Ready(Ok(0));
+            return Poll::Ready(Ok(Chunk::End));
         }
         let Poll::Ready(warm) = self.piece.poll_warm(Some(cx.waker())) else { return Poll::Pending };
         let count = (warm? - self.piece.offset).min(buffer.len() as u64) as usize;
@@ -36,10 +36,16 @@ impl BodyStream for FileSource {
             Ok(0) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             Ok(count) => {
                 self.piece.offset += count as u64;
-                Poll::Ready(Ok(count))
+                Poll::Ready(Ok(Chunk::of(count)))
             }
             Err(error) => Poll::Ready(Err(error)),
         }
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }
 
@@ -65,8 +71,8 @@ mod tests {
         let (mut all, mut buffer) = (Vec::new(), vec![0; room]);
         loop {
             match source.poll_chunk(&mut Context::from_waker(&waker), &mut buffer) {
-                Poll::Ready(Ok(0)) => return Ok(all),
-                Poll::Ready(Ok(count)) => all.extend_from_slice(&buffer[..count]),
+                Poll::Ready(Ok(Chunk::Data(count))) => all.extend_from_slice(&buffer[..count.get()]),
+                Poll::Ready(Ok(_)) => return Ok(all),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => woken.recv().expect("the pool wakes its waiter"),
             }

@@ -9,10 +9,10 @@ use super::encoder::{Encoder, encode_small};
 use super::file_source::FileSource;
 use super::stream::{BytesSource, EncodedStream, MessageSource};
 use super::{content_coding, is_worth_encoding, offered, token};
-use std::io;
 use std::rc::Rc;
 use tidegate_config::settings::{Coding, Compress};
-use tidegate_core::{Body, BodyStream, Exchange, Filter, Head, Response, memory};
+use tidegate_core::filter::FilterHead;
+use tidegate_core::{Body, BodyStream, Exchange, Filter, ResponseFilter, memory};
 use tidegate_http::etag::entity_tags;
 use tidegate_http::field::list_elements;
 use tidegate_http::{CacheControl, ContentCoding, FieldLines, Status, coding};
@@ -43,38 +43,118 @@ impl CompressFilter {
 }
 
 impl Filter for CompressFilter {
+    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn ResponseFilter>> {
+        if self.offered.is_empty() {
+            return None;
+        }
+        let asks_weakly =
+            exchange.fields.all("If-None-Match").flat_map(entity_tags).any(|entity_tag| entity_tag.weak);
+        Some(Box::new(Compression {
+            settings: self.settings.clone(),
+            chosen: self.choose(exchange),
+            asks_weakly,
+            made: Made::Nothing,
+        }))
+    }
+
     fn looks_ahead(&self) -> usize {
         usize::try_from(self.settings.min_length).unwrap_or(usize::MAX)
     }
 
-    fn prepare(&self, exchange: &Exchange<'_>) -> Option<Box<dyn FnOnce(Response) -> Response>> {
-        if self.offered.is_empty() {
-            return None;
-        }
-        let settings = self.settings.clone();
-        let chosen = self.choose(exchange);
-        let asks_weakly =
-            exchange.fields.all("If-None-Match").flat_map(entity_tags).any(|entity_tag| entity_tag.weak);
-        Some(Box::new(move |mut response| match Place::of(&settings, &response) {
-            Place::Untouched => response,
+    fn sees_finished(&self) -> bool {
+        false // their makers have chosen a form, as the file cache does
+    }
+}
+
+/// The filter at one response.
+struct Compression {
+    settings: Rc<Compress>,
+    chosen: Option<(Coding, u8)>,
+    /// The client knows a weak tag.
+    asks_weakly: bool,
+    made: Made,
+}
+
+/// What the content will be.
+enum Made {
+    /// As it is.
+    Nothing,
+    /// Encoded already.
+    Bytes(Vec<u8>),
+    /// Encoded while it is sent, by an encoder of so many bytes.
+    Encoder(Encoder, usize),
+}
+
+impl ResponseFilter for Compression {
+    fn on_head(&mut self, head: FilterHead<'_>) -> bool {
+        match Place::of(&self.settings, &head) {
+            Place::Untouched => false,
             Place::Varies => {
+                vary(head.lines);
                 // A client that knows the encoded form knows it by its weak tag.
-                let is_known_encoded = asks_weakly && response.status == Status::NOT_MODIFIED;
-                let lines = response.fields_mut();
-                vary(lines);
-                if is_known_encoded {
-                    weaken(lines);
+                if self.asks_weakly && head.status == Status::NOT_MODIFIED {
+                    weaken(head.lines);
                 }
-                response
+                false
             }
             Place::Encodable => {
-                vary(response.fields_mut());
-                match chosen {
-                    Some((coding, level)) => encode(response, coding, level),
-                    None => response,
+                vary(head.lines);
+                let Some((coding, level)) = self.chosen else { return false };
+                self.made = Made::of(head.body, coding, level);
+                if matches!(self.made, Made::Nothing) {
+                    return false;
                 }
+                head.lines.push("Content-Encoding", token(coding));
+                head.lines.remove("Accept-Ranges");
+                for name in DIGESTS {
+                    head.lines.remove(name);
+                }
+                weaken(head.lines);
+                true
             }
-        }))
+        }
+    }
+
+    fn wrap_body(self: Box<Self>, body: Body) -> Body {
+        let (encoder, weight) = match self.made {
+            Made::Nothing => return body,
+            Made::Bytes(encoded) => return Body::Bytes(encoded),
+            Made::Encoder(encoder, weight) => (encoder, weight),
+        };
+        let (len, mut may_end_with_trailers) = (body.len(), false);
+        let (source, flushes): (Box<dyn BodyStream>, bool) = match body {
+            Body::Bytes(bytes) => (Box::new(BytesSource { bytes, taken: 0 }), false),
+            Body::Prebuilt(message) => (Box::new(MessageSource { message, taken: 0 }), false),
+            Body::File(piece) => (Box::new(FileSource::new(piece)), false),
+            Body::Stream { stream, has_trailers, .. } => {
+                may_end_with_trailers = has_trailers;
+                (stream, true)
+            }
+            body @ (Body::Empty | Body::Parts(_) | Body::Tunnel { .. }) => return body,
+        };
+        let stream = EncodedStream::new(encoder, source, len, flushes).weighing(weight);
+        Body::Stream { len: None, has_trailers: may_end_with_trailers, stream: Box::new(stream) }
+    }
+}
+
+impl Made {
+    /// Nothing where no encoder can be had, where memory is short, or where it would not be shorter.
+    fn of(body: &Body, coding: Coding, level: u8) -> Made {
+        match body {
+            Body::Bytes(bytes) if bytes.len() <= SMALL => match encode_small(coding, level, bytes) {
+                Ok(encoded) if encoded.len() < bytes.len() => Made::Bytes(encoded),
+                _ => Made::Nothing,
+            },
+            Body::Bytes(_) | Body::Prebuilt(_) | Body::File(_) | Body::Stream { .. } => {
+                let weight = Encoder::weight(coding, level);
+                if !memory::take(weight) {
+                    return Made::Nothing;
+                }
+                let made = Encoder::for_stream(coding, level, body.len());
+                made.map_or(Made::Nothing, |encoder| Made::Encoder(encoder, weight))
+            }
+            Body::Empty | Body::Parts(_) | Body::Tunnel { .. } => Made::Nothing,
+        }
     }
 }
 
@@ -90,15 +170,15 @@ enum Place {
 }
 
 impl Place {
-    fn of(settings: &Compress, response: &Response) -> Place {
-        let Head::Fields(lines) = &response.head else { return Place::Untouched };
+    fn of(settings: &Compress, head: &FilterHead<'_>) -> Place {
+        let lines = &head.lines;
         let media_type = lines.first("Content-Type").map(|value| std::str::from_utf8(value).unwrap_or(""));
         let is_worth = |media_type: &str| is_worth_encoding(settings, media_type);
         if lines.contains("Content-Encoding") || CacheControl::parse(lines.all("Cache-Control")).no_transform
         {
             return Place::Untouched;
         }
-        match response.status {
+        match head.status {
             // A 304 need not state the type, and of several ranges the parts do; to vary needlessly is
             // harmless.
             Status::NOT_MODIFIED if media_type.is_none_or(is_worth) => Place::Varies,
@@ -108,7 +188,7 @@ impl Place {
                 Place::Varies
             }
             Status::OK | Status::NON_AUTHORITATIVE_INFORMATION | Status::FORBIDDEN | Status::NOT_FOUND => {
-                let is_long = match (&response.body, response.body.len()) {
+                let is_long = match (head.body, head.body.len()) {
                     (Body::Empty | Body::Parts(_), _) => false,
                     (_, Some(len)) => len > 0 && len >= settings.min_length,
                     (_, None) => true,
@@ -118,53 +198,6 @@ impl Place {
             _ => Place::Untouched,
         }
     }
-}
-
-/// Encodes the body. Where no encoder can be had the response goes out as it is.
-fn encode(mut response: Response, coding: Coding, level: u8) -> Response {
-    let len = response.body.len();
-    response.body = match std::mem::replace(&mut response.body, Body::Empty) {
-        Body::Bytes(bytes) if bytes.len() <= SMALL => match encode_small(coding, level, &bytes) {
-            Ok(encoded) if encoded.len() < bytes.len() => Body::Bytes(encoded),
-            _ => {
-                response.body = Body::Bytes(bytes);
-                return response;
-            }
-        },
-        body => match stream(body, coding, level, len) {
-            Ok(stream) => Body::Stream { len: None, stream },
-            Err(body) => {
-                response.body = body;
-                return response;
-            }
-        },
-    };
-    let lines = response.fields_mut();
-    lines.push("Content-Encoding", token(coding));
-    lines.remove("Accept-Ranges");
-    for name in DIGESTS {
-        lines.remove(name);
-    }
-    weaken(lines);
-    response
-}
-
-/// The body as a stream of encoded bytes; given back where that cannot be.
-fn stream(body: Body, coding: Coding, level: u8, len: Option<u64>) -> Result<Box<dyn BodyStream>, Body> {
-    // Where memory is short it goes as it is.
-    if !memory::take(Encoder::weight(coding, level)) {
-        return Err(body);
-    }
-    let made: io::Result<Encoder> = Encoder::for_stream(coding, level, len);
-    let Ok(encoder) = made else { return Err(body) };
-    let (source, flushes): (Box<dyn BodyStream>, bool) = match body {
-        Body::Bytes(bytes) => (Box::new(BytesSource { bytes, taken: 0 }), false),
-        Body::Prebuilt(message) => (Box::new(MessageSource { message, taken: 0 }), false),
-        Body::File(piece) => (Box::new(FileSource::new(piece)), false),
-        Body::Stream { stream, .. } => (stream, true),
-        body @ (Body::Empty | Body::Parts(_) | Body::Tunnel { .. }) => return Err(body),
-    };
-    Ok(Box::new(EncodedStream::new(encoder, source, len, flushes).weighing(Encoder::weight(coding, level))))
 }
 
 /// Adds `Accept-Encoding` to `Vary`, unless it is there or everything is.
@@ -192,6 +225,7 @@ mod tests {
     use super::*;
     use std::task::{Context, Poll, Waker};
     use tidegate_core::response::FilePiece;
+    use tidegate_core::{Chunk, Response, filter};
     use tidegate_http::{Field, Fields};
     use tidegate_io::paged::PagedFile;
 
@@ -208,8 +242,8 @@ mod tests {
         let fields: Vec<Field<'_>> =
             request.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
         let exchange = Exchange { fields: Fields::new(&fields), ..Exchange::empty() };
-        let change = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
-        change(response)
+        let filter = CompressFilter::new(&settings()).prepare(&exchange).expect("there are codings");
+        filter::apply(filter, response)
     }
 
     fn text(status: u16) -> Response {
@@ -324,7 +358,11 @@ mod tests {
             Body::Bytes(plain.clone()),
             Body::Prebuilt(message),
             Body::File(FilePiece::new(file, 0, end)),
-            Body::Stream { len: None, stream: Box::new(BytesSource { bytes: plain.clone(), taken: 0 }) },
+            Body::Stream {
+                len: None,
+                has_trailers: false,
+                stream: Box::new(BytesSource { bytes: plain.clone(), taken: 0 }),
+            },
         ];
         for body in bodies {
             let response = Response { body, ..text(200) };
@@ -334,8 +372,8 @@ mod tests {
             let (mut encoded, mut buffer) = (Vec::new(), vec![0; 10_000]);
             loop {
                 match stream.poll_chunk(&mut Context::from_waker(Waker::noop()), &mut buffer) {
-                    Poll::Ready(Ok(0)) => break,
-                    Poll::Ready(Ok(count)) => encoded.extend_from_slice(&buffer[..count]),
+                    Poll::Ready(Ok(Chunk::Data(count))) => encoded.extend_from_slice(&buffer[..count.get()]),
+                    Poll::Ready(Ok(_)) => break,
                     Poll::Ready(Err(error)) => panic!("{error}"),
                     Poll::Pending => std::thread::yield_now(),
                 }

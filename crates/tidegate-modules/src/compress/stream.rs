@@ -9,7 +9,9 @@ use super::encoder::{Encoder, Goal};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use tidegate_core::{BodyStream, Message};
+use tidegate_core::body_stream::Splice;
+use tidegate_core::{BodyStream, Chunk, Message};
+use tidegate_http::FieldLines;
 
 /// Plain bytes held at most.
 const CHUNK: usize = 32 << 10;
@@ -29,6 +31,8 @@ pub(super) struct EncodedStream {
     taken: usize,
     filled: usize,
     state: State,
+    /// What the source has behind its content.
+    trailers: FieldLines,
     /// This turn's share is used up: let others run first.
     rests: bool,
 }
@@ -62,6 +66,7 @@ impl EncodedStream {
             taken: 0,
             filled: 0,
             state: State::Clean,
+            trailers: FieldLines::new(),
             rests: false,
         }
     }
@@ -85,7 +90,11 @@ impl EncodedStream {
             // Who waits holds no buffer.
             self.chunk = Vec::new();
         }
-        let count = ready!(polled)?;
+        let chunk = ready!(polled)?;
+        let count = chunk.len();
+        if let Chunk::Trailers(lines) = chunk {
+            self.trailers = lines;
+        }
         if let Some(left) = &mut self.left {
             // The encoded body has no length that would show it: what breaks off must not look complete.
             *left = left.checked_sub(count as u64).ok_or(io::ErrorKind::InvalidData)?;
@@ -99,11 +108,7 @@ impl EncodedStream {
 }
 
 impl BodyStream for EncodedStream {
-    fn held(&self) -> usize {
-        self.weight + self.chunk.capacity() + self.source.held()
-    }
-
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         if std::mem::take(&mut self.rests) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -157,15 +162,24 @@ impl BodyStream for EncodedStream {
                 break;
             }
         }
-        Poll::Ready(Ok(written))
+        if written == 0 {
+            return Poll::Ready(Ok(Chunk::end(std::mem::take(&mut self.trailers))));
+        }
+        Poll::Ready(Ok(Chunk::of(written)))
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
-        self.source.poll_ahead(cx);
+        if matches!(self.state, State::Clean | State::Encoding | State::Flushing) {
+            self.source.poll_ahead(cx);
+        }
     }
 
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        self.source.trailers()
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None // the bytes of the source are other ones
+    }
+
+    fn held(&self) -> usize {
+        self.weight + self.chunk.capacity() + self.trailers.as_bytes().len() + self.source.held()
     }
 }
 
@@ -180,8 +194,14 @@ impl BodyStream for BytesSource {
         self.bytes.capacity()
     }
 
-    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         Poll::Ready(Ok(take(&self.bytes, &mut self.taken, buffer)))
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }
 
@@ -196,17 +216,23 @@ impl BodyStream for MessageSource {
         size_of::<MessageSource>() // the message belongs to all
     }
 
-    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         Poll::Ready(Ok(take(self.message.encoded().body(), &mut self.taken, buffer)))
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }
 
-fn take(bytes: &[u8], taken: &mut usize, buffer: &mut [u8]) -> usize {
+fn take(bytes: &[u8], taken: &mut usize, buffer: &mut [u8]) -> Chunk {
     let rest = bytes.get(*taken..).unwrap_or_default();
     let count = rest.len().min(buffer.len());
     buffer[..count].copy_from_slice(&rest[..count]);
     *taken += count;
-    count
+    Chunk::of(count)
 }
 
 #[cfg(test)]
@@ -226,9 +252,15 @@ mod tests {
             0
         }
 
-        fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+        fn splice(&mut self) -> Option<&mut dyn Splice> {
+            None
+        }
+
+        fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
             match self.0.pop_front() {
-                None => Poll::Ready(Ok(0)),
+                None => Poll::Ready(Ok(Chunk::End)),
                 Some(None) => Poll::Pending,
                 Some(Some(mut bytes)) => {
                     let count = bytes.len().min(buffer.len());
@@ -237,7 +269,7 @@ mod tests {
                     if !rest.is_empty() {
                         self.0.push_front(Some(rest));
                     }
-                    Poll::Ready(Ok(count))
+                    Poll::Ready(Ok(Chunk::of(count)))
                 }
             }
         }
@@ -253,12 +285,18 @@ mod tests {
             0
         }
 
-        fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+        fn splice(&mut self) -> Option<&mut dyn Splice> {
+            None
+        }
+
+        fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
             let count = self.left.min(buffer.len() as u64);
             buffer[..count as usize].fill(0);
             self.left -= count;
             self.given.set(self.given.get() + count);
-            Poll::Ready(Ok(count as usize))
+            Poll::Ready(Ok(Chunk::of(count as usize)))
         }
     }
 
@@ -267,7 +305,7 @@ mod tests {
         EncodedStream::new(encoder, Box::new(source), len, true)
     }
 
-    fn poll(stream: &mut EncodedStream, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll(stream: &mut EncodedStream, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         stream.poll_chunk(&mut Context::from_waker(Waker::noop()), buffer)
     }
 
@@ -276,8 +314,8 @@ mod tests {
         let (mut all, mut buffer) = (Vec::new(), vec![0; room]);
         for _ in 0..100_000 {
             match poll(stream, &mut buffer) {
-                Poll::Ready(Ok(0)) => return Ok(all),
-                Poll::Ready(Ok(count)) => all.extend_from_slice(&buffer[..count]),
+                Poll::Ready(Ok(Chunk::Data(count))) => all.extend_from_slice(&buffer[..count.get()]),
+                Poll::Ready(Ok(_)) => return Ok(all),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {}
             }
@@ -293,7 +331,7 @@ mod tests {
             let mut stream = stream(coding, Script(script.into()), None);
             let mut buffer = [0; 4096];
             let mut next = |stream: &mut EncodedStream| match poll(stream, &mut buffer) {
-                Poll::Ready(count) => Some(buffer[..count.unwrap()].to_vec()),
+                Poll::Ready(chunk) => Some(buffer[..chunk.unwrap().len()].to_vec()),
                 Poll::Pending => None,
             };
             let mut encoded = next(&mut stream).expect("what came before the wait is flushed");
@@ -332,7 +370,7 @@ mod tests {
                 let before = given.get();
                 match poll(&mut stream, &mut buffer) {
                     Poll::Pending => waits += 1,
-                    Poll::Ready(count) => assert!(count.unwrap() > 0),
+                    Poll::Ready(chunk) => assert!(!chunk.unwrap().is_empty()),
                 }
                 assert!(given.get() - before <= TURN as u64);
             }
@@ -349,8 +387,8 @@ mod tests {
             let mut total = 0u64;
             loop {
                 match poll(&mut stream, &mut buffer) {
-                    Poll::Ready(Ok(0)) => break,
-                    Poll::Ready(Ok(count)) => total += count as u64,
+                    Poll::Ready(Ok(Chunk::Data(count))) => total += count.get() as u64,
+                    Poll::Ready(Ok(_)) => break,
                     Poll::Ready(Err(error)) => panic!("{coding:?}: {error}"),
                     Poll::Pending => {}
                 }

@@ -130,7 +130,7 @@ impl Files {
             instance,
             lookup: Arc::new(Lookup { root, settings: files.clone() }),
             listing: files.listing.clone().map(Arc::new),
-            ranges: server.limits.ranges,
+            ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),
             stream_filter: maker.compress.as_ref().map(compress::CompressFilter::new),
             maker,
@@ -469,8 +469,7 @@ impl Inner {
         let mut response = self.respond(entry, &entry.identity, exchange, wishes);
         let filter = self.stream_filter.as_ref().and_then(|filter| filter.prepare(exchange));
         if let (Some(filter), Status::OK) = (filter, response.status) {
-            response.fields_mut();
-            response = filter(response);
+            response = tidegate_core::filter::apply(filter, response.reopened());
             if !self.is_dressed_later {
                 response = response.finished();
             }

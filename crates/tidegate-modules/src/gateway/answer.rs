@@ -1,7 +1,7 @@
 //! The way of an answer from its application: the head, then content with its framing taken off.
 
 use super::complaints::Complaints;
-use super::fields::is_for_servers;
+use super::fields::{is_for_servers, may_be_trailer};
 use std::io;
 use thiserror::Error;
 use tidegate_client::http1::HeadReader;
@@ -145,8 +145,12 @@ impl HeadOf {
             HeadOf::Http { mut reader, body, .. } => {
                 let (body, may_keep) = body.unwrap_or((BodyLength::Empty, false));
                 let decoder = BodyDecoder::new(body, LIMITS);
-                let mut content =
-                    Content { framing: FramingOf::Http(decoder), left: None, may_keep, trailers: None };
+                let mut content = Content {
+                    framing: FramingOf::Http(decoder),
+                    left: None,
+                    may_keep,
+                    trailers: FieldLines::new(),
+                };
                 let mut early = reader.take_rest();
                 let count = early.len();
                 let count = content.decode_in_place(&mut early, count)?;
@@ -158,7 +162,7 @@ impl HeadOf {
             }
             HeadOf::Scgi { stdout, has_ended } => (FramingOf::UntilClose { has_ended }, stdout, false),
         };
-        let mut content = Content { framing, left: len, may_keep, trailers: None };
+        let mut content = Content { framing, left: len, may_keep, trailers: FieldLines::new() };
         let mut early = early;
         let count = content.within_announced(early.len())?;
         early.truncate(count);
@@ -186,7 +190,7 @@ pub(super) struct Content {
     /// Bytes that a CGI head has announced and that are still to come.
     left: Option<u64>,
     may_keep: bool,
-    trailers: Option<Vec<u8>>,
+    trailers: FieldLines,
 }
 
 impl Content {
@@ -231,7 +235,7 @@ impl Content {
         if let FramingOf::Http(decoder) = &mut self.framing
             && let Some(trailers) = decoder.take_trailers()
         {
-            self.trailers = Some(trailers.as_lines().to_vec());
+            self.trailers = to_client(trailers.iter().map(|field| (field.name, field.value)));
         }
         self.within_announced(out)
     }
@@ -253,7 +257,7 @@ impl Content {
             framing: FramingOf::UntilClose { has_ended: true },
             left: None,
             may_keep: false,
-            trailers: None,
+            trailers: FieldLines::new(),
         };
         std::mem::replace(self, over)
     }
@@ -326,10 +330,19 @@ impl Content {
         }
     }
 
-    /// Encoded trailer lines.
-    pub(super) fn take_trailers(&mut self) -> Option<Vec<u8>> {
-        self.trailers.take()
+    /// The trailer fields that may go on to the client.
+    pub(super) fn take_trailers(&mut self) -> FieldLines {
+        std::mem::take(&mut self.trailers)
     }
+}
+
+/// The trailers of an answer that go on to the client.
+pub(super) fn to_client<'f>(fields: impl Iterator<Item = (&'f str, &'f [u8])>) -> FieldLines {
+    let mut lines = FieldLines::new();
+    for (name, value) in fields.filter(|(name, _)| may_be_trailer(name) && !is_for_servers(name)) {
+        lines.push(name, value);
+    }
+    lines
 }
 
 fn from_cgi(stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {
@@ -406,7 +419,7 @@ impl AnswerHead {
             2 => is("te"),
             4 => is("date"),
             6 => is("server"),
-            7 => is("trailer") || is("upgrade"),
+            7 => is("upgrade"),
             10 => is("connection") || is("keep-alive"),
             14 => is("content-length"),
             16 => is("proxy-connection"),

@@ -1,11 +1,18 @@
-//! The pools as the workers of a process see them: where each listens, how many requests it takes at once,
-//! and whether it is alive.
+//! What the workers of a process share of applications, in one place ([`Board`]): pools, groups, the queues before plain
+//! addresses, whom connections lead to, and the room for content that is kept.
+//!
+//! An engine that is built takes what it names from here, and changes nothing that others see. Once it is in force, or given
+//! up, [`Board::keep`] lets go of what no settings and no request use any more.
+//!
+//! Of a pool: where each process listens, how many requests it takes at once, and whether it is alive.
 //!
 //! The supervisor in the master says so in [`PoolUpdate`]s and is told what is wanted in [`PoolDemand`]s;
 //! both can be sent over a link between processes. Handlers ask for a [`Lease`] and never see a process.
 
 use super::balance::groups::Groups;
 use super::places::{Demand, Place, PlaceLimits, Places, PlacesReport, Refused};
+use super::spill::{Spill, Spills};
+use super::upstream::Queues;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,7 +21,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
-use tidegate_client::{Peer, Starving};
+use tidegate_client::{Peers, Starving};
+use tidegate_config::Settings;
+use tidegate_config::settings;
 use tidegate_io::connect::Address;
 
 /// Where a pool, or one process of it, listens.
@@ -148,11 +157,15 @@ pub struct MemberDemand {
 /// What is called when requests begin to wait.
 type OnPressure = Arc<dyn Fn() + Send + Sync>;
 
-/// Every pool and every upstream group of the server, by name. Shared by the workers of a process.
+/// What the workers of a process share of applications. There is one for each process, and no other state of the gateways
+/// that outlives an engine.
 #[derive(Default)]
 pub struct Board {
     pools: RwLock<HashMap<String, Arc<Pool>>>,
     groups: Groups,
+    queues: Queues,
+    spills: Spills,
+    peers: Arc<Peers>,
     on_pressure: OnceLock<OnPressure>,
 }
 
@@ -160,6 +173,41 @@ impl Board {
     /// A board without pools.
     pub fn new() -> Arc<Board> {
         Arc::default()
+    }
+
+    /// The queues before plain addresses.
+    pub(super) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// Whom connections lead to.
+    pub(super) fn peers(&self) -> &Arc<Peers> {
+        &self.peers
+    }
+
+    /// Where content waits that has to be complete: the same for all who ask with the same settings.
+    pub fn spill(&self, settings: &settings::gateway::Spill) -> Arc<Spill> {
+        self.spills.of(settings)
+    }
+
+    /// These settings are in force, or stay so: what belongs to none of them goes, but for what requests under way use.
+    pub fn keep(&self, settings: &Settings) {
+        let is_wanted = |name: &str| settings.pools.iter().any(|pool| pool.name == name);
+        self.pools.write().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_wanted(name));
+        self.groups.retain(&settings.upstreams);
+        self.queues.sweep();
+        self.spills.sweep();
+    }
+
+    /// How much there is of each kind.
+    pub fn held(&self) -> Held {
+        Held {
+            pools: self.pools.read().unwrap_or_else(PoisonError::into_inner).len(),
+            groups: self.groups.report().len(),
+            queues: self.queues.count(),
+            spills: self.spills.count(),
+            peers: self.peers.count(),
+        }
     }
 
     /// The upstream groups.
@@ -175,18 +223,12 @@ impl Board {
         }
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
         let on_pressure = self.on_pressure.get();
-        pools.entry(name.to_owned()).or_insert_with(|| Pool::new(name, on_pressure)).clone()
+        pools.entry(name.to_owned()).or_insert_with(|| Pool::new(name, &self.peers, on_pressure)).clone()
     }
 
     /// Takes in what the supervisor says.
     pub fn apply(&self, update: PoolUpdate) {
         self.pool(&update.name).apply(update);
-    }
-
-    /// Forgets pools that are in no settings any more. Handlers of a revision that is going away keep
-    /// theirs.
-    pub fn retain(&self, is_wanted: impl Fn(&str) -> bool) {
-        self.pools.write().unwrap_or_else(PoisonError::into_inner).retain(|name, _| is_wanted(name));
     }
 
     /// What the workers want of each pool, since they were last asked.
@@ -211,9 +253,25 @@ impl Board {
     }
 }
 
+/// What a [`Board`] holds, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Pools.
+    pub pools: usize,
+    /// Upstream groups.
+    pub groups: usize,
+    /// Queues before plain addresses.
+    pub queues: usize,
+    /// Rooms for content that is kept.
+    pub spills: usize,
+    /// Addresses that connections lead to.
+    pub peers: usize,
+}
+
 /// One pool as the workers see it.
 pub struct Pool {
     name: String,
+    peers: Arc<Peers>,
     places: Arc<Places>,
     state: RwLock<State>,
 }
@@ -277,7 +335,7 @@ impl State {
 }
 
 impl Pool {
-    fn new(name: &str, on_pressure: Option<&OnPressure>) -> Arc<Pool> {
+    fn new(name: &str, peers: &Arc<Peers>, on_pressure: Option<&OnPressure>) -> Arc<Pool> {
         // What counts until the supervisor has spoken: nobody is served, and few wait.
         let limits = PlaceLimits { places: 0, queue_length: 128, queue_age: Some(Duration::from_secs(2)) };
         let places = Places::new(limits);
@@ -292,7 +350,7 @@ impl Pool {
             leaving: Vec::new(),
             departed: VecDeque::new(),
         });
-        Arc::new(Pool { name: name.to_owned(), places, state })
+        Arc::new(Pool { name: name.to_owned(), peers: peers.clone(), places, state })
     }
 
     /// Its name in the settings.
@@ -368,7 +426,7 @@ impl Pool {
         for member in known {
             member.is_leaving.store(true, Relaxed);
             // Idle connections that workers keep to it hold up its end.
-            let starving = Starving::new(&Peer::of(&member.address));
+            let starving = Starving::new(&self.peers.peer(&member.address));
             state.departed.push_back((member.named.clone(), starving));
             state.leaving.push(member);
         }
@@ -530,7 +588,7 @@ mod tests {
         board.apply(update(1, &[1]));
         assert!(take(&pool).is_ok());
         assert_eq!(board.demands().len(), 1);
-        board.retain(|name| name != "app");
+        board.keep(&tidegate_config::from_folder("/".as_ref(), &[]).expect("sound settings"));
         assert!(board.demands().is_empty());
     }
 

@@ -23,10 +23,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_client::http1::HeadReader;
 use tidegate_client::{Connection, Pool, Starving};
+use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Elsewhere, Reply, Response, answer};
-use tidegate_http::Status;
+use tidegate_core::{Author, Body, BodyStream, Chunk, Elsewhere, Reply, Response, answer};
+use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
 use tidegate_io::timer::{self, Deadline};
@@ -229,12 +230,14 @@ impl Call {
             if self.link.sendfile.is_asked(&head) {
                 return Ok(self.sendfile(head));
             }
-            let body = match content.take_trailers().filter(|_| has_body && self.wants_trailers) {
-                Some(trailers) => {
-                    Body::Stream { len: None, stream: Box::new(Short { early, trailers: Some(trailers) }) }
+            let trailers = content.take_trailers();
+            let body = match has_body {
+                true if self.wants_trailers && !trailers.is_empty() => {
+                    let stream = Box::new(Short { early, trailers });
+                    Body::Stream { len: None, has_trailers: true, stream }
                 }
-                None if has_body => Body::Bytes(early),
-                None => announced(head.len),
+                true => Body::Bytes(early),
+                false => announced(head.len),
             };
             return Ok(respond(head, body));
         }
@@ -255,7 +258,7 @@ impl Call {
         let upload = (!is_sent).then(|| std::mem::replace(&mut self.upload, Upload::whole(Vec::new())));
         let about = self.about.clone();
         let relay = Relay::new(line, content, upload, early, &self.link, about, self.wants_trailers);
-        Ok(respond(head, Body::Stream { len, stream: Box::new(relay) }))
+        Ok(respond(head, Body::Stream { len, has_trailers: false, stream: Box::new(relay) }))
     }
 
     /// A file in place of what has been answered.
@@ -409,40 +412,51 @@ impl Drop for Exchange {
 
 /// No content, with the length that it would have had.
 pub(super) fn announced(len: Option<u64>) -> Body {
-    Body::Stream { len, stream: Box::new(Nothing) }
+    Body::Stream { len, has_trailers: false, stream: Box::new(Nothing) }
 }
 
 /// Content that is all here, with trailers behind it.
 struct Short {
     early: Vec<u8>,
-    trailers: Option<Vec<u8>>,
+    trailers: FieldLines,
 }
 
 impl BodyStream for Short {
-    fn held(&self) -> usize {
-        size_of::<Short>() + self.early.capacity() + self.trailers.as_ref().map_or(0, Vec::capacity)
-    }
-
-    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        if self.early.is_empty() {
+            return Poll::Ready(Ok(Chunk::end(std::mem::take(&mut self.trailers))));
+        }
         let count = self.early.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.early[..count]);
         self.early.drain(..count);
-        Poll::Ready(Ok(count))
+        Poll::Ready(Ok(Chunk::of(count)))
     }
 
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        self.trailers.take()
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn held(&self) -> usize {
+        size_of::<Short>() + self.early.capacity() + self.trailers.as_bytes().len()
     }
 }
 
 struct Nothing;
 
 impl BodyStream for Nothing {
-    fn held(&self) -> usize {
-        0
+    fn poll_chunk(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        Poll::Ready(Ok(Chunk::End))
     }
 
-    fn poll_chunk(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(0))
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn held(&self) -> usize {
+        0
     }
 }

@@ -6,6 +6,7 @@ use super::link::Link;
 use super::script::Script;
 use std::net::SocketAddr;
 use tidegate_core::Exchange;
+use tidegate_core::template::host_of;
 use tidegate_http::{IpText, ip_text};
 use tidegate_io::socket::Peer;
 use tidegate_wire::cgi::{ClientCertificate, Environment, Sink};
@@ -86,12 +87,4 @@ fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>) -> u16 {
 fn serial_of(serial: &str) -> String {
     let rest = serial.strip_prefix("00").filter(|rest| !rest.is_empty());
     rest.unwrap_or(serial).to_ascii_uppercase()
-}
-
-/// The host of an authority, brackets included, without the port.
-fn host_of(authority: &str) -> &str {
-    match authority.bytes().rposition(|byte| matches!(byte, b':' | b']')) {
-        Some(at) if authority[at..].starts_with(':') => &authority[..at],
-        _ => authority,
-    }
 }

@@ -2,7 +2,9 @@
 //!
 //! Whoever trusts this server trusts what it says of its clients, so what a client says of itself in the same
 //! words is dropped (FAULTS 36, 37): fields that a proxy sets, fields that carry an identity, and those that
-//! an application answers with.
+//! an application answers with. Of trailers fewer still are passed on, in either direction.
+
+use tidegate_http::FieldLines;
 
 /// Set by proxies: believed when a trusted one sends them.
 const OF_PROXIES: [&str; 22] = [
@@ -127,9 +129,127 @@ pub fn is_certificate(name: &str) -> bool {
     name.eq_ignore_ascii_case("client-cert") || name.eq_ignore_ascii_case("client-cert-chain")
 }
 
+/// Names that mean something in a head alone: framing, routing, what a request is asked with, who asks, and what decides
+/// about an answer (RFC 9110 section 6.5.1). Whoever merges trailers into the head all the same must not find them there.
+const OF_HEADS: [&str; 52] = [
+    "accept-ranges",
+    "age",
+    "authentication-info",
+    "authorization",
+    "cache-control",
+    "clear-site-data",
+    "connection",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-location",
+    "content-range",
+    "content-security-policy",
+    "content-type",
+    "cookie",
+    "date",
+    "early-data",
+    "etag",
+    "expect",
+    "expires",
+    "host",
+    "keep-alive",
+    "last-modified",
+    "location",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "proxy",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "range",
+    "realm",
+    "referer",
+    "retry-after",
+    "set-cookie",
+    "strict-transport-security",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "vary",
+    "via",
+    "warning",
+    "www-authenticate",
+    "x-content-type-options",
+    "x-frame-options",
+    "x-http-method-override",
+    "x-requested-with",
+];
+
+/// Whether a field may come as a trailer.
+pub fn may_be_trailer(name: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["if-", "access-control-", "sec-"];
+    let begins =
+        |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    !OF_HEADS.iter().any(|other| name.eq_ignore_ascii_case(other)) && !PREFIXES.iter().any(begins)
+}
+
+/// What of the trailers of requests an application may see. When they come the request is long decided about, so they
+/// are judged as those of anybody, proxies of one's own included.
+#[derive(Debug, Default)]
+pub struct RequestTrailers {
+    /// Names that the settings have put into the head, or taken out of it.
+    set: Vec<String>,
+}
+
+impl RequestTrailers {
+    /// For a route that sets these fields of its requests.
+    pub fn beside<'n>(set: impl Iterator<Item = &'n str>) -> RequestTrailers {
+        RequestTrailers { set: set.map(str::to_owned).collect() }
+    }
+
+    /// Those that go on.
+    pub fn pass(&self, trailers: &FieldLines) -> FieldLines {
+        let mut lines = FieldLines::new();
+        for (name, value) in trailers.iter() {
+            let is_set = self.set.iter().any(|set| set.eq_ignore_ascii_case(name));
+            if may_be_trailer(name) && is_unambiguous(name) && may_pass(name, false) && !is_set {
+                lines.push(name, value);
+            }
+        }
+        lines
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_come_behind_content() {
+        let mut sent = FieldLines::new();
+        for (name, passes) in [
+            ("X-Checksum", true),
+            ("grpc-status", true),
+            ("Content-Digest", true),
+            ("Server-Timing", true),
+            ("Content-Length", false),
+            ("transfer-encoding", false),
+            ("Authorization", false),
+            ("If-None-Match", false),
+            ("Set-Cookie", false),
+            ("X-Forwarded-For", false),
+            ("Remote-User", false),
+            ("X_Real_IP", false),
+            ("X-Accel-Redirect", false),
+            ("X-Set-Here", false),
+        ] {
+            sent.push(name, if passes { "yes" } else { "no" });
+        }
+        let passed = RequestTrailers::beside(["x-set-here"].into_iter()).pass(&sent);
+        assert_eq!(passed.iter().filter(|(_, value)| *value == b"yes").count(), 4);
+        assert_eq!(passed.iter().count(), 4);
+    }
 
     #[test]
     fn what_a_client_may_say() {

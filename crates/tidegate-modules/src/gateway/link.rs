@@ -17,8 +17,12 @@ use tidegate_client::http2::Http2Pool;
 use tidegate_client::{PeerTls, Pool, PoolLimits};
 use tidegate_config::settings::gateway::{Destination, Gateway};
 use tidegate_config::settings::{self, HostPattern};
+use tidegate_core::site::account_of;
 use tidegate_io::connect::Address;
 use tidegate_stats::Worker as Stats;
+
+/// Members of an upstream that a route remembers its connections to.
+const MEMBERS_MAX: usize = 64;
 
 /// What the applications of one worker share.
 pub struct Shared {
@@ -31,23 +35,34 @@ pub struct Shared {
     /// Those that were there when the present revision came into force: its routes ask for them with their first requests,
     /// and the routes before have gone by then. Their idle connections end at `keep-timeout` all the same.
     inherited: RefCell<Vec<Rc<Pool>>>,
+    /// Links of an engine that is not in force yet. Their sites have no share of an application's places before.
+    prepared: RefCell<Vec<Weak<Link>>>,
 }
 
 impl Shared {
     /// For one worker. `board` is the process's.
     pub fn new(board: Arc<Board>, stats: Arc<Stats>, spill: &settings::gateway::Spill) -> Rc<Shared> {
         Rc::new(Shared {
+            spill: RefCell::new(board.spill(spill)),
             board,
             stats,
-            spill: RefCell::new(Spill::of(spill)),
+            prepared: RefCell::default(),
             pools: RefCell::default(),
             inherited: RefCell::default(),
         })
     }
 
+    /// An engine is about to be built. One that was prepared before and never came into force has gone.
+    pub fn begin(&self) {
+        self.prepared.borrow_mut().clear();
+    }
+
     /// Takes up the settings of a new revision, while the routes of the one before are still there.
     pub fn adopt(&self, spill: &settings::gateway::Spill) {
-        *self.spill.borrow_mut() = Spill::of(spill);
+        *self.spill.borrow_mut() = self.board.spill(spill);
+        for link in self.prepared.take().iter().filter_map(Weak::upgrade) {
+            link.membership.replace(link.upstream.join(link.site_account));
+        }
         let known = |pool: &Weak<Pool>| pool.upgrade().filter(|pool| pool.has_idle());
         let pools: Vec<_> = self.pools.borrow().values().flatten().filter_map(known).collect();
         // What is let go of is dropped when nothing is borrowed any more.
@@ -72,7 +87,7 @@ impl Shared {
             pools.retain(|pool| pool.strong_count() > 0);
             !pools.is_empty()
         });
-        let pool = Pool::with_tls(address, limits, tls.cloned());
+        let pool = Pool::with_tls(self.board.peers().peer(address), limits, tls.cloned());
         pools.entry(address.clone()).or_default().push(Rc::downgrade(&pool));
         pool
     }
@@ -94,9 +109,10 @@ pub struct Link {
     pub shared: Rc<Shared>,
     /// On whose account requests wait: the same on all workers, never 0.
     pub account: u64,
-    /// On whose account they wait for its places: a hash of the site's names, as in `core`.
+    /// On whose account they wait for its places: the site's, as in `core`.
     pub(super) site_account: u64,
-    _membership: Option<Membership>,
+    /// From when the engine is in force.
+    membership: RefCell<Option<Membership>>,
     /// The application in messages: `unix:/run/php.sock`.
     pub name: String,
     /// The site in messages, and where a client names no host.
@@ -136,11 +152,11 @@ impl Link {
             HostPattern::Suffix(_) => None,
         };
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let site_account = hasher.hash_one(site.names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let site_account = account_of(site);
         let upstream = Upstream::of(settings, &shared.board);
-        Ok(Rc::new(Link {
+        let link = Rc::new(Link {
             site_account,
-            _membership: upstream.join(site_account),
+            membership: RefCell::default(),
             upstream,
             timeout: settings.timeout,
             buffer: usize::try_from(settings.buffer).unwrap_or(usize::MAX),
@@ -154,7 +170,9 @@ impl Link {
             tls,
             pools: RefCell::default(),
             multiplexed: RefCell::default(),
-        }))
+        });
+        shared.prepared.borrow_mut().push(Rc::downgrade(&link));
+        Ok(link)
     }
 
     /// Whether TLS is spoken with it.
@@ -170,31 +188,35 @@ impl Link {
     /// This worker's connections to a member; `None` is the one there is.
     pub fn pool(&self, member: Option<&Address>) -> Option<Rc<Pool>> {
         let address = member.or(self.upstream.address())?;
-        let mut pools = self.pools.borrow_mut();
-        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == address) {
-            return Some(pool.clone());
-        }
-        // Members that have gone are forgotten now and then; their connections close themselves.
-        if pools.len() >= 64 {
-            pools.clear();
-        }
-        let pool = self.shared.pool(address, self.limits, self.tls.as_ref());
-        pools.push((address.clone(), pool.clone()));
-        Some(pool)
+        let make = || self.shared.pool(address, self.limits, self.tls.as_ref());
+        Some(known_or(&self.pools, address, make))
     }
 
     /// The same where HTTP/2 is spoken: each route has its own, since one connection carries many requests.
     pub fn multiplexed(&self, member: Option<&Address>) -> Option<Rc<Http2Pool>> {
         let address = member.or(self.upstream.address())?;
-        let mut pools = self.multiplexed.borrow_mut();
-        if let Some((_, pool)) = pools.iter().find(|(known, _)| known == address) {
-            return Some(pool.clone());
-        }
-        if pools.len() >= 64 {
-            pools.clear();
-        }
-        let pool = Http2Pool::new(address, self.limits, self.tls.clone());
-        pools.push((address.clone(), pool.clone()));
-        Some(pool)
+        let peer = || self.shared.board.peers().peer(address);
+        let make = || Http2Pool::new(peer(), self.limits, self.tls.clone());
+        Some(known_or(&self.multiplexed, address, make))
     }
+}
+
+/// What is known of an address, or what is made for it.
+#[inline]
+fn known_or<P>(
+    all: &RefCell<Vec<(Address, Rc<P>)>>,
+    address: &Address,
+    make: impl FnOnce() -> Rc<P>,
+) -> Rc<P> {
+    let mut all = all.borrow_mut();
+    if let Some((_, pool)) = all.iter().find(|(known, _)| known == address) {
+        return pool.clone();
+    }
+    // Members that have gone are forgotten now and then; their connections close themselves.
+    if all.len() >= MEMBERS_MAX {
+        all.clear();
+    }
+    let pool = make();
+    all.push((address.clone(), pool.clone()));
+    pool
 }

@@ -5,9 +5,10 @@
 //! answer before its request is over.
 
 use super::about::About;
-use super::answer::AnswerHead;
+use super::answer::{AnswerHead, to_client};
 use super::attempts::{self, Attempt, Failure, until_answered};
 use super::call::announced;
+use super::fields::RequestTrailers;
 use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
@@ -18,10 +19,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_client::http2::{Answer, Http2Error, Http2Stream};
 use tidegate_core::body::{RequestBody, RequestBodyError};
+use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::memory::Weight;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
@@ -172,6 +174,8 @@ impl Multiplexed {
             return sendfile::respond(&self.link.sendfile, head, self.range.as_deref(), &self.about).await;
         }
         let has_body = head.status.has_body() && !self.head_only;
+        // Behind a length that is known they come only where they are announced.
+        let has_trailers = self.wants_trailers && head.lines.contains("trailer");
         let body = if !has_body {
             announced(head.len)
         } else if answer.is_end {
@@ -179,14 +183,14 @@ impl Multiplexed {
         } else {
             let flow = Flow {
                 stream,
-                upload: std::mem::replace(&mut self.upload, Upload::of(None, 0)),
+                upload: self.upload.take(),
                 silence: Silence::new(self.link.timeout),
                 left: head.len,
                 about: self.about.clone(),
                 wants_trailers: self.wants_trailers,
                 _pick: pick,
             };
-            Body::Stream { len: head.len, stream: Box::new(flow) }
+            Body::Stream { len: head.len, has_trailers, stream: Box::new(flow) }
         };
         Response { status: head.status, head: Head::Fields(head.lines), body, author: Author::Application }
     }
@@ -207,6 +211,9 @@ pub(super) struct Upload {
     body: Option<RequestBody>,
     /// Read from the client: all of it from the start while it is held, else what was read last.
     content: Vec<u8>,
+    rules: Rc<RequestTrailers>,
+    /// What is sent behind all of it.
+    trailers: FieldLines,
     /// Bytes of `content` that are sent.
     sent: usize,
     /// What has been sent could be sent once more.
@@ -222,13 +229,15 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Of which `limit` bytes are held at most, to be sent once more.
-    pub(super) fn of(body: Option<RequestBody>, limit: usize) -> Upload {
+    /// Of which `limit` bytes are held at most, to be sent once more. `rules` are for what comes behind it.
+    pub(super) fn of(body: Option<RequestBody>, limit: usize, rules: Rc<RequestTrailers>) -> Upload {
         let has_content = body.is_some();
         Upload {
             weight: Weight::default(),
             body,
             content: Vec::new(),
+            rules,
+            trailers: FieldLines::new(),
             sent: 0,
             is_held: true,
             limit,
@@ -236,6 +245,12 @@ impl Upload {
             is_done: !has_content,
             waits_for_client: false,
         }
+    }
+
+    /// All of it, from here on in the hands of another.
+    fn take(&mut self) -> Upload {
+        let rest = Upload::of(None, 0, self.rules.clone());
+        std::mem::replace(self, rest)
     }
 
     /// Begins anew, with what is held.
@@ -278,7 +293,14 @@ impl Upload {
             self.weight.set(self.content.capacity());
             match read {
                 Poll::Ready(Ok(0)) => {
-                    self.body = None;
+                    if let Some(mut body) = self.body.take() {
+                        self.trailers = self.rules.pass(&body.take_trailers());
+                    }
+                    if !self.trailers.is_empty() {
+                        stream.send_trailers(&self.trailers);
+                        self.is_done = true;
+                        continue;
+                    }
                     match stream.poll_send(cx, &[], true) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(_) => self.is_done = true,
@@ -324,15 +346,20 @@ struct Flow {
 }
 
 impl BodyStream for Flow {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         if let Poll::Ready(Err(_)) = self.upload.poll(cx, &self.stream) {
             return Poll::Ready(Err(io::Error::other("the request broke off")));
         }
         match self.stream.poll_data(cx, buffer) {
+            Poll::Ready(Ok(0)) => {
+                let trailers = self.stream.take_trailers();
+                let passes = self.wants_trailers && !trailers.is_empty();
+                Poll::Ready(Ok(if passes { Chunk::end(to_client(trailers.iter())) } else { Chunk::End }))
+            }
             Poll::Ready(Ok(count)) => {
                 self.silence.ends();
                 self.left = self.left.map(|left| left.saturating_sub(count as u64));
-                Poll::Ready(Ok(count))
+                Poll::Ready(Ok(Chunk::of(count)))
             }
             Poll::Ready(Err(error)) => {
                 if self.left != Some(0) {
@@ -364,7 +391,7 @@ impl BodyStream for Flow {
         size_of::<Flow>() + self.stream.held() + self.upload.content.capacity()
     }
 
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        self.stream.take_trailers().filter(|_| self.wants_trailers)
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }

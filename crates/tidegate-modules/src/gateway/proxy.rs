@@ -5,7 +5,7 @@
 
 use super::about::About;
 use super::call::{Call, Dialect};
-use super::fields;
+use super::fields::{self, RequestTrailers};
 use super::link::{Link, Shared};
 use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
@@ -37,7 +37,7 @@ const VIA: &[u8] = b"Via: 1.1 tidegate\r\n";
 pub(super) const USUAL_HEAD: usize = 1024;
 
 /// Fields that end here, or are written anew.
-const ENDS_HERE: [&str; 13] = [
+const ENDS_HERE: [&str; 12] = [
     "connection",
     "content-length",
     "expect",
@@ -48,7 +48,6 @@ const ENDS_HERE: [&str; 13] = [
     "proxy-authorization",
     "proxy-connection",
     "te",
-    "trailer",
     "transfer-encoding",
     "upgrade",
 ];
@@ -60,6 +59,7 @@ pub struct Proxy {
     host: Option<String>,
     strip_prefix: Option<String>,
     request_fields: Vec<(String, Template)>,
+    trailers: Rc<RequestTrailers>,
     redirects: Option<Rc<Redirects>>,
     speaks_http2: bool,
 }
@@ -91,6 +91,9 @@ impl Proxy {
                 .iter()
                 .map(|(name, value)| (name.clone(), Template::parse(value)))
                 .collect(),
+            trailers: Rc::new(RequestTrailers::beside(
+                settings.request_fields.iter().map(|(name, _)| name.as_str()),
+            )),
             redirects: Redirects::of(settings),
             speaks_http2: settings.speaks_http2,
         })
@@ -251,7 +254,7 @@ impl Proxy {
             authority: self.authority(exchange).to_owned(),
             target,
             lines,
-            upload: multiplexed::Upload::of(body, self.link.request_buffer),
+            upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers.clone()),
             content_length,
             may_repeat,
             head_only: exchange.method == Method::Head,
@@ -299,7 +302,7 @@ impl Handler for Proxy {
         let upload = match body {
             None => Upload::whole(head),
             Some(body) if framing == RequestFraming::Chunked => {
-                Upload::with_body(head, body, Framing::Chunked)
+                Upload::with_body(head, body, Framing::Chunked).with_trailers(self.trailers.clone())
             }
             Some(body) => Upload::with_body(head, body, Framing::Length),
         };

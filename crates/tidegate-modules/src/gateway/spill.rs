@@ -59,20 +59,38 @@ impl SpillError {
     }
 }
 
-impl Spill {
-    /// What these settings describe: the same for all who ask with the same.
-    pub fn of(settings: &gateway::Spill) -> Arc<Spill> {
-        static KNOWN: Mutex<Vec<Weak<Spill>>> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|spill| spill.strong_count() > 0);
+/// All that are in use, so that those who ask with the same settings share one.
+#[derive(Default)]
+pub(super) struct Spills(Mutex<Vec<Weak<Spill>>>);
+
+impl Spills {
+    pub(super) fn of(&self, settings: &gateway::Spill) -> Arc<Spill> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |spill: &Arc<Spill>| spill.folder == settings.folder && spill.size == settings.size;
         if let Some(spill) = known.iter().filter_map(Weak::upgrade).find(is_same) {
             return spill;
         }
-        let (folder, size) = (settings.folder.clone(), settings.size);
-        let spill = Arc::new(Spill { folder, size, used: AtomicU64::new(0) });
+        let spill = Spill::new(settings);
         known.push(Arc::downgrade(&spill));
         spill
+    }
+
+    /// Forgets those that nobody uses.
+    pub(super) fn sweep(&self) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|spill| spill.strong_count() > 0);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Spill {
+    /// What these settings describe, with nothing in it.
+    pub fn new(settings: &gateway::Spill) -> Arc<Spill> {
+        let (folder, size) = (settings.folder.clone(), settings.size);
+        Arc::new(Spill { folder, size, used: AtomicU64::new(0) })
     }
 
     /// Whether content can be kept there at all.

@@ -17,7 +17,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_client::{Connection, Pool};
-use tidegate_core::{BodyStream, memory};
+use tidegate_core::body_stream::Splice;
+use tidegate_core::{BodyStream, Chunk, memory};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::pipe::Pipe;
 use tidegate_io::runtime;
@@ -188,7 +189,7 @@ impl Drop for Relay {
 }
 
 impl BodyStream for Relay {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         if self.upload.is_some() {
             self.send_on(cx);
         }
@@ -198,12 +199,12 @@ impl BodyStream for Relay {
             buffer[..count].copy_from_slice(&rest[..count]);
             self.taken += count;
             if self.taken < self.ready.len() {
-                return Poll::Ready(Ok(count));
+                return Poll::Ready(Ok(Chunk::of(count)));
             }
             (self.ready, self.taken) = (Vec::new(), 0);
             // What is here already goes with it: the first of it came with the head.
             let more = match &mut buffer[count..] {
-                room if room.len() < WORTHWHILE || self.failure.is_some() || self.splices() => 0,
+                room if room.len() < WORTHWHILE || self.failure.is_some() || self.is_spliced() => 0,
                 room => match self.poll_receive(cx, room) {
                     Poll::Ready(Ok(more)) => more,
                     Poll::Ready(Err(error)) => {
@@ -213,13 +214,16 @@ impl BodyStream for Relay {
                     Poll::Pending => 0,
                 },
             };
-            return Poll::Ready(Ok(count + more));
+            return Poll::Ready(Ok(Chunk::of(count + more)));
         }
         if let Some(failure) = self.failure.take() {
             self.line = None;
             return Poll::Ready(Err(failure));
         }
-        self.poll_receive(cx, buffer)
+        match self.poll_receive(cx, buffer) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Ok(self.end())),
+            received => received.map_ok(Chunk::of),
+        }
     }
 
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
@@ -263,14 +267,12 @@ impl BodyStream for Relay {
         size_of::<Relay>() + self.ready.capacity() + upload
     }
 
-    fn splices(&self) -> bool {
-        self.ready.is_empty()
-            && self.failure.is_none()
-            && self.upload.is_none()
-            && self.content.plain() >= SPLICED
-            && self.line.as_ref().is_some_and(|line| line.connection.is_plain())
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        if self.is_spliced() { Some(self) } else { None }
     }
+}
 
+impl Splice for Relay {
     fn poll_splice(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
         let spliced = self.poll_spliced(cx, pipe);
         if let Poll::Ready(Err(error)) = &spliced {
@@ -278,13 +280,24 @@ impl BodyStream for Relay {
         }
         spliced
     }
-
-    fn trailers(&mut self) -> Option<Vec<u8>> {
-        self.content.take_trailers().filter(|_| self.wants_trailers)
-    }
 }
 
 impl Relay {
+    /// What comes behind all of the content.
+    fn end(&mut self) -> Chunk {
+        let trailers = self.content.take_trailers();
+        if self.wants_trailers { Chunk::end(trailers) } else { Chunk::End }
+    }
+
+    /// Whether what comes next is worth a pipe.
+    fn is_spliced(&self) -> bool {
+        self.ready.is_empty()
+            && self.failure.is_none()
+            && self.upload.is_none()
+            && self.content.plain() >= SPLICED
+            && self.line.as_ref().is_some_and(|line| line.connection.is_plain())
+    }
+
     fn poll_spliced(&mut self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
         let Some(line) = &self.line else { return Poll::Ready(Ok(0)) };
         let most = usize::try_from(self.content.plain()).unwrap_or(usize::MAX);

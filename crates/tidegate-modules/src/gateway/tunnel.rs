@@ -10,8 +10,9 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tidegate_core::body::{self, RequestBody};
+use tidegate_core::body_stream::Splice;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Response};
+use tidegate_core::{Author, Body, BodyStream, Chunk, Response};
 
 /// The response that opens a tunnel. `early` is what the application has sent behind its head.
 pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Line, timeout: Duration) -> Response {
@@ -82,21 +83,21 @@ impl BodyStream for Tunnel {
         size_of::<Tunnel>() + self.up.capacity() + self.early.capacity()
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         self.send_on(cx)?;
         if !self.early.is_empty() {
             let count = self.early.len().min(buffer.len());
             buffer[..count].copy_from_slice(&self.early[..count]);
             self.early.drain(..count);
-            return Poll::Ready(Ok(count));
+            return Poll::Ready(Ok(Chunk::of(count)));
         }
         match self.line.connection.poll_recv(cx, buffer) {
             Poll::Ready(received) => {
                 self.silence.ends();
-                Poll::Ready(received)
+                Poll::Ready(received.map(Chunk::of))
             }
             Poll::Pending => match self.silence.poll(cx) {
-                Poll::Ready(()) => Poll::Ready(Ok(0)),
+                Poll::Ready(()) => Poll::Ready(Ok(Chunk::End)),
                 Poll::Pending => Poll::Pending,
             },
         }
@@ -105,5 +106,9 @@ impl BodyStream for Tunnel {
     fn poll_ahead(&mut self, cx: &mut Context<'_>) {
         // A failure shows when the client has taken what there is.
         let _ = self.send_on(cx);
+    }
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }

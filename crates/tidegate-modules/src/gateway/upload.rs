@@ -1,13 +1,16 @@
 //! The way of a request to its application: the head, then content as it comes from the client, framed as the
 //! protocol wants it.
 
+use super::fields::RequestTrailers;
 use super::spill::Spilled;
 use std::io;
 use std::num::NonZeroUsize;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use tidegate_client::Connection;
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::memory::{self, Weight};
+use tidegate_http::FieldLines;
 use tidegate_wire::{fastcgi, h1};
 
 /// The number of the one request on a FastCGI connection.
@@ -53,6 +56,8 @@ pub(super) struct Upload {
     at: usize,
     source: Source,
     framing: Framing,
+    /// What of trailers goes on, where the framing has a place for them.
+    trailers: Option<Rc<RequestTrailers>>,
     /// Content that has been read from the client, not yet framed.
     piece: Vec<u8>,
     /// What was sent first is still in `out`: it can be sent once more.
@@ -73,6 +78,7 @@ impl Upload {
             at: 0,
             source: Source::None,
             framing: Framing::Length,
+            trailers: None,
             piece: Vec::new(),
             is_whole: true,
             is_complete: false,
@@ -90,6 +96,11 @@ impl Upload {
     /// A request with content.
     pub(super) fn with_body(head: Vec<u8>, body: RequestBody, framing: Framing) -> Upload {
         Upload { source: Source::Client(body), framing, ..Upload::whole(head) }
+    }
+
+    /// The same, with what may come behind its content.
+    pub(super) fn with_trailers(self, rules: Rc<RequestTrailers>) -> Upload {
+        Upload { trailers: Some(rules), ..self }
     }
 
     /// A request whose content lies in a file.
@@ -116,7 +127,6 @@ impl Upload {
             let read = body.read(&mut self.piece).await?;
             self.weight.set(self.out.capacity() + self.piece.capacity());
             if read == 0 {
-                self.source = Source::None;
                 let piece = std::mem::take(&mut self.piece);
                 self.frame(&piece);
                 self.end();
@@ -220,7 +230,6 @@ impl Upload {
         self.frame(&piece);
         piece.clear();
         if is_end {
-            self.source = Source::None;
             self.end();
         }
         Poll::Ready(Ok(()))
@@ -239,10 +248,17 @@ impl Upload {
     }
 
     fn end(&mut self) {
+        let source = std::mem::replace(&mut self.source, Source::None);
         match self.framing {
             Framing::Length | Framing::LengthAndEnd => {}
             Framing::FastCgi => fastcgi::end_stdin(&mut self.out, REQUEST),
-            Framing::Chunked => self.out.extend_from_slice(h1::LAST_CHUNK),
+            Framing::Chunked => {
+                let trailers = match (source, &self.trailers) {
+                    (Source::Client(mut body), Some(rules)) => rules.pass(&body.take_trailers()),
+                    _ => FieldLines::new(),
+                };
+                h1::end_of_chunks(&mut self.out, trailers.as_bytes());
+            }
         }
     }
 }

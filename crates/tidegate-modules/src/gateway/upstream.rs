@@ -117,12 +117,32 @@ impl Pick {
 
 /// The queues before plain addresses, one for each address and set of bounds, so that the workers, and the
 /// routes that say the same, share it.
-type Queues = HashMap<(Destination, Bounds), Weak<Places>>;
+#[derive(Default)]
+pub(super) struct Queues(Mutex<HashMap<(Destination, Bounds), Weak<Places>>>);
+
+impl Queues {
+    fn of(&self, key: (Destination, Bounds), limits: PlaceLimits) -> Arc<Places> {
+        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let places = Places::new(limits);
+            queues.insert(key, Arc::downgrade(&places));
+            places
+        })
+    }
+
+    /// Forgets those that nobody uses.
+    pub(super) fn sweep(&self) {
+        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|_, places| places.strong_count() > 0);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
 
 /// Places, length, age, and whether places are for the time until the answer begins.
 type Bounds = (usize, usize, Duration, bool);
-
-static QUEUES: Mutex<Option<Queues>> = Mutex::new(None);
 
 impl Upstream {
     /// The upstream that settings name.
@@ -151,14 +171,7 @@ impl Upstream {
             };
             let key =
                 (settings.to.clone(), (limits.places, limits.queue_length, settings.queue_age, until_head));
-            let mut queues = QUEUES.lock().unwrap_or_else(PoisonError::into_inner);
-            let queues = queues.get_or_insert_default();
-            queues.retain(|_, places| places.strong_count() > 0);
-            queues.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-                let places = Places::new(limits);
-                queues.insert(key, Arc::downgrade(&places));
-                places
-            })
+            board.queues().of(key, limits)
         });
         Upstream::Address { address, places, until_head }
     }

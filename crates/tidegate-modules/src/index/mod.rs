@@ -159,7 +159,7 @@ fn respond(made: Result<Made, ScanError>) -> Response {
         Ok(Made::Large(document)) => {
             let lines = described(document.media_type());
             let stream = Box::new(Rows::new(document.pieces()));
-            let body = Body::Stream { len: None, stream };
+            let body = Body::Stream { len: None, has_trailers: false, stream };
             Response { status: Status::OK, head: Head::Fields(lines), body, author: Author::Server }
         }
         Err(ScanError::Overloaded) => busy(),

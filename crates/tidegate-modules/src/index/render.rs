@@ -9,7 +9,7 @@ use super::scan::Listing;
 use super::{html, json};
 use std::io;
 use std::task::{Context, Poll};
-use tidegate_core::response::BodyStream;
+use tidegate_core::body_stream::{BodyStream, Chunk, Splice};
 
 /// A page of a folder, ready to be written.
 pub struct Document {
@@ -125,7 +125,7 @@ impl BodyStream for Rows {
         self.piece.capacity()
     }
 
-    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
         let mut filled = 0;
         while filled < buffer.len() {
             if self.sent == self.piece.len() {
@@ -141,6 +141,12 @@ impl BodyStream for Rows {
             filled += count;
             self.sent += count;
         }
-        Poll::Ready(Ok(filled))
+        Poll::Ready(Ok(Chunk::of(filled)))
+    }
+
+    fn poll_ahead(&mut self, _: &mut Context<'_>) {}
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
-use tidegate_core::response::BodyStream;
+use tidegate_core::{BodyStream, Chunk};
 use tidegate_io::file::{Patience, Root};
 
 struct Folder(PathBuf);
@@ -293,8 +293,8 @@ fn a_stream_in_any_pieces_is_the_whole() {
         let (mut all, mut buffer) = (Vec::new(), vec![0; size]);
         loop {
             match rows.poll_chunk(&mut cx, &mut buffer) {
-                Poll::Ready(Ok(0)) => break,
-                Poll::Ready(Ok(count)) => all.extend_from_slice(&buffer[..count]),
+                Poll::Ready(Ok(Chunk::Data(count))) => all.extend_from_slice(&buffer[..count.get()]),
+                Poll::Ready(Ok(Chunk::End)) => break,
                 other => panic!("{other:?}"),
             }
         }

@@ -4,8 +4,8 @@
 //! application answers with [`ResponseDecoder`]. Scripted applications in tests and benches do the reverse
 //! with [`RequestDecoder`] and [`append_stdout`]. Nothing here touches a socket or a clock.
 //!
-//! One request at a time on a connection: an application that could take several says so only when asked
-//! ([`append_get_values`]), and few do. Authorizers and filters are not spoken to.
+//! One request at a time on a connection: an application that could take several says so only when asked, and few do.
+//! Authorizers and filters are not spoken to.
 //!
 //! ```
 //! use tidegate_wire::fastcgi::{self, Event, Params, ResponseDecoder, Role};
@@ -114,9 +114,6 @@ impl ProtocolStatus {
     }
 }
 
-/// Names that a GET_VALUES record may ask for (section 4.1).
-pub const VALUE_NAMES: [&[u8]; 3] = [b"FCGI_MAX_CONNS", b"FCGI_MAX_REQS", b"FCGI_MPXS_CONNS"];
-
 /// Appends BEGIN_REQUEST. With `keeps_connection` the application does not close after its answer.
 pub fn begin_request(out: &mut Vec<u8>, id: u16, role: Role, keeps_connection: bool) {
     let [high, low] = role.number().to_be_bytes();
@@ -134,23 +131,9 @@ pub fn end_stdin(out: &mut Vec<u8>, id: u16) {
     out.extend_from_slice(&header(RecordType::Stdin, id, 0, 0));
 }
 
-/// The header of one STDIN record of `len` bytes without padding, for content that is sent from elsewhere.
-pub fn stdin_header(id: u16, len: u16) -> [u8; HEADER] {
-    header(RecordType::Stdin, id, len, 0)
-}
-
 /// Appends ABORT_REQUEST: the client has gone.
 pub fn abort_request(out: &mut Vec<u8>, id: u16) {
     out.extend_from_slice(&header(RecordType::AbortRequest, id, 0, 0));
-}
-
-/// Appends GET_VALUES for [`VALUE_NAMES`].
-pub fn append_get_values(out: &mut Vec<u8>) {
-    let mut pairs = Vec::new();
-    for name in VALUE_NAMES {
-        params::append_pair(&mut pairs, name, b"");
-    }
-    append_record(out, RecordType::GetValues, 0, &pairs);
 }
 
 /// Appends what an application answers to GET_VALUES.
@@ -176,11 +159,6 @@ pub fn append_stderr(out: &mut Vec<u8>, id: u16, data: &[u8]) {
 pub fn end_request(out: &mut Vec<u8>, id: u16, application_status: u32, status: ProtocolStatus) {
     let [a, b, c, d] = application_status.to_be_bytes();
     append_record(out, RecordType::EndRequest, id, &[a, b, c, d, status.number(), 0, 0, 0]);
-}
-
-/// Appends the answer to a management record that is not known.
-pub fn unknown_type(out: &mut Vec<u8>, kind: u8) {
-    append_record(out, RecordType::UnknownType, 0, &[kind, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 fn append_stream(out: &mut Vec<u8>, kind: RecordType, id: u16, data: &[u8]) {

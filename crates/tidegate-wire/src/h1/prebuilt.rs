@@ -58,13 +58,6 @@ impl Prebuilt {
         }
     }
 
-    /// Appends head and body for a connection that closes afterwards.
-    #[inline]
-    pub fn append_closing(&self, out: &mut Vec<u8>) {
-        self.append_head(out, ConnectionField::Close);
-        out.extend_from_slice(self.body());
-    }
-
     /// Appends the head alone, with a word on the connection.
     pub fn append_head(&self, out: &mut Vec<u8>, connection: ConnectionField) {
         let head = self.head();

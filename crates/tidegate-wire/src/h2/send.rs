@@ -230,11 +230,6 @@ impl Connection {
         self.streams.get(key).is_some()
     }
 
-    /// Appends a PING, to see whether the peer is still there.
-    pub fn ping(&mut self, out: &mut Vec<u8>) {
-        push_frame(out, FrameKind::PING, 0, 0, &[0; 8]);
-    }
-
     fn end_local(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.is_local_closed = true;

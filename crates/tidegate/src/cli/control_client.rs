@@ -1,6 +1,6 @@
 //! `tidegate status`, `reload`, `stop` and `upgrade`: one request over the control socket of a server.
 
-use super::{complain, print};
+use super::{complain, has_color, print};
 use crate::master::control::{self, Request};
 use crate::master::proof;
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tidegate_config::{ProcessEnvironment, Settings, load_file, load_str};
+use tidegate_config::{Loaded, ProcessEnvironment, Settings, load_file, load_str};
 use tidegate_modules::status::Format;
 
 /// How to find the server.
@@ -220,8 +220,13 @@ fn in_one_line(path: &Path) -> Result<PathBuf> {
 
 fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
     let (path, is_shared) = place(server)?;
-    let mut stream =
-        UnixStream::connect(&path).map_err(|error| anyhow!(unreachable_server(&path, &error)))?;
+    let unnamed = server.config.as_deref().filter(|_| is_shared);
+    let mut stream = UnixStream::connect(&path).map_err(|error| {
+        // What is wrong with the file may be why it says nothing of the socket.
+        let wrong = server.config.as_deref().map(|config| load_file(config, &ProcessEnvironment));
+        let wrong = wrong.filter(Loaded::has_errors).map(|loaded| loaded.render(has_color()));
+        anyhow!("{}{}", wrong.unwrap_or_default(), unreachable_server(&path, unnamed, &error))
+    })?;
     // Anyone may put a socket into a folder for everyone: only our own server, or root's, is believed.
     if is_shared {
         let owner = socket_peercred(&stream).context("cannot tell whose server this is")?.uid;
@@ -260,20 +265,25 @@ fn place(server: &Server) -> Result<(PathBuf, bool)> {
         return Ok((path.clone(), false));
     }
     let Some(config) = &server.config else { return Ok((control::path_for(None).0, true)) };
-    let settings = load_file(config, &ProcessEnvironment).settings.or_else(|| own_files_of(config));
-    match settings {
+    let mut loaded = load_file(config, &ProcessEnvironment);
+    match loaded.settings.take().or_else(|| own_files_of(config)) {
         Some(settings) => {
             let is_shared = settings.control.is_none() && settings.pid_file.is_none();
             Ok((control::path_for(Some(&settings)).0, is_shared))
         }
-        None => bail!("{} cannot be read; name the control socket with --control", config.display()),
+        None => bail!(
+            "{}where the control socket of its server is cannot be told: put that right, or name it with --control",
+            loaded.render(has_color())
+        ),
     }
 }
 
 /// What a file with mistakes says of the server's own files: those mistakes are often why a command is
 /// given, and the server tells them better.
 fn own_files_of(config: &Path) -> Option<Settings> {
-    let text = std::fs::read_to_string(config).ok()?;
+    // A byte that is no UTF-8 is as good a reason for a command as any mistake.
+    let bytes = std::fs::read(config).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
     let is_own = |line: &&str| ["control ", "pid-file "].iter().any(|name| line.starts_with(name));
     let lines: Vec<&str> = text.lines().map(str::trim).filter(is_own).collect();
     let text = format!("listen \"127.0.0.1:0\"\nsite {{ respond 204 }}\n{}\n", lines.join("\n"));
@@ -281,9 +291,21 @@ fn own_files_of(config: &Path) -> Option<Settings> {
     load_str("own files", &text, &folder, &ProcessEnvironment).settings
 }
 
-fn unreachable_server(path: &Path, error: &std::io::Error) -> String {
+/// `unnamed`: the settings file that was named and says nothing of a control socket.
+fn unreachable_server(path: &Path, unnamed: Option<&Path>, error: &std::io::Error) -> String {
     let path = path.display();
-    match error.kind() {
+    match (error.kind(), unnamed) {
+        (ErrorKind::NotFound | ErrorKind::ConnectionRefused, Some(config)) => format!(
+            "no server runs with the control socket {path}, the usual one: {} names neither `control` nor `pid-file`; name \
+             the socket with --control",
+            config.display()
+        ),
+        (kind, _) => why_unreachable(&path, kind, error),
+    }
+}
+
+fn why_unreachable(path: &dyn std::fmt::Display, kind: ErrorKind, error: &std::io::Error) -> String {
+    match kind {
         ErrorKind::NotFound => format!(
             "no server runs with the control socket {path}; name another with --control, or the settings file \
              with --config"

@@ -10,6 +10,7 @@ use crate::revision::SettingsFrom;
 use crate::server::privileges::become_user;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -124,10 +125,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let listener = choose_listener(&settings, &target, arguments.from, &mut out);
     let (authority, fields) = authority_and_fields(arguments, url, &target);
+    let head = head_of(method_token, url, &fields);
+    let size = head.len();
     let refused = match not_spoken(&settings, listener, &target) {
         Some(said) => Some(said.to_owned()),
-        None => refusal(&settings, &head_of(method_token, url, &fields))
-            .map(|(status, why)| format!("{} {}: {why}", status.0, status.reason())),
+        None => {
+            refusal(&settings, &head).map(|(status, why)| format!("{} {}: {why}", status.0, status.reason()))
+        }
     };
     if let Some(refused) = refused {
         let _ = writeln!(out, "answer: {refused}");
@@ -140,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut poller = Poller::new().context("cannot open a poller")?;
     let runtime = Runtime::install(poller.registry()?).context("cannot set up a worker")?;
     let tls = TlsStore::new()?;
-    tls.take(&TlsFiles::read(&settings, &TlsFiles::default())?);
+    tls.take(&TlsFiles::read(&settings, &TlsFiles::default(), &HashMap::new())?);
     let notes = Notes::default();
     let engine = Registry::for_rehearsal(notes.clone(), tls)
         .build(&settings, &mut |_| Ok(None))
@@ -165,7 +169,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         state: RequestState::default(),
     };
     let listener = u16::try_from(listener).unwrap_or(0);
-    let asked = Asked { listener, peer: arguments.from, raw_path, exchange };
+    let asked = Asked { listener, peer: arguments.from, raw_path, size, exchange };
     let response = wait(engine.rehearse(asked, &notes), &runtime, &mut poller)?;
     for sentence in notes.take() {
         let _ = writeln!(out, "{sentence}");

@@ -1,13 +1,14 @@
 //! `tidegate serve`: from arguments to a running server.
 
 use super::{complain, has_color};
-use crate::master::Master;
 use crate::master::upgrade::Handover;
-use crate::revision::{ServeOptions, SettingsFrom};
+use crate::master::{Master, Read};
+use crate::revision::{Reading, ServeOptions, SettingsFrom};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tidegate_config::Diagnostic;
 use tidegate_config::settings::LogTarget;
 use tidegate_io::socket::keep_inherited_to_oneself;
 
@@ -79,11 +80,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     keep_inherited_to_oneself();
     let mut handover = Handover::take()?;
     match start(arguments, handover.as_ref()) {
-        Ok(master) => {
+        Ok((master, notes)) => {
             for address in master.listening() {
                 complain(&format!("listening on {address}\n"));
             }
-            match handover.take().map(|handover| handover.ready(master.roster())) {
+            match handover.take().map(|handover| handover.ready(&notes, master.roster())) {
                 Some(false) => master.abandon(),
                 Some(true) => master.run(true),
                 None => master.run(false),
@@ -99,9 +100,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
 }
 
-fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<Master> {
+/// Starts the master; what whoever asked for an upgrade should know comes with it.
+fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, String)> {
     let options = options(arguments)?;
-    let loaded = options.load();
+    let Reading { loaded, pairs, seen } = options.load();
     let said = loaded.render(handover.is_none() && has_color());
     let Some(settings) = loaded.settings else {
         complain(&said);
@@ -112,22 +114,31 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<Master> {
         });
     };
     complain(&said);
+    let warnings = loaded.diagnostics.iter().filter(|found| !found.is_error()).map(Diagnostic::in_a_line);
+    let warnings = warnings.collect();
     for site in &loaded.rejected {
         let names = if site.names.is_empty() { "without a name".to_owned() } else { site.names.join(" ") };
         complain(&format!("tidegate: site {names} ({}) is not served\n", site.origin));
     }
     // The predecessor serves on when its successor would serve less.
-    let lost = handover.map(|handover| handover.lost(&settings)).unwrap_or_default();
-    if !lost.is_empty() {
-        bail!(
-            "{said}the settings no longer {}; put that right, or run `tidegate upgrade --allow-loss`",
-            lost.join(", and no longer ")
-        );
+    let lost = handover.map(|handover| handover.lost(&settings)).unwrap_or_default().join(", and no longer ");
+    if !lost.is_empty() && !handover.is_some_and(|handover| handover.allows_loss) {
+        let why = "put that right, or run `tidegate upgrade --allow-loss`";
+        bail!("{}the settings no longer {lost}; {why}", goes_on(loaded.diagnostics));
     }
-    Master::start(options, settings, handover)
+    let notes = if lost.is_empty() { String::new() } else { format!("the settings no longer {lost}\n") };
+    Ok((Master::start(options, settings, Read { pairs, seen, warnings }, handover)?, notes))
 }
 
-fn counted_errors(diagnostics: &[tidegate_config::Diagnostic]) -> String {
+/// What was found where the predecessor goes on as it was: nothing of it is left out, and nothing served without it.
+fn goes_on(mut found: Vec<Diagnostic>) -> String {
+    for diagnostic in found.iter_mut().filter(|found| found.in_force.is_some()) {
+        diagnostic.in_force = Some("nothing has changed: the running server goes on with what it has".into());
+    }
+    found.iter().map(|found| found.render(false) + "\n").collect()
+}
+
+fn counted_errors(diagnostics: &[Diagnostic]) -> String {
     super::counted(diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count(), "error")
 }
 

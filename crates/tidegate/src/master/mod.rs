@@ -1,5 +1,5 @@
 //! The main process: it owns the listening sockets, the settings, the logs and the server processes, and obeys
-//! signals and the control socket. It touches no byte of a client, so nothing here is ever in a request's way.
+//! signals and the control socket. It never touches client traffic, so nothing here is ever in a request's way.
 //!
 //! `servers` starts and replaces the server processes, `roster` is what the whole server tells of itself,
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
@@ -10,6 +10,7 @@ mod activation;
 pub mod control;
 pub mod logs;
 mod notify;
+mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
@@ -45,16 +46,17 @@ use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
-use tidegate_config::settings::ListenAddress;
+use tidegate_config::settings::{ListenAddress, LogTarget};
 use tidegate_core::log::{self, Writer};
-use tidegate_core::tls::TlsFiles;
+use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
+use tidegate_tls::Pair;
 use tls::Tls;
 use upgrade::{Handover, Successor};
 use upstreams::Upstreams;
@@ -84,6 +86,16 @@ pub enum Event {
     Lost(u64),
     /// A server process has ended, and how.
     Gone(u64, String),
+}
+
+/// What was read with the first settings.
+pub struct Read {
+    /// Certificates that can be served.
+    pub pairs: HashMap<PairKey, Pair>,
+    /// The state of the files of TLS just before they were read.
+    pub seen: CertificateWatch,
+    /// What was found, a line each.
+    pub warnings: Vec<String>,
 }
 
 /// The server, but for its server processes.
@@ -175,6 +187,7 @@ impl Master {
     pub fn start(
         options: ServeOptions,
         mut settings: Settings,
+        read: Read,
         handover: Option<&Handover>,
     ) -> Result<Master> {
         privileges::close_memory();
@@ -185,8 +198,8 @@ impl Master {
         let assigned = users::assign(&mut settings, users::can_be_anybody())?;
         let layout = Layout::of(&settings, workers, identity);
         let logs = Logs::open(&settings, &Logs::default())?;
-        let seen = CertificateWatch::begin(&settings);
-        let files = TlsFiles::read(&settings, &TlsFiles::default())?;
+        let files = TlsFiles::read(&settings, &TlsFiles::default(), &read.pairs)?;
+        let seen = read.seen;
         let (given, mut warnings) = activation::take();
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
@@ -198,6 +211,10 @@ impl Master {
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
         use_error_log(&writer, &logs, &settings)?;
+        // At the terminal it has been said.
+        if settings.error_log.target != LogTarget::Stderr {
+            read.warnings.iter().for_each(log::warn);
+        }
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
         assigned.iter().for_each(|assigned| log::info(assigned));
@@ -510,8 +527,14 @@ impl Master {
         let (arguments, sender) = (&self.options.arguments, self.sender.clone());
         let tickets = self.tls.tickets();
         let names = revision::served_names(&self.current.settings);
-        let names = if allows_loss { Vec::new() } else { names };
-        match upgrade::launch(&executable, arguments, &self.current.sockets, tickets, names, sender) {
+        match upgrade::launch(
+            &executable,
+            arguments,
+            &self.current.sockets,
+            tickets,
+            (names, allows_loss),
+            sender,
+        ) {
             Ok(()) => {
                 log::info(format_args!("upgrade: starting {}", executable.display()));
                 self.change = Some(Change::Upgrade(Upgrade::Starting { responder }));
@@ -560,7 +583,8 @@ impl Master {
         };
         successor.tell(&self.roster.figures());
         let said = format!(
-            "process {} serves; process {} finishes what is open, for {} s at most",
+            "{}process {} serves; process {} finishes what is open, for {} s at most",
+            successor.notes,
             successor.pid,
             std::process::id(),
             self.current.settings.drain_timeout.as_secs()

@@ -128,28 +128,8 @@ impl Revision {
     /// The settings as one process gets them.
     pub fn fitted(&self) -> Arc<Settings> {
         let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        let processes = u32::from(self.settings.processes.max(1));
-        if processes > 1 {
-            let limits = &mut Arc::make_mut(&mut fitted).limits;
-            for part in [
-                &mut limits.connections,
-                &mut limits.keep_alive_connections,
-                &mut limits.in_flight,
-                &mut limits.incoming_bodies,
-                &mut limits.queue_length,
-            ] {
-                *part = part.div_ceil(processes);
-            }
-            let memory = tidegate_core::admission::memory_for_connections(limits.memory);
-            limits.memory = Some(memory.div_ceil(processes.into()));
-            let upstreams = &mut Arc::make_mut(&mut fitted).upstreams;
-            for places in upstreams
-                .iter_mut()
-                .flat_map(|group| &mut group.members)
-                .flat_map(|member| &mut member.places)
-            {
-                *places = places.div_ceil(processes);
-            }
+        if self.settings.processes > 1 {
+            super::parts::divide(Arc::make_mut(&mut fitted));
         }
         fitted
     }

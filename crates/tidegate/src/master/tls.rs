@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_core::log;
 use tidegate_core::tls::{TlsStore, TlsUpdate, backends, key_of, pair_files};
-use tidegate_io::clock::wall_seconds;
 use tidegate_tls::Slot;
 
 /// How often files are looked at, and keys.
@@ -51,7 +50,6 @@ impl Tls {
         let speaks = settings.listeners.iter().any(|listener| listener.tls.is_some())
             || backends(settings).next().is_some();
         self.next_look = speaks.then(|| Instant::now() + LOOK);
-        certificates::warn(settings, &self.store, wall_seconds());
     }
 
     /// A reload is over: what nobody uses any more, or has come to use, goes.

@@ -44,8 +44,10 @@ struct Told {
     listeners: Vec<ToldListener>,
     /// The keys of session tickets.
     tickets: Vec<u8>,
-    /// Those that it has to serve as well.
+    /// Those that are served.
     names: Vec<String>,
+    /// Whether names and addresses may go.
+    allows_loss: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,14 +60,14 @@ struct ToldListener {
     file: Option<(u64, u64)>,
 }
 
-/// Starts `executable` and hands it copies of the sockets. `names` are those that it has to serve as well. What becomes of it
-/// arrives as an [`Event::Upgraded`].
+/// Starts `executable` and hands it copies of the sockets. `names` are those that are served, and whether they may go. What
+/// becomes of it arrives as an [`Event::Upgraded`].
 pub fn launch(
     executable: &Path,
     arguments: &[OsString],
     sockets: &Sockets,
     tickets: Vec<u8>,
-    names: Vec<String>,
+    (names, allows_loss): (Vec<String>, bool),
     events: Sender<Event>,
 ) -> Result<()> {
     let (hear, theirs) = passing::pair().context("cannot open a link to the new program")?;
@@ -82,7 +84,7 @@ pub fn launch(
             file: open.file,
         });
     }
-    let told = serde_json::to_vec(&Told { listeners, tickets, names })?;
+    let told = serde_json::to_vec(&Told { listeners, tickets, names, allows_loss })?;
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
     let child = command.spawn().with_context(|| format!("cannot start {}", executable.display()))?;
@@ -107,8 +109,9 @@ pub fn launch(
 fn listen_to(mut child: Child, hear: OwnedFd, patience: Duration) -> Result<Successor, String> {
     let deadline = Instant::now() + patience;
     let said = hear_out(&hear, deadline);
-    if said.as_deref() == Ok(READY) {
-        return Ok(Successor { pid: child.id(), link: hear });
+    if let Some(notes) = said.as_deref().ok().and_then(|said| said.strip_suffix(READY)) {
+        let notes = String::from_utf8_lossy(notes).into_owned();
+        return Ok(Successor { pid: child.id(), notes, link: hear });
     }
     // Who has said its last word ends soon. One that does not, or says nothing, would hold up every later upgrade.
     let pid = Pid::from_child(&child);
@@ -144,7 +147,7 @@ fn hear_out(hear: &OwnedFd, deadline: Instant) -> Result<Vec<u8>, String> {
         }
         let count = rustix::io::read(hear, &mut buffer).unwrap_or(0);
         said.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        if count == 0 || said == READY {
+        if count == 0 || said.ends_with(READY) {
             return Ok(said);
         }
         if said.len() as u64 > SAID {
@@ -165,7 +168,7 @@ fn wait_for(fd: &OwnedFd, deadline: Instant) -> rustix::io::Result<bool> {
     }
 }
 
-/// What the new process says when it serves.
+/// What the new process says when it serves, behind what else there is to say.
 const READY: &[u8] = b"ready\n";
 
 /// A new process that serves.
@@ -173,6 +176,8 @@ const READY: &[u8] = b"ready\n";
 pub struct Successor {
     /// Its process number.
     pub pid: u32,
+    /// What has changed with it, in lines.
+    pub notes: String,
     link: OwnedFd,
 }
 
@@ -191,8 +196,10 @@ pub struct Handover {
     pub sockets: Sockets,
     /// The keys of its TLS session tickets.
     pub tickets: Vec<u8>,
-    /// The names that it serves and that may not be lost.
-    pub names: Vec<String>,
+    /// The names that it serves.
+    names: Vec<String>,
+    /// Whether names and addresses may go.
+    pub allows_loss: bool,
     link: OwnedFd,
 }
 
@@ -224,15 +231,13 @@ impl Handover {
             sockets: Sockets::new(addresses),
             tickets: told.tickets,
             names: told.names,
+            allows_loss: told.allows_loss,
             link,
         }))
     }
 
-    /// What these settings would take away, as ends of a sentence: nothing where nobody minds.
+    /// What these settings take away, as ends of a sentence.
     pub fn lost(&self, settings: &Settings) -> Vec<String> {
-        if self.names.is_empty() {
-            return Vec::new();
-        }
         let names = lost_names(&self.names, settings);
         let addresses = self.sockets.unlisted(settings);
         [("serve", names), ("listen on", addresses)]
@@ -242,11 +247,11 @@ impl Handover {
             .collect()
     }
 
-    /// Tells the predecessor that this process serves. `false`: it has ended meanwhile, because it was told
-    /// to, and so should this one.
-    pub fn ready(self, roster: &Arc<Roster>) -> bool {
+    /// Tells the predecessor that this process serves, and what whoever asked for it should know. `false`: it has ended
+    /// meanwhile, because it was told to, and so should this one.
+    pub fn ready(self, notes: &str, roster: &Arc<Roster>) -> bool {
         let mut link = File::from(self.link);
-        if link.write_all(READY).is_err() {
+        if link.write_all(&[notes.as_bytes(), READY].concat()).is_err() {
             return false;
         }
         // What it has counted comes now, and once more at its end.
@@ -282,7 +287,11 @@ mod tests {
     #[test]
     fn hears_ready_a_reason_and_a_crash() {
         let outcome = |script| outcome(script, PATIENCE);
-        assert!(outcome("echo ready; exec sleep 0.1").is_ok());
+        assert_eq!(outcome("echo ready; exec sleep 0.1").unwrap().notes, "");
+        assert_eq!(
+            outcome("echo a name is gone; echo ready; exec sleep 0.1").unwrap().notes,
+            "a name is gone\n"
+        );
         assert_eq!(outcome("echo cannot listen; exit 1").unwrap_err(), "cannot listen");
         let crash = outcome("exit 3").unwrap_err();
         assert!(crash.contains("exit status: 3"), "{crash}");
@@ -297,16 +306,22 @@ mod tests {
         }
         let why = outcome("echo cannot listen; exec >&-; exec sleep 1000", Duration::from_millis(300));
         assert_eq!(why.unwrap_err(), "cannot listen");
-        let why = outcome("exec yes ready", PATIENCE).unwrap_err();
+        let why = outcome("exec yes read", PATIENCE).unwrap_err();
         assert_eq!(why, "it says too much, and was ended");
     }
 
     #[test]
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let (events, _) = channel();
-        let error =
-            launch(Path::new("/no/such/program"), &[], &Sockets::default(), Vec::new(), Vec::new(), events)
-                .unwrap_err();
+        let error = launch(
+            Path::new("/no/such/program"),
+            &[],
+            &Sockets::default(),
+            Vec::new(),
+            (Vec::new(), false),
+            events,
+        )
+        .unwrap_err();
         assert!(format!("{error:#}").contains("cannot start /no/such/program"));
     }
 
@@ -323,7 +338,7 @@ mod tests {
         let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
         let sockets = Sockets::open(&settings, 3, &Sockets::default()).unwrap();
         let (events, said) = channel();
-        launch(&script, &[], &sockets, vec![7; 100], vec!["a.test".into()], events).unwrap();
+        launch(&script, &[], &sockets, vec![7; 100], (vec!["a.test".into()], false), events).unwrap();
         let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it ends") };
         assert_eq!(why, "done");
         let open = std::fs::read_to_string(&out).unwrap();

@@ -14,9 +14,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_core::admission::Shared;
 use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
-use tidegate_core::tls::TlsStore;
+use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_core::worker::{self, Command, Handle};
 use tidegate_modules::gateway::board::Board;
 use tidegate_modules::gateway::spill::Spill;
@@ -37,6 +38,8 @@ pub(super) struct Server {
     tls: Arc<TlsStore>,
     members: Arc<Members>,
     board: Arc<Board>,
+    /// What limits count of all workers.
+    counts: Arc<Shared>,
     sender: Sender<Event>,
     events: Receiver<Event>,
     /// In force.
@@ -74,6 +77,7 @@ impl Server {
             tls,
             members,
             board,
+            counts: Arc::default(),
             sender,
             events,
             settings: None,
@@ -148,11 +152,13 @@ impl Server {
             ToServer::Commit => self.commit(),
             ToServer::Discard => {
                 self.next = None;
-                // The groups that it has prepared go with it.
-                if let Some(settings) = &self.settings {
-                    self.board.groups().retain(&settings.upstreams);
+                // Workers let go of theirs first: what is left then is nobody's.
+                if let Err(error) = self.tell_workers(Command::Discard) {
+                    log::error(format_args!("settings that were given up may still be there: {error}"));
                 }
-                self.workers.iter().for_each(|worker| worker.send(Command::Discard));
+                if let Some(settings) = self.settings.clone() {
+                    self.let_go(&settings);
+                }
             }
             ToServer::Logs(targets) => {
                 for (target, file) in targets.iter().zip(descriptors) {
@@ -201,7 +207,9 @@ impl Server {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
             let (settings, writer) = (settings.clone(), self.writer.clone());
-            self.workers.push(worker::start(number, settings, Vec::new(), make.clone(), writer, on_end)?);
+            let counts = self.counts.clone();
+            let worker = worker::start(counts, number, settings, Vec::new(), make.clone(), writer, on_end)?;
+            self.workers.push(worker);
         }
         if let Ok(mut members) = self.members.workers.write() {
             *members = self.workers.iter().map(|worker| (worker.asker(), worker.stats.clone())).collect();
@@ -219,8 +227,7 @@ impl Server {
         } else {
             self.tell_workers(Command::Commit)
         };
-        self.board.retain(|name| settings.pools.iter().any(|pool| pool.name == name));
-        self.board.groups().retain(&settings.upstreams);
+        self.let_go(&settings);
         self.settings = Some(settings);
         if let Some(warning) = self.warning.take() {
             log::warn(warning);
@@ -231,6 +238,12 @@ impl Server {
             self.leave();
         }
         self.tell(&ToMaster::Committed);
+    }
+
+    /// What belongs to no settings but `present` goes, but for what requests under way use.
+    fn let_go(&self, present: &Settings) {
+        self.board.keep(present);
+        self.tls.settle(&TlsFiles::default());
     }
 
     fn use_error_log(&self, settings: &Settings) {
@@ -337,7 +350,7 @@ impl Server {
 /// A folder that this user may not write to would fail each request that has to be kept, and none before.
 fn may_spill(settings: &Settings) -> io::Result<()> {
     let Some(folder) = privileges::spill(settings) else { return Ok(()) };
-    Spill::of(&settings.spill).probe().map_err(|error| {
+    Spill::new(&settings.spill).probe().map_err(|error| {
         let (folder, user) = (folder.display(), rustix::process::geteuid().as_raw());
         let said = format!(
             "cannot keep content of requests in the folder {folder}: {error}; let user {user}, whom the server processes \

@@ -8,7 +8,7 @@ mod receive;
 mod send;
 
 use super::progress::{Reader, StreamPace, Terms, Waits};
-use super::{Connection, Next, Protocol, Request, TURNS, Timer, reading_terms};
+use super::{Connection, Next, Protocol, Request, TURNS, Timer, reading_terms, sending_terms};
 use crate::batch::Batch;
 use crate::body::{BodySink, RequestBodyError};
 use crate::context::Ctx;
@@ -16,8 +16,11 @@ use crate::interim::InterimQueue;
 use crate::log;
 use send::Output;
 use std::io;
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
+use tidegate_config::settings::RequestLimits;
+use tidegate_http::FieldLines;
 use tidegate_io::Key;
 use tidegate_io::parts::{Part, Parts};
 use tidegate_io::socket::Received;
@@ -55,6 +58,10 @@ pub(super) struct Http2 {
     stalled: Duration,
     /// The client, as the reader of the connection.
     reader: Reader,
+    /// What the reader is judged by while the timer runs.
+    terms: Terms,
+    /// The same for all requests that are under way, from the next time on.
+    wanted: Terms,
     /// Bytes of all answers since streams were looked at last.
     moved: u32,
     is_closing: bool,
@@ -70,6 +77,8 @@ struct StreamWork {
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
     pace: StreamPace,
+    /// Those of its site or route; `None`: those of the server.
+    limits: Option<Rc<RequestLimits>>,
     /// What is woken for it, once it has had to wait.
     part: Option<Part>,
     is_due: bool,
@@ -108,6 +117,7 @@ impl StreamWork {
             key,
             request,
             output,
+            limits: None,
             incoming: None,
             interim: None,
             record: None,
@@ -261,7 +271,8 @@ impl Connection {
         cx.stats.http2_connections.add(1);
         let wire = h2::Connection::server(limits(cx), &mut self.batch);
         let mut reader = Reader::new();
-        reader.begin(reading_terms(cx).grace);
+        let terms = reading_terms(self.limits(&cx.engine));
+        reader.begin(terms.grace);
         self.protocol = Protocol::H2(Box::new(Http2 {
             wire,
             batch: Batch::default(),
@@ -274,6 +285,8 @@ impl Connection {
             stalled: Duration::ZERO,
             moved: 0,
             reader,
+            terms,
+            wanted: terms,
             is_closing: false,
         }));
         self.timer = Timer::Off;
@@ -394,7 +407,7 @@ impl Connection {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
             if let Some(incoming) = work.incoming.take() {
                 if incoming.is_tunnel {
-                    incoming.sink.complete();
+                    incoming.sink.complete(FieldLines::new());
                     continue;
                 }
                 incoming.sink.fail(RequestBodyError::Interrupted);
@@ -430,14 +443,19 @@ impl Connection {
 
     /// Sets the timer.
     pub(super) fn arm_h2(&mut self, key: Key, cx: &mut Ctx) {
-        let terms = reading_terms(cx);
         let is_stuck = self.is_stuck() || !self.input.is_empty();
+        let keep_alive_timeout = self.limits(&cx.engine).keep_alive_timeout;
+        let is_new = self.timer != Timer::Streams;
         let Protocol::H2(h2) = &mut self.protocol else { return };
+        if is_new && h2.terms != h2.wanted {
+            h2.terms = h2.wanted;
+            h2.reader.restore(h2.terms.grace);
+        }
         let (timer, after) = if h2.is_idle() && !is_stuck {
-            h2.reader.begin(terms.grace);
-            (Timer::Idle, cx.engine.settings.limits.keep_alive_timeout)
+            h2.reader.begin(h2.terms.grace);
+            (Timer::Idle, keep_alive_timeout)
         } else {
-            (Timer::Streams, h2.reader.span(terms))
+            (Timer::Streams, h2.reader.span(h2.terms))
         };
         self.arm_anew(timer, after, key, cx);
     }
@@ -446,10 +464,10 @@ impl Connection {
     /// up, streams one by one (FAULTS 20, 27, 28).
     pub(super) fn check_streams(&mut self, key: Key, cx: &mut Ctx) -> Next {
         let Some(mut h2) = self.take_h2() else { return Next::Wait };
-        let limits = &cx.engine.settings.limits;
-        let (head_timeout, grace) = (limits.head_timeout, limits.rate_grace);
-        let (sending, receiving) = (reading_terms(cx), Terms { rate: limits.body_rate, grace });
-        let waited = h2.reader.span(sending);
+        let engine = cx.engine.clone();
+        let of_server = &engine.settings.limits;
+        let (head_timeout, grace) = (of_server.head_timeout, h2.terms.grace);
+        let waited = h2.reader.span(h2.terms);
         let (taken, waiting) = self.delivery();
         let end = taken.wrapping_add(waiting + (self.transport.pending() + self.held.len()) as u64);
         let is_blocked = self.is_stuck();
@@ -462,7 +480,7 @@ impl Connection {
             is_awaited |= work.is_under_way;
         }
         // The socket itself: nothing can be said to a client that does not read.
-        let is_lost = h2.reader.look(taken, sending).is_none() && is_awaited;
+        let is_lost = h2.reader.look(taken, h2.terms).is_none() && is_awaited;
         if !is_awaited {
             h2.reader.restore(grace);
         }
@@ -479,6 +497,8 @@ impl Connection {
         let moved = std::mem::take(&mut h2.moved);
         for slot in 0..h2.streams.len() {
             let Some(work) = h2.streams[slot].as_deref_mut() else { continue };
+            let limits = work.limits.as_deref().unwrap_or(&of_server.request);
+            let (sending, receiving) = (reading_terms(limits), sending_terms(limits));
             let (waits, terms) = if work.is_under_way {
                 (Waits::No, sending)
             } else if work.output.is_sending() && h2.wire.room(work.key) == 0 && !is_blocked {

@@ -4,9 +4,9 @@ use super::super::decide::{Decision, RequestHead};
 use super::super::{Connection, Request, faults};
 use super::send::Output;
 use super::{Http2, Incoming, StreamWork, Unread, WIDE_WINDOW, kind_of_error};
-use crate::admission::Entry;
 use crate::answer;
 use crate::body::RequestBodyError;
+use crate::conn::reading_terms;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::reply::Reply;
@@ -62,8 +62,18 @@ impl Connection {
             Event::Refused { stream, status, is_end } => {
                 self.begin_stream(h2, cx, section, stream, is_end, Some(status))
             }
-            Event::Data { stream, data, is_end } => self.take_content(h2, cx, stream, data, is_end),
-            Event::Trailers { stream } => self.take_content(h2, cx, stream, &[], true),
+            Event::Data { stream, data, is_end } => {
+                let end = is_end.then(FieldLines::new);
+                self.take_content(h2, cx, stream, data, end)
+            }
+            Event::Trailers { stream } => {
+                let mut space = FieldSpace::new();
+                let mut lines = FieldLines::new();
+                for field in section.fields(&mut space).iter() {
+                    lines.push(field.name, field.value);
+                }
+                self.take_content(h2, cx, stream, &[], Some(lines))
+            }
             Event::Reset { stream, .. } => {
                 cx.stats.http2_resets.add(StreamReset::Client, 1);
                 let was_under_way = h2.work(stream).is_some();
@@ -106,16 +116,8 @@ impl Connection {
         refused: Option<u16>,
     ) -> io::Result<()> {
         let engine = cx.engine.clone();
-        let limits = &engine.settings.limits;
         self.count_request(cx);
         cx.stats.http2_streams.add(1);
-        let is_last = limits.keep_alive_requests.is_some_and(|most| self.served >= most)
-            || matches!(self.entry, Entry::Reserved(_));
-        if is_last && !h2.is_closing {
-            h2.is_closing = true;
-            cx.stats.keep_alive_refusals.add(1);
-            h2.wire.drain(&mut h2.batch);
-        }
         let mut space = FieldSpace::new();
         let head = section.request(&mut space);
         // An extended CONNECT is an upgrade in other words (RFC 8441 section 4).
@@ -132,6 +134,7 @@ impl Connection {
             ends_with_client: false,
             started: monotonic_ns(),
             received: section.size() as u64,
+            discard_size: 0,
         };
         cx.admission.on_request(request.started);
         let head = RequestHead {
@@ -146,15 +149,28 @@ impl Connection {
             has_content: !is_end && protocol.is_none(),
             content_length: head.content_length,
             refused: refused.map(Status),
+            size: section.size(),
             started: request.started,
         };
         let (decision, mut entry) = self.decide(cx, &engine, &head);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
-        let Decision { reply, content_sink, account, is_exempt, state, log: sink, outcome: _ } = decision;
+        let Decision { reply, content_sink, account, is_exempt, state, log: sink, limits, outcome: _ } =
+            decision;
         let RequestState { body: content, signals, tls, .. } = state;
         entry.tls = tls.as_ref();
+        self.limits.clone_from(&limits);
+        let is_last = self.is_last_request(&engine.settings.limits.request);
+        if is_last && !h2.is_closing {
+            h2.is_closing = true;
+            cx.stats.keep_alive_refusals.add(1);
+            h2.wire.drain(&mut h2.batch);
+        }
+        let own = self.limits(&engine);
+        let terms = reading_terms(own);
+        h2.wanted = if h2.is_idle() { terms } else { h2.wanted.or(terms) };
+        let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
-        let request = Request { ends_with_client: signals.abandons(), ..request };
+        let request = Request { ends_with_client: signals.abandons(), discard_size, ..request };
         let interim = signals.interim_sent();
         let ready = match reply {
             Reply::Ready(response) => Ok(response),
@@ -185,8 +201,8 @@ impl Connection {
             Err(later) => Output::later(later),
         };
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let mut work = StreamWork::new(stream, request, output, limits.rate_grace);
-        (work.incoming, work.interim, work.record) = (incoming, interim, record);
+        let mut work = StreamWork::new(stream, request, output, grace);
+        (work.incoming, work.interim, work.record, work.limits) = (incoming, interim, record, limits);
         work.invite(h2, cx);
         h2.begin(work);
         self.flush_if_full(h2)
@@ -196,21 +212,22 @@ impl Connection {
         if h2.batch.len() >= BATCH_MAX { self.flush_frames(h2) } else { Ok(()) }
     }
 
-    /// Content, or its end.
+    /// Content, and its end with what comes behind it.
     fn take_content(
         &mut self,
         h2: &mut Http2,
         cx: &mut Ctx,
         stream: StreamKey,
         data: &[u8],
-        is_end: bool,
+        end: Option<FieldLines>,
     ) -> io::Result<()> {
-        let limits = &cx.engine.settings.limits;
-        let (limit, discard) = (limits.body_size, limits.discard_size);
+        let engine = cx.engine.clone();
         let Some(work) = h2.work(stream) else {
             drop_content(h2, cx, stream, data.len());
             return Ok(());
         };
+        let limits = work.limits.as_deref().unwrap_or(&engine.settings.limits.request);
+        let (limit, discard) = (limits.body_size, limits.discard_size);
         work.pace.moves(data.len());
         work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
@@ -231,8 +248,8 @@ impl Connection {
         }
         incoming.sink.push(data);
         incoming.unreleased += data.len();
-        if is_end {
-            incoming.sink.complete();
+        if let Some(trailers) = end {
+            incoming.sink.complete(trailers);
         }
         h2.make_due(stream.slot()); // whoever reads it
         h2.weigh_anew(stream.slot());
@@ -274,7 +291,7 @@ pub(super) fn end_stream(h2: &mut Http2, cx: &mut Ctx, stream: StreamKey, reques
     // What nobody has taken lies in the client's window. Where that is used up the client could neither go on nor be told
     // to stop.
     h2.wire.release_all(stream, &mut h2.batch);
-    let left = cx.engine.settings.limits.discard_size;
+    let left = request.discard_size;
     h2.unread.push(Unread { key: stream, left, waited: Duration::ZERO });
     // A client that was not told to go on may not send it at all, and waits for a word.
     if request.expects_continue {

@@ -12,9 +12,10 @@ use super::{Http2, Incoming, StreamWork};
 use crate::admission;
 use crate::answer;
 use crate::body::BodySink;
+use crate::body_stream::{BodyStream, Chunk};
 use crate::context::Ctx;
 use crate::log::{Entry, Sink};
-use crate::response::{Body, BodyStream, FilePiece, Head, Message, Part, Response};
+use crate::response::{Body, FilePiece, Head, Message, Part, Response};
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ pub(super) struct Output {
     source: Source,
     /// Bytes of content still to come; `None` where nobody knows.
     left: Option<u64>,
+    /// Trailers may come behind the last of them.
+    has_trailers: bool,
     has_begun: bool,
     /// Bytes of the head.
     head: u32,
@@ -86,6 +89,7 @@ impl Output {
             status: Status::OK,
             source: Source::Later(later),
             left: None,
+            has_trailers: false,
             has_begun: false,
             head: 0,
             sent: 0,
@@ -163,7 +167,14 @@ impl Output {
 fn opened(mut response: Response) -> (Response, Option<BodySink>) {
     response.fields_mut().remove("Sec-WebSocket-Accept");
     let Body::Tunnel { stream, sink } = response.body else { return (response, None) };
-    (Response { status: Status::OK, body: Body::Stream { len: None, stream }, ..response }, Some(sink))
+    (
+        Response {
+            status: Status::OK,
+            body: Body::Stream { len: None, has_trailers: false, stream },
+            ..response
+        },
+        Some(sink),
+    )
 }
 
 impl StreamWork {
@@ -228,6 +239,7 @@ impl Connection {
             status,
             source: Source::None,
             left: len,
+            has_trailers: matches!(response.body, Body::Stream { has_trailers: true, .. }),
             has_begun: true,
             head: head as u32,
             sent: head as u64,
@@ -426,7 +438,7 @@ impl Output {
             }
             Source::Stream(source) => {
                 let Some(waker) = waker else { return Moved::Waiting };
-                pull(source.as_mut(), self.left, room, h2, stream, waker)
+                pull(source.as_mut(), self.left, self.has_trailers, room, h2, stream, waker)
             }
         };
         match moved {
@@ -552,6 +564,7 @@ fn read_file(
 fn pull(
     source: &mut dyn BodyStream,
     left: Option<u64>,
+    has_trailers: bool,
     room: usize,
     h2: &mut Http2,
     stream: StreamKey,
@@ -559,24 +572,23 @@ fn pull(
 ) -> io::Result<Frame> {
     runtime::with_scratch(|buffer| {
         let room = room.min(buffer.len());
-        let count = match source.poll_chunk(&mut Context::from_waker(waker), &mut buffer[..room]) {
+        let chunk = match source.poll_chunk(&mut Context::from_waker(waker), &mut buffer[..room]) {
             Poll::Pending => return Ok(Frame::Waiting),
-            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Ok(chunk)) => chunk,
             // All that was announced is here: what becomes of its source now is nothing to the client.
-            Poll::Ready(Err(_)) if left == Some(0) => 0,
+            Poll::Ready(Err(_)) if left == Some(0) => Chunk::End,
             Poll::Ready(Err(error)) => return Err(error),
         };
+        let count = chunk.len();
         // A source that gives more or less than it announced: the client must see that it broke.
         if left.is_some_and(|left| count as u64 > left || (count == 0 && left > 0)) {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        if count == 0
-            && let Some(lines) = source.trailers()
-        {
-            h2.wire.send_trailers(stream, &lines, &mut h2.batch);
+        if let Chunk::Trailers(lines) = chunk {
+            h2.wire.send_trailers(stream, lines.as_bytes(), &mut h2.batch);
             return Ok(Frame::Content { count, is_end: true });
         }
-        let is_end = count == 0 || left == Some(count as u64);
+        let is_end = count == 0 || (left == Some(count as u64) && !has_trailers);
         let Some(header) = h2.wire.begin_frame(stream, count, is_end) else { return Ok(Frame::Waiting) };
         h2.batch.extend_from_slice(&header);
         h2.batch.extend_from_slice(&buffer[..count]);

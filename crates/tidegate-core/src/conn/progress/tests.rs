@@ -3,7 +3,8 @@
 
 use super::*;
 
-const TERMS: Terms = Terms { rate: 256, grace: Duration::from_secs(30) };
+const TERMS: Terms =
+    Terms { rate: 256, grace: Duration::from_secs(30), span: Duration::from_millis(30_000 / LOOKS as u64) };
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const KIB: u64 = 1 << 10;
 const STEP: Duration = Duration::from_millis(50);

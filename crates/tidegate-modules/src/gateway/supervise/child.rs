@@ -76,6 +76,7 @@ pub(super) struct Start<'a> {
     /// How often the pool has started one: makes names differ.
     pub(super) number: u64,
     pub(super) folder: &'a Folder,
+    pub(super) sweeper: &'a temporary::Sweeper,
     /// The socket of the slot, or the shared one; made where a program wants one passed.
     pub(super) socket: &'a mut dyn FnMut() -> io::Result<Arc<Listening>>,
 }
@@ -131,7 +132,7 @@ struct Prepared {
 }
 
 fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
-    let Start { pool, processes, slot, number, folder, socket } = start;
+    let Start { pool, processes, slot, number, folder, sweeper, socket } = start;
     let text = |error: io::Error| error.to_string();
     let mut launch = Launch {
         folder: processes.folder.clone(),
@@ -188,7 +189,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
             (argv, pass(&mut stdin)?)
         }
         Program::Php(wanted) => {
-            let temporary = temporary::make(&pool.name, &processes.temporary, owner_of(processes)?);
+            let temporary = temporary::make(&pool.name, &processes.temporary, owner_of(processes)?, sweeper);
             // PHP has places of its own for both.
             let temporary = temporary.unwrap_or_else(|problem| {
                 log::warn(format_args!("pool {}: {problem}; PHP's own settings hold", pool.name));

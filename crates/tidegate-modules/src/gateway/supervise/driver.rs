@@ -6,6 +6,7 @@ use super::opcache::Opcache;
 use super::running::{Hands, Running};
 use super::sockets::Folder;
 use super::status::PoolStatus;
+use super::temporary::Sweeper;
 use crate::gateway::board::{PoolDemand, PoolUpdate};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
@@ -79,6 +80,7 @@ impl Supervisor {
             begun: Instant::now(),
             folder: None,
             guard: Guard::default(),
+            sweeper: Sweeper::default(),
             pools: BTreeMap::new(),
             leaving: Vec::new(),
             asked: Duration::ZERO,
@@ -179,6 +181,7 @@ struct Driver {
     folder: Option<Folder>,
     /// Dropped behind the folder.
     guard: Guard,
+    sweeper: Sweeper,
     pools: BTreeMap<String, Running>,
     /// In no settings any more, with processes that still end.
     leaving: Vec<Running>,
@@ -197,7 +200,12 @@ impl Driver {
                 self.ask();
             }
             self.each(Running::advance);
-            self.leaving.retain(|pool| !pool.has_ended());
+            for gone in self.leaving.extract_if(.., |pool| pool.has_ended()) {
+                // One of that name may have come again.
+                if !self.pools.contains_key(&gone.pool.name) {
+                    self.sweeper.forget(&gone.pool.name);
+                }
+            }
             if is_ending && self.leaving.is_empty() && self.pools.values().all(Running::has_ended) {
                 return;
             }
@@ -238,34 +246,26 @@ impl Driver {
                 }
             }
         }
-        let Some(folder) = &self.folder else { return };
-        let hands = Hands {
-            folder,
-            guard: &self.guard,
-            publish: &*self.ends.publish,
-            now: self.begun.elapsed(),
-            waker: &self.waker,
-        };
+        let Some((hands, running, leaving)) = self.hands() else { return };
         let gone: Vec<String> =
-            self.pools.keys().filter(|name| !pools.iter().any(|pool| pool.name == **name)).cloned().collect();
+            running.keys().filter(|name| !pools.iter().any(|pool| pool.name == **name)).cloned().collect();
         for name in gone {
-            if let Some(mut running) = self.pools.remove(&name) {
-                running.stop(&hands);
-                self.leaving.push(running);
+            if let Some(mut pool) = running.remove(&name) {
+                pool.stop(&hands);
+                leaving.push(pool);
             }
         }
         for pool in pools {
-            if let Some(index) = self.leaving.iter().position(|leaving| leaving.pool.name == pool.name) {
-                let mut running = self.leaving.swap_remove(index);
-                running.resume(pool.clone(), &hands);
-                self.pools.insert(pool.name.clone(), running);
+            if let Some(index) = leaving.iter().position(|leaving| leaving.pool.name == pool.name) {
+                let mut resumed = leaving.swap_remove(index);
+                resumed.resume(pool.clone(), &hands);
+                running.insert(pool.name.clone(), resumed);
             }
-            match self.pools.get_mut(&pool.name) {
-                Some(running) => running.redefine(pool, &hands),
+            match running.get_mut(&pool.name) {
+                Some(known) => known.redefine(pool, &hands),
                 None => {
-                    let seed =
-                        u64::from(std::process::id()) << 32 | u64::from(self.begun.elapsed().subsec_nanos());
-                    self.pools.insert(pool.name.clone(), Running::new(pool, seed, &hands));
+                    let seed = u64::from(std::process::id()) << 32 | u64::from(hands.now.subsec_nanos());
+                    running.insert(pool.name.clone(), Running::new(pool, seed, &hands));
                 }
             }
         }
@@ -283,34 +283,33 @@ impl Driver {
     }
 
     fn take_demands(&mut self, demands: Vec<PoolDemand>) {
-        let Some(folder) = &self.folder else { return };
-        let hands = Hands {
-            folder,
-            guard: &self.guard,
-            publish: &*self.ends.publish,
-            now: self.begun.elapsed(),
-            waker: &self.waker,
-        };
+        let Some((hands, running, leaving)) = self.hands() else { return };
         for demand in demands {
-            if let Some(pool) = self.pools.get_mut(&demand.name) {
+            if let Some(pool) = running.get_mut(&demand.name) {
                 pool.demand(demand.clone(), &hands);
             }
-            if let Some(pool) = self.leaving.iter_mut().find(|pool| pool.pool.name == demand.name) {
+            if let Some(pool) = leaving.iter_mut().find(|pool| pool.pool.name == demand.name) {
                 pool.demand(demand, &hands);
             }
         }
     }
 
-    fn each(&mut self, mut f: impl FnMut(&mut Running, &Hands<'_>)) {
-        let Some(folder) = &self.folder else { return };
+    /// What carrying out needs, and the pools that it is done with: those of the settings, and those that end.
+    fn hands(&mut self) -> Option<(Hands<'_>, &mut BTreeMap<String, Running>, &mut Vec<Running>)> {
         let hands = Hands {
-            folder,
+            folder: self.folder.as_ref()?,
             guard: &self.guard,
+            sweeper: &self.sweeper,
             publish: &*self.ends.publish,
             now: self.begun.elapsed(),
             waker: &self.waker,
         };
-        for pool in self.pools.values_mut().chain(&mut self.leaving) {
+        Some((hands, &mut self.pools, &mut self.leaving))
+    }
+
+    fn each(&mut self, mut f: impl FnMut(&mut Running, &Hands<'_>)) {
+        let Some((hands, running, leaving)) = self.hands() else { return };
+        for pool in running.values_mut().chain(leaving) {
             f(pool, &hands);
         }
     }
@@ -351,15 +350,8 @@ impl Driver {
         if guard_has_ended {
             self.guard.has_ended();
         }
-        let Some(folder) = &self.folder else { return };
-        let hands = Hands {
-            folder,
-            guard: &self.guard,
-            publish: &*self.ends.publish,
-            now: self.begun.elapsed(),
-            waker: &self.waker,
-        };
-        let mut pools: Vec<&mut Running> = self.pools.values_mut().chain(&mut self.leaving).collect();
+        let Some((hands, running, leaving)) = self.hands() else { return };
+        let mut pools: Vec<&mut Running> = running.values_mut().chain(leaving).collect();
         // What was written first: it may say why a process has ended.
         for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| *is_output) {
             pools[*index].written(*slot);

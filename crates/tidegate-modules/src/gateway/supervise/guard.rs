@@ -123,12 +123,12 @@ impl Guard {
 
     /// Tells it; one that is not there, or has been killed, is started and told all.
     fn tell(&self, line: &[u8]) {
-        if let Some(running) = &mut *self.process.borrow_mut()
-            && running.stream.write_all(line).is_ok()
-        {
-            return;
+        let mut process = self.process.borrow_mut();
+        let is_told = process.as_mut().is_some_and(|running| running.stream.write_all(line).is_ok());
+        drop(process);
+        if !is_told {
+            self.replace();
         }
-        self.replace();
     }
 
     /// Readable once the guard has ended.

@@ -8,6 +8,7 @@ use super::machine::{Action, Machine, Rules, Slot, Usage};
 use super::opcache::Opcache;
 use super::sockets::{BACKLOG, Folder, Listening};
 use super::status::{PoolStatus, ProcessStatus};
+use super::temporary::Sweeper;
 use super::warm_up::WarmingUp;
 use crate::gateway::board::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ const EXTERNAL_PLACES: usize = 16;
 pub(super) struct Hands<'a> {
     pub(super) folder: &'a Folder,
     pub(super) guard: &'a Guard,
+    pub(super) sweeper: &'a Sweeper,
     pub(super) publish: &'a dyn Fn(PoolUpdate),
     pub(super) now: Duration,
     pub(super) waker: &'a Waker,
@@ -283,7 +285,15 @@ impl Running {
         let mut socket = || slot_socket(&pool, processes, slot, sockets, shared, hands.folder);
         let number = self.started;
         self.started += 1;
-        let start = Start { pool: &pool, processes, slot, number, folder: hands.folder, socket: &mut socket };
+        let start = Start {
+            pool: &pool,
+            processes,
+            slot,
+            number,
+            folder: hands.folder,
+            sweeper: hands.sweeper,
+            socket: &mut socket,
+        };
         let child = child::start(start)?;
         hands.guard.started(child.number());
         let is_warmed_up = warm_up_of(&pool).is_some();

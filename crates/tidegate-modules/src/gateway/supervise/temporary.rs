@@ -4,13 +4,17 @@
 //! here belongs to the pool's user, and a thread looks at it now and then: what goes beyond its bound is removed, the
 //! oldest sessions first. Uploads that requests left behind go after an hour; PHP removes those of requests that end.
 
-use rustix::fs::{Mode, mkdir};
-use std::collections::BTreeMap;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, mkdir, openat, statat, unlinkat};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tidegate_config::settings::pool::{Place, Temporary};
 use tidegate_core::log;
@@ -19,6 +23,10 @@ use tidegate_core::log;
 const EVERY: Duration = Duration::from_secs(10);
 /// An upload that is so old belongs to no request.
 const LEFT: Duration = Duration::from_secs(3600);
+/// Files that one look may remove.
+const MOST: usize = 1 << 16;
+/// Folders below each other that are looked into; PHP makes few.
+const DEEPEST: usize = 16;
 /// What `statfs(2)` says of a file system in memory.
 const TMPFS_MAGIC: u32 = 0x0102_1994;
 
@@ -37,6 +45,7 @@ pub(super) fn make(
     pool: &str,
     wanted: &Temporary,
     owner: Option<(u32, u32)>,
+    sweeper: &Sweeper,
 ) -> Result<Option<Folders>, String> {
     let fail = |path: &Path, error: io::Error| {
         format!("cannot make the folder {} for uploads and sessions: {error}", path.display())
@@ -62,7 +71,7 @@ pub(super) fn make(
     for path in [&folders.uploads, &folders.sessions] {
         own_folder(path, owner, Mode::RWXU).map_err(|error| fail(path, error))?;
     }
-    watch(&folders, wanted.size);
+    sweeper.watch(pool, &folders, wanted.size);
     Ok(Some(folders))
 }
 
@@ -109,31 +118,52 @@ fn own_folder(path: &Path, owner: Option<(u32, u32)>, mode: Mode) -> io::Result<
     }
 }
 
-type Watched = Mutex<BTreeMap<PathBuf, (Folders, u64)>>;
+/// Looks at the folders of all pools of a supervisor now and then, on a thread of its own.
+#[derive(Default)]
+pub(super) struct Sweeper {
+    watched: Arc<Mutex<Watched>>,
+    has_thread: Cell<bool>,
+}
 
-/// Has the folders looked at from now on, by one thread for all.
-fn watch(folders: &Folders, size: u64) {
-    static WATCHED: Watched = Mutex::new(BTreeMap::new());
-    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_first = watched.is_empty();
-    watched.insert(folders.uploads.clone(), (folders.clone(), size));
-    drop(watched);
-    if !is_first {
-        return;
-    }
-    let sweep_all = || {
-        loop {
-            std::thread::park_timeout(EVERY);
-            let all: Vec<(Folders, u64)> =
-                WATCHED.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-            for (folders, size) in all {
-                sweep_and_say(&folders, size);
+/// By pool.
+type Watched = BTreeMap<String, (Folders, u64)>;
+
+impl Sweeper {
+    /// Has the folders of a pool looked at from now on, in place of those before.
+    fn watch(&self, pool: &str, folders: &Folders, size: u64) {
+        lock(&self.watched).insert(pool.to_owned(), (folders.clone(), size));
+        if self.has_thread.get() {
+            return;
+        }
+        // The thread ends with the supervisor. Where there is none, the next process tries again.
+        let watched = Arc::downgrade(&self.watched);
+        let sweep_all = move || {
+            loop {
+                std::thread::park_timeout(EVERY);
+                let Some(watched) = watched.upgrade() else { return };
+                let all: Vec<(Folders, u64)> = lock(&watched).values().cloned().collect();
+                drop(watched);
+                for (folders, size) in all {
+                    sweep_and_say(&folders, size);
+                }
+            }
+        };
+        match std::thread::Builder::new().name("tidegate-sweep".into()).spawn(sweep_all) {
+            Ok(_) => self.has_thread.set(true),
+            Err(error) => {
+                log::warn(format_args!("folders for uploads and sessions cannot be bounded: {error}"));
             }
         }
-    };
-    if let Err(error) = std::thread::Builder::new().name("tidegate-sweep".into()).spawn(sweep_all) {
-        log::warn(format_args!("folders for uploads and sessions cannot be bounded: {error}"));
     }
+
+    /// The pool is gone: its folders are nobody's concern.
+    pub(super) fn forget(&self, pool: &str) {
+        lock(&self.watched).remove(pool);
+    }
+}
+
+fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn sweep_and_say(folders: &Folders, size: u64) {
@@ -158,43 +188,101 @@ struct Swept {
     bytes: u64,
 }
 
-/// Removes uploads that were left behind, and the oldest files beyond the bound.
+/// A file that may have to go: those that go first are the least.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    /// Uploads may be under way: they go last.
+    is_upload: bool,
+    /// Seconds, nanoseconds.
+    changed: (i64, u64),
+    bytes: u64,
+    /// Below the leaf.
+    path: PathBuf,
+}
+
+/// Removes uploads that were left behind, and the oldest files beyond the bound, also in folders below.
+///
+/// Root looks into folders of an application here, which may put links wherever it likes at any moment. So every step goes
+/// from one open folder to the next, and none follows a link.
 fn sweep(folders: &Folders, size: u64, now: SystemTime) -> io::Result<Swept> {
-    // Uploads that may be under way last, the oldest first.
-    let mut files: Vec<(bool, SystemTime, u64, PathBuf)> = Vec::new();
-    for (folder, is_upload) in [(&folders.sessions, false), (&folders.uploads, true)] {
-        for entry in fs::read_dir(folder)? {
-            let entry = entry?;
-            // Of the entry itself: the folder is another user's, who may have put a link there.
-            let Ok(there) = entry.metadata() else { continue };
-            if there.is_dir() {
-                continue;
-            }
-            let changed = there.modified()?;
-            let age = now.duration_since(changed).unwrap_or_default();
-            if is_upload && age >= LEFT {
-                let _ = fs::remove_file(entry.path());
-                continue;
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs().cast_signed());
+    let mut total = 0;
+    // The oldest, of however many there are; what is still too much goes the next time.
+    let mut oldest: BinaryHeap<Found> = BinaryHeap::new();
+    let leaves = [(open_leaf(&folders.sessions)?, false), (open_leaf(&folders.uploads)?, true)];
+    for (leaf, is_upload) in &leaves {
+        visit(leaf.as_fd(), Path::new(""), &mut |folder, name, path, there| {
+            let age = now.saturating_sub(there.st_mtime);
+            if *is_upload && age >= LEFT.as_secs().cast_signed() {
+                let _ = unlinkat(folder, name, AtFlags::empty());
+                return;
             }
             // What it takes up, which is less than its length where it has holes.
-            files.push((is_upload, changed, there.blocks() * 512, entry.path()));
-        }
+            let bytes = there.st_blocks.cast_unsigned() * 512;
+            total += bytes;
+            let changed = (there.st_mtime, there.st_mtime_nsec);
+            oldest.push(Found { is_upload: *is_upload, changed, bytes, path });
+            if oldest.len() > MOST {
+                oldest.pop();
+            }
+        })?;
     }
-    let mut total: u64 = files.iter().map(|(_, _, bytes, _)| bytes).sum();
     let mut swept = Swept { files: 0, bytes: 0 };
     if total > size {
-        files.sort_unstable();
-        for (_, _, bytes, path) in files {
+        for Found { is_upload, bytes, path, .. } in oldest.into_sorted_vec() {
             if total <= size {
                 break;
             }
-            if fs::remove_file(path).is_ok() {
+            if remove(leaves[usize::from(is_upload)].0.as_fd(), &path).is_ok() {
                 total -= bytes;
                 swept = Swept { files: swept.files + 1, bytes: swept.bytes + bytes };
             }
         }
     }
     Ok(swept)
+}
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn open_leaf(path: &Path) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, FOLDER, Mode::empty())?)
+}
+
+/// Shows every file below a folder, by the folder that it lies in. What goes away meanwhile is not seen.
+fn visit(
+    folder: BorrowedFd<'_>,
+    at: &Path,
+    each: &mut impl FnMut(BorrowedFd<'_>, &CStr, PathBuf, &Stat),
+) -> io::Result<()> {
+    let depth = at.components().count();
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let Ok(there) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let path = at.join(OsStr::from_bytes(name.to_bytes()));
+        if FileType::from_raw_mode(there.st_mode) != FileType::Directory {
+            each(folder, name, path, &there);
+        } else if depth < DEEPEST
+            && let Ok(below) = openat(folder, name, FOLDER, Mode::empty())
+        {
+            // One that cannot be read keeps nobody from the others.
+            let _ = visit(below.as_fd(), &path, each);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file below a folder.
+fn remove(leaf: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let mut folder = leaf.try_clone_to_owned()?;
+    for step in path.parent().into_iter().flat_map(Path::components) {
+        folder = openat(&folder, step.as_os_str(), FOLDER, Mode::empty())?;
+    }
+    let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
+    Ok(unlinkat(&folder, name, AtFlags::empty())?)
 }
 
 #[cfg(test)]
@@ -211,8 +299,12 @@ mod tests {
     fn the_oldest_sessions_go_first_and_uploads_that_were_left_always() {
         let root = folder("sweep");
         let wanted = Temporary { place: Place::Folder(root.clone()), size: 64 << 10 };
-        let folders = make("shop", &wanted, None).expect("can be made").expect("is wanted");
-        assert_eq!(make("shop", &wanted, None).expect("is there"), Some(folders.clone()));
+        let folders =
+            make("shop", &wanted, None, &Sweeper::default()).expect("can be made").expect("is wanted");
+        assert_eq!(
+            make("shop", &wanted, None, &Sweeper::default()).expect("is there"),
+            Some(folders.clone())
+        );
         let now = SystemTime::now();
         let put = |path: PathBuf, age: u64| {
             fs::write(&path, vec![7; 16 << 10]).expect("can be written");
@@ -241,7 +333,9 @@ mod tests {
         }
         let root = folder("owner");
         let wanted = Temporary { place: Place::Folder(root.clone()), size: 1 };
-        let folders = make("shop", &wanted, Some((12_345, 12_345))).expect("can be made").expect("is wanted");
+        let folders = make("shop", &wanted, Some((12_345, 12_345)), &Sweeper::default())
+            .expect("can be made")
+            .expect("is wanted");
         let owner = |path: &Path| fs::symlink_metadata(path).expect("is there").uid();
         assert_eq!((owner(&folders.uploads), owner(&folders.sessions)), (12_345, 12_345));
         let around = folders.uploads.parent().expect("has one");
@@ -255,11 +349,34 @@ mod tests {
         let wanted = Temporary { place: Place::Folder(root.clone()), size: 1 };
         let own = root.join(format!("shop-{}", rustix::process::geteuid().as_raw()));
         std::os::unix::fs::symlink("/tmp", &own).expect("can be made");
-        assert!(make("shop", &wanted, None).is_err());
+        assert!(make("shop", &wanted, None, &Sweeper::default()).is_err());
         fs::remove_file(&own).expect("is ours");
         fs::create_dir(&own).expect("can be made");
         rustix::fs::chmod(&own, Mode::RWXU | Mode::RWXG | Mode::RWXO).expect("is ours");
-        assert!(make("shop", &wanted, None).is_err());
+        assert!(make("shop", &wanted, None, &Sweeper::default()).is_err());
+        fs::remove_dir_all(root).expect("is ours");
+    }
+
+    #[test]
+    fn what_lies_deeper_counts_and_no_link_is_followed() {
+        let root = folder("deeper");
+        let wanted = Temporary { place: Place::Folder(root.clone()), size: 8 << 10 };
+        let sweeper = Sweeper::default();
+        let folders = make("shop", &wanted, None, &sweeper).expect("can be made").expect("is wanted");
+        let (deep, elsewhere) = (folders.sessions.join("a/b"), root.join("elsewhere"));
+        fs::create_dir_all(&deep).expect("can be made");
+        fs::create_dir_all(&elsewhere).expect("can be made");
+        fs::write(elsewhere.join("theirs"), vec![1; 64 << 10]).expect("can be written");
+        std::os::unix::fs::symlink(&elsewhere, folders.sessions.join("a/link")).expect("can be made");
+        for number in 0..4 {
+            fs::write(deep.join(format!("sess_{number}")), vec![1; 4 << 10]).expect("can be written");
+        }
+        let swept = sweep(&folders, wanted.size, SystemTime::now()).expect("can be looked at");
+        assert_eq!(swept, Swept { files: 3, bytes: 8 << 10 }, "the link itself was there first");
+        assert!(elsewhere.join("theirs").exists() && fs::read_dir(&deep).expect("is there").count() == 2);
+        assert_eq!(lock(&sweeper.watched).len(), 1);
+        sweeper.forget("shop");
+        assert!(lock(&sweeper.watched).is_empty());
         fs::remove_dir_all(root).expect("is ours");
     }
 }

@@ -22,7 +22,7 @@ use super::sockets::Sockets;
 use super::{Change, Event, Master, Order, PATIENCE, sealing, use_error_log, users};
 use crate::certificates::CertificateWatch;
 use crate::link::ToServer;
-use crate::revision::{self, Kept, ServeOptions, keep_served};
+use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn read(
     control: Option<&ControlPaths>,
     allows_loss: bool,
 ) -> Read {
-    let mut loaded = options.load();
+    let Reading { mut loaded, pairs, mut seen } = options.load();
     let Kept { mistaken, missing, lost, unlisted, closed } = keep_served(&mut loaded, present, allows_loss);
     let mut found = Found { said: loaded.render(false), kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
@@ -127,8 +127,8 @@ fn read(
         notes.push(format!("no longer listened on: {}", closed.join(", ")));
     }
     found.kept = mistaken.into_iter().chain(missing).chain(unlisted).collect();
-    let seen = CertificateWatch::begin(&settings);
-    let outcome = TlsFiles::read(&settings, files).map_err(anyhow::Error::from);
+    seen.extend(&settings);
+    let outcome = TlsFiles::read(&settings, files, &pairs).map_err(anyhow::Error::from);
     let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, (present, control), &mut notes));
     Read { found, notes, outcome }
 }
