@@ -25,7 +25,7 @@ pub mod settings;
 mod source;
 mod suggest;
 mod syntax;
-mod travel;
+pub mod travel;
 mod value;
 
 pub use diagnostic::{Diagnostic, Severity};

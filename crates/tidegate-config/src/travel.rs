@@ -32,29 +32,47 @@ impl Form {
 }
 
 /// A path.
-pub(crate) mod path {
+pub mod path {
     use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
 
+    /// As text, or as bytes.
     pub fn serialize<S: Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
         Form::of(path).serialize(to)
     }
 
+    /// From either.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         Form::deserialize(from).map(Form::path)
     }
 }
 
 /// A path, or none.
-pub(crate) mod optional_path {
+pub mod optional_path {
     use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
 
-    #[expect(clippy::ref_option, reason = "the derive gives a reference to the field")]
+    /// As text, or as bytes.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
         path.as_deref().map(Form::of).serialize(to)
     }
 
+    /// From either.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<Form>::deserialize(from)?.map(Form::path))
+    }
+}
+
+/// Several.
+pub mod paths {
+    use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
+
+    /// As text, or as bytes.
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+        paths.iter().map(|path| Form::of(path)).collect::<Vec<_>>().serialize(to)
+    }
+
+    /// From either.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
+        Ok(Vec::<Form>::deserialize(from)?.into_iter().map(Form::path).collect())
     }
 }
 

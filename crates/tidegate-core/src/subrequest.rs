@@ -89,6 +89,13 @@ impl Exchange<'_> {
         }
     }
 
+    /// Whether a program of another route answers this path of the same site.
+    pub fn is_of_program(&self, path: &[u8]) -> bool {
+        let Some(site) = self.state.site.as_ref().filter(|site| site.has_programs()) else { return false };
+        let index = site.route_for(path).filter(|index| *index != self.state.route);
+        index.is_some_and(|index| site.route(index).action.is_program())
+    }
+
     /// Hands the request as it is on to the route of the same site that has this name, `@app`: for `try`, where no
     /// file was found. 404 where there is none.
     pub fn hand_on_to(&mut self, name: &str) -> Reply {

@@ -4,7 +4,7 @@
 //! moment fail in the kernel instead of being filtered here (FAULTS 32, 33). With `RESOLVE_CACHED` a look-up
 //! that would have to wait for a disk says so, and is repeated on the blocking pool.
 
-use crate::blocking::Lane;
+use crate::blocking::{self, Lane};
 use crate::clock::monotonic_ns;
 use crate::links;
 pub use crate::links::Links;
@@ -46,11 +46,49 @@ pub enum FileKind {
     Other,
 }
 
+/// The descriptor of an open file. Where opening had to wait, closing may have to as well (FUSE and NFS tell whoever keeps
+/// the file, and wait for the answer): the pool closes those, and no worker.
+#[derive(Debug)]
+pub struct FileFd {
+    /// `None` once it was taken.
+    fd: Option<OwnedFd>,
+    /// Where it is closed by the pool.
+    slow: Option<Lane>,
+}
+
+impl FileFd {
+    /// The descriptor, and whether closing it may wait; whoever takes it sees to that.
+    pub fn take(mut self) -> (OwnedFd, bool) {
+        (self.fd.take().expect("invariant: only this takes it, and ends it"), self.slow.is_some())
+    }
+}
+
+impl From<OwnedFd> for FileFd {
+    /// One that is closed at once.
+    fn from(fd: OwnedFd) -> FileFd {
+        FileFd { fd: Some(fd), slow: None }
+    }
+}
+
+impl AsFd for FileFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("invariant: only `take` takes it, and ends it").as_fd()
+    }
+}
+
+impl Drop for FileFd {
+    fn drop(&mut self) {
+        if let (Some(fd), Some(lane)) = (self.fd.take(), self.slow) {
+            let _ = blocking::start(lane, move || drop(fd));
+        }
+    }
+}
+
 /// An open file and what was true of it when it was opened.
 #[derive(Debug)]
 pub struct Opened {
     /// Open for reading.
-    pub fd: OwnedFd,
+    pub fd: FileFd,
     /// Of this very file, not of the path.
     pub meta: Meta,
 }
@@ -237,7 +275,9 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = self.resolve(relative, flags, patience)?;
         let meta = meta_of(fd.as_fd())?;
-        Ok(Opened { fd, meta })
+        // What can be opened without asking anybody can be closed so.
+        let slow = (patience == Patience::Wait).then(|| Lane::of_file(meta.identity));
+        Ok(Opened { fd: FileFd { fd: Some(fd), slow }, meta })
     }
 
     /// The folder at `relative`, for watching it: no permission to read it is needed.
@@ -368,6 +408,12 @@ fn real_path_of(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
     Some(rustix::fs::readlink(link, Vec::new()).ok()?.into_bytes())
 }
 
+/// The last part of the name that an open file has, all symbolic links followed.
+pub fn real_name(opened: &Opened) -> Option<Vec<u8>> {
+    let real = real_path_of(opened.fd.as_fd())?;
+    real.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
+}
+
 /// `fstat(2)`.
 pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
     let stat = rustix::fs::fstat(fd)?;
@@ -441,6 +487,7 @@ pub fn send_file(
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Read;
     use std::os::unix::fs::symlink;
 
     struct Folder(PathBuf);
@@ -461,6 +508,24 @@ mod tests {
         symlink("/etc/passwd", dir.join("root/absolute")).unwrap();
         symlink("loop", dir.join("root/loop")).unwrap();
         Folder(dir)
+    }
+
+    /// A worker that closes a file on FUSE waits for whoever keeps it.
+    #[test]
+    fn what_opening_had_to_wait_for_is_closed_by_the_pool() {
+        let folder = std::env::temp_dir().join(format!("tidegate-slow-close-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("f"), "text").unwrap();
+        let root = Root::open(&folder).unwrap();
+        let opened = root.open_file(b"f", Patience::Wait).unwrap();
+        assert!(opened.fd.take().1);
+        if let Ok(opened) = root.open_file(b"f", Patience::Cached) {
+            assert!(!opened.fd.take().1, "nobody had to be asked");
+        }
+        let (mut reader, writer) = io::pipe().unwrap();
+        drop(FileFd { fd: Some(writer.into()), slow: Some(Lane::of_file((1, 2))) });
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

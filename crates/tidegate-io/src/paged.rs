@@ -11,7 +11,7 @@
 
 use crate::blocking::{self, Lane};
 use crate::clock::monotonic_ns;
-use crate::file::{Patience, read_at};
+use crate::file::{FileFd, Patience, read_at};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -34,11 +34,14 @@ const MOST_KNOWN: usize = 64;
 /// An open file and what is known of its pages. One for each worker that has it open.
 #[derive(Debug)]
 pub struct PagedFile {
-    fd: Arc<OwnedFd>,
+    /// `None` once it is on its way to where it is closed: whoever lets go last closes, and that must be the pool.
+    fd: Option<Arc<OwnedFd>>,
     lane: Lane,
     known: RefCell<Vec<Known>>,
     /// The file system has no disk behind it. Found out by the pool: asking may wait for one.
     is_memory: Arc<OnceLock<bool>>,
+    /// Opening it had to wait.
+    is_slow: bool,
 }
 
 /// A range of the file.
@@ -67,21 +70,27 @@ struct Done {
 
 impl PagedFile {
     /// An open file with its device and inode.
-    pub fn new(fd: OwnedFd, identity: (u64, u64)) -> PagedFile {
+    pub fn new(fd: FileFd, identity: (u64, u64)) -> PagedFile {
+        let (fd, is_slow) = fd.take();
         // The kernel reads nothing ahead on its own: asking a busy disk for more is a wait as well, and would
         // be the worker's. The pool asks for whole pieces.
         let _ = fadvise(&fd, 0, None, Advice::Random);
         PagedFile {
-            fd: Arc::new(fd),
+            fd: Some(Arc::new(fd)),
             lane: Lane::of_file(identity),
             known: RefCell::default(),
             is_memory: Arc::default(),
+            is_slow,
         }
+    }
+
+    fn fd(&self) -> &Arc<OwnedFd> {
+        self.fd.as_ref().expect("invariant: it is taken by `drop` alone")
     }
 
     /// The descriptor, for a job of the pool.
     pub fn shared(&self) -> Arc<OwnedFd> {
-        self.fd.clone()
+        self.fd().clone()
     }
 
     /// Where such a job belongs.
@@ -142,7 +151,7 @@ impl PagedFile {
             return Poll::Ready(Ok(end));
         }
         let reading = Arc::new(Reading::default());
-        let (fd, job, is_memory) = (self.fd.clone(), reading.clone(), self.is_memory.clone());
+        let (fd, job, is_memory) = (self.fd().clone(), reading.clone(), self.is_memory.clone());
         let started = blocking::start(self.lane, move || {
             is_memory.get_or_init(|| has_no_disk(&fd));
             job.finish(bring_in(&fd, start, end));
@@ -161,7 +170,7 @@ impl PagedFile {
         }
         // The far end first: it is what is missing when someone has read a part.
         for at in [end - 1, start] {
-            match read_at(self.fd.as_fd(), &mut [0], at, Patience::Cached) {
+            match read_at(self.fd().as_fd(), &mut [0], at, Patience::Cached) {
                 // Behind the end of a file that was cut short there is nothing to wait for.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -175,8 +184,8 @@ impl PagedFile {
 impl Drop for PagedFile {
     fn drop(&mut self) {
         // What had to be waited for may be waited for in closing, too.
-        if self.is_memory.get() == Some(&false) {
-            let fd = self.fd.clone();
+        if self.is_slow || self.is_memory.get() == Some(&false) {
+            let fd = self.fd.take();
             let _ = blocking::start(self.lane, move || drop(fd));
         }
     }
@@ -184,7 +193,7 @@ impl Drop for PagedFile {
 
 impl AsFd for PagedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.fd().as_fd()
     }
 }
 
@@ -311,7 +320,30 @@ mod tests {
         let file = File::open(&path).unwrap();
         file.sync_all().unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-        (PagedFile::new(file.into(), (1, 2)), path)
+        (PagedFile::new(OwnedFd::from(file).into(), (1, 2)), path)
+    }
+
+    /// A worker does not close what it may have to wait for (FUSE): while the pool has other things to do it stays open.
+    #[test]
+    fn the_pool_closes_what_was_slow_to_open() {
+        let (mut file, path) = cold("slow", 1);
+        (file.is_slow, file.lane) = (true, Lane::of_file((77, 1)));
+        let gate = Arc::new(Mutex::new(()));
+        let shut = gate.lock().unwrap();
+        for _ in 0..100 {
+            let gate = gate.clone();
+            blocking::start(file.lane, move || drop(gate.lock())).unwrap();
+        }
+        let open = Arc::downgrade(file.fd());
+        drop(file);
+        assert_eq!(open.strong_count(), 1, "closed by who dropped it");
+        drop(shut);
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while open.strong_count() > 0 {
+            assert!(std::time::Instant::now() < deadline, "never closed");
+            std::thread::yield_now();
+        }
+        fs::remove_file(path).unwrap();
     }
 
     fn wait(file: &PagedFile, start: u64, end: u64) -> io::Result<u64> {
@@ -386,9 +418,9 @@ mod tests {
     #[test]
     fn bringing_in_with_and_without_splicing_comes_to_the_end() {
         let (file, path) = cold("bring", 300 << 10);
-        assert_eq!(bring_in(&file.fd, 0, 300 << 10), Ok(300 << 10));
+        assert_eq!(bring_in(file.fd(), 0, 300 << 10), Ok(300 << 10));
         let mut at = 0;
-        while copy_in(&file.fd, &mut at, 300 << 10).unwrap() > 0 {}
+        while copy_in(file.fd(), &mut at, 300 << 10).unwrap() > 0 {}
         assert_eq!(at, 300 << 10);
         fs::remove_file(path).unwrap();
     }

@@ -42,6 +42,8 @@ pub struct Hello {
     pub announces_early_data: bool,
     /// Of the ciphers that may be used, the client wants ChaCha20 first: it has no hardware for AES.
     pub prefers_chacha: bool,
+    /// The protocols offered (RFC 7301), empty where the client says nothing of them.
+    pub protocols: Vec<Vec<u8>>,
 }
 
 /// Looks at the first bytes of a connection.
@@ -139,7 +141,10 @@ fn parse(message: &[u8]) -> Option<Hello> {
         let data = extensions.vector16()?;
         match kind {
             SERVER_NAME => hello.server_name = server_name(data),
-            ALPN => hello.is_challenge = is_challenge(data),
+            ALPN => {
+                hello.protocols = protocols(data);
+                hello.is_challenge = hello.protocols == [b"acme-tls/1"];
+            }
             SESSION_TICKET => hello.offers_resumption |= !data.is_empty(),
             PRE_SHARED_KEY => hello.offers_resumption = true,
             EARLY_DATA => hello.announces_early_data = true,
@@ -171,11 +176,17 @@ fn server_name(data: &[u8]) -> Option<String> {
     None
 }
 
-fn is_challenge(data: &[u8]) -> bool {
-    Reader(data).vector16().is_some_and(|list| {
-        let mut list = Reader(list);
-        list.vector8() == Some(b"acme-tls/1") && list.0.is_empty()
-    })
+/// What is malformed offers nothing; rustls, which reads it again, says so.
+fn protocols(data: &[u8]) -> Vec<Vec<u8>> {
+    let mut protocols = Vec::new();
+    let mut list = Reader(Reader(data).vector16().unwrap_or_default());
+    while !list.0.is_empty() {
+        match list.vector8() {
+            Some(protocol) => protocols.push(protocol.to_vec()),
+            None => return Vec::new(),
+        }
+    }
+    protocols
 }
 
 #[cfg(test)]
@@ -215,16 +226,27 @@ mod tests {
 
     #[test]
     fn table() {
-        let found = |server_name: Option<&str>, is_challenge, offers_resumption| {
+        let found = |server_name: Option<&str>, offers_resumption| {
             Peeked::Hello(Hello {
                 server_name: server_name.map(str::to_owned),
-                is_challenge,
+                is_challenge: false,
                 offers_resumption,
                 announces_early_data: false,
                 prefers_chacha: false,
+                protocols: Vec::new(),
             })
         };
-        let plain = found(None, false, false);
+        let offering = |is_challenge, server_name: Option<&str>, list: &[&str]| {
+            Peeked::Hello(Hello {
+                server_name: server_name.map(str::to_owned),
+                is_challenge,
+                protocols: list.iter().map(|protocol| protocol.as_bytes().to_vec()).collect(),
+                ..Hello::default()
+            })
+        };
+        let offers = |list: &[&str]| offering(false, None, list);
+        let challenge = offering(true, Some("a"), &["acme-tls/1"]);
+        let plain = found(None, false);
         for (what, bytes, expected) in [
             ("nothing", vec![], Peeked::Incomplete),
             ("http", b"GET / HTTP/1.1\r\n".to_vec(), Peeked::Plain),
@@ -235,17 +257,17 @@ mod tests {
             ("another message", vec![22, 3, 1, 0, 4, 2, 0, 0, 0], plain.clone()),
             ("alert", vec![21, 3, 1, 0, 2, 1, 0], Peeked::Plain),
             ("no extension", records(&hello(&[]), 999), plain.clone()),
-            ("name", records(&hello(&[name("Example.COM.")]), 999), found(Some("example.com"), false, false)),
-            ("name in pieces", records(&hello(&[name("a.b")]), 3), found(Some("a.b"), false, false)),
+            ("name", records(&hello(&[name("Example.COM.")]), 999), found(Some("example.com"), false)),
+            ("name in pieces", records(&hello(&[name("a.b")]), 3), found(Some("a.b"), false)),
+            ("challenge", records(&hello(&[name("a"), alpn(&["acme-tls/1"])]), 999), challenge),
+            ("browser", records(&hello(&[alpn(&["h2", "http/1.1"])]), 999), offers(&["h2", "http/1.1"])),
             (
-                "challenge",
-                records(&hello(&[name("a"), alpn(&["acme-tls/1"])]), 999),
-                found(Some("a"), true, false),
+                "challenge and more",
+                records(&hello(&[alpn(&["acme-tls/1", "h2"])]), 999),
+                offers(&["acme-tls/1", "h2"]),
             ),
-            ("browser", records(&hello(&[alpn(&["h2", "http/1.1"])]), 999), plain.clone()),
-            ("challenge and more", records(&hello(&[alpn(&["acme-tls/1", "h2"])]), 999), plain.clone()),
-            ("psk", records(&hello(&[(41, vec![1])]), 999), found(None, false, true)),
-            ("ticket", records(&hello(&[(35, vec![1])]), 999), found(None, false, true)),
+            ("psk", records(&hello(&[(41, vec![1])]), 999), found(None, true)),
+            ("ticket", records(&hello(&[(35, vec![1])]), 999), found(None, true)),
             ("no ticket yet", records(&hello(&[(35, vec![])]), 999), plain.clone()),
             ("cut extension", records(&hello(&[(0, vec![0, 9, 0])]), 999), plain),
         ] {

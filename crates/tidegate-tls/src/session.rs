@@ -303,6 +303,11 @@ impl Session {
             self.records.outgoing.extend_from_slice(&UNRECOGNISED_NAME);
             return Err(SessionError::UnknownName);
         };
+        if !site.shares_a_protocol(&hello) {
+            self.state = State::Failed;
+            self.records.outgoing.extend_from_slice(&NO_APPLICATION_PROTOCOL);
+            return Err(SessionError::NothingInCommon("protocol"));
+        }
         let connection = UnbufferedServerConnection::new(site.config_for(&hello).clone())
             .map_err(|error| SessionError::Misbehaved(error.to_string()))?;
         let skip = hello.announces_early_data.then(|| Box::new(EarlySkip::new(EARLY_DATA)));
@@ -378,6 +383,9 @@ impl Session {
 
 /// A fatal `unrecognized_name` alert, before any key is known (RFC 6066 section 3).
 const UNRECOGNISED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+/// A fatal `no_application_protocol` alert, likewise (RFC 7301 section 3.2). Rustls would go on without a protocol, and
+/// whoever meant another one would be answered in this (cross-protocol attacks).
+const NO_APPLICATION_PROTOCOL: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
 
 impl Open {
     fn complete(&mut self) -> Option<Handshake> {

@@ -140,6 +140,14 @@ impl SiteConfig {
         if hello.prefers_chacha { &self.client_order } else { &self.config }
     }
 
+    /// Whether a client that offers protocols offers one that is spoken here (RFC 7301 section 3.2).
+    pub(crate) fn shares_a_protocol(&self, hello: &Hello) -> bool {
+        let spoken = &self.config.alpn_protocols;
+        hello.protocols.is_empty()
+            || spoken.is_empty()
+            || hello.protocols.iter().any(|offered| spoken.contains(offered))
+    }
+
     /// Whether both ask the same of their clients, and believe the same authorities.
     pub fn has_same_clients(&self, other: &SiteConfig) -> bool {
         self.clients == other.clients

@@ -155,7 +155,10 @@ impl Registry {
                         .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
                 )?
             }
-            Action::Status => Rc::new(StatusPage::new(Rc::new(self.view.clone()))),
+            Action::Status => {
+                let names = settings.sites.iter().flat_map(|site| &site.names).cloned().collect();
+                Rc::new(StatusPage::new(Rc::new(self.view.clone()), names))
+            }
         })
     }
 }

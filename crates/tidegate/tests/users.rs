@@ -337,3 +337,121 @@ fn a_spill_folder_that_the_servers_user_may_not_write_to_is_found() {
     assert_eq!(reloaded.code, Some(1), "{}", reloaded.stdout);
     assert!(reloaded.stderr.contains("revision 1 stays in force"), "{}", reloaded.stderr);
 }
+
+/// The command as an ordinary user, without anything of root's.
+fn as_user(command: &Command, number: u32, is_unit: bool) -> Command {
+    let mut changed = Command::new("setpriv");
+    changed.args([format!("--reuid={number}"), format!("--regid={number}"), "--clear-groups".into()]);
+    changed.args(["--bounding-set=-all", "--inh-caps=-all"]);
+    if is_unit {
+        assert_eq!(of_unit("NoNewPrivileges"), ["yes"]);
+        changed.arg("--no-new-privs");
+    }
+    changed.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => changed.env(name, value),
+            None => changed.env_remove(name),
+        };
+    }
+    changed.current_dir(command.get_current_dir().unwrap());
+    changed
+}
+
+/// One user for everything: a script, an application and a hook are the master's user, and yet neither read its keys nor
+/// command it. What lies beside is theirs as before.
+#[test]
+fn with_one_user_for_everything_landlock_keeps_keys_and_commands_apart() {
+    let Some((_, number)) = user() else { return };
+    if !tidegate_modules::gateway::supervise::seal::is_possible() {
+        eprintln!("SKIPPED: this kernel has no landlock");
+        return;
+    }
+    // As the unit may be written with `User=`, and from a shell.
+    for is_unit in [false, true] {
+        let folder = Folder::apart(&format!("one-user-{is_unit}"));
+        certificate(&folder);
+        for path in ["cgi-bin", "run", "data"] {
+            fs::create_dir(folder.path(path)).unwrap();
+        }
+        let app = "import socket, subprocess\n\
+                   s = socket.socket(fileno=3)\n\
+                   while True:\n\
+                   \x20 c, _ = s.accept()\n\
+                   \x20 c.recv(9999)\n\
+                   \x20 body = subprocess.run(['sh', 'data/attack'], stdout=subprocess.PIPE).stdout\n\
+                   \x20 c.sendall(b'HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))\n\
+                   \x20 c.close()\n";
+        fs::write(folder.path("data/app.py"), app).unwrap();
+        let dir = folder.0.display().to_string();
+        let lines = format!(
+            "pool \"app\" {{ command \"python3\" \"{dir}/data/app.py\"; folder \"{dir}\"; socket auto pass=descriptor\n\
+             on concurrency above=0 rearm=0 run \"sh\" \"-c\" \"sh {dir}/data/attack > {dir}/data/hook; echo said so >&2\" }}\n\
+             site \"localhost\" {{ respond 200 \"fine\"; route \"/app\" {{ proxy \"http://app\" }}\n\
+             route \"/cgi-bin/*\" {{ cgi; alias \"cgi-bin\" }} }}"
+        );
+        for path in ["", "cgi-bin", "run", "data", "site.key", "site.pem"] {
+            chown(folder.path(path), Some(number), Some(number)).unwrap();
+        }
+        let mut server = Server::through(&folder, &settings(&folder, &lines), |command| {
+            as_user(&with_a_key_left_open(&command, &folder.path("site.key")), number, is_unit)
+        });
+        let key = folder.path("acme/local/root.key");
+        wait_for(|| key.exists().then_some(()), "the local authority to be made");
+        let text = server.seen.join("\n");
+        assert!(text.contains("landlock keeps it from the server's keys and control socket"), "{text}");
+        let own = "\n(echo kept > {dir}/data/made && mv {dir}/data/made {dir}/data/moved && cat {dir}/data/moved) \
+                   && rm {dir}/data/moved && mktemp -u >/dev/null && t=$(mktemp) && echo kept > $t && rm $t && echo own\n\
+                   rm -f {dir}/site.key {dir}/acme/local/root.key {dir}/control {dir}/control.proof 2>/dev/null \
+                   && echo 'LISTED as removed'\n\
+                   mv {dir}/acme {dir}/data/acme 2>/dev/null && echo 'READ by moving'\n\
+                   kill -0 $$ && echo alive\n";
+        // Names are no secret, and what lies beside them must be found.
+        let attack: String = attack(&server)
+            .lines()
+            .filter(|line| !line.contains("LISTED"))
+            .fold(String::new(), |all, line| if line == "echo done" { all } else { all + line + "\n" });
+        let attack = attack + &own.replace("{dir}", &dir) + "echo done\n";
+        script(&folder, "data/attack", &attack);
+        let head = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\n";
+        script(&folder, "cgi-bin/attack", &format!("{head}{attack}"));
+        for path in ["/cgi-bin/attack", "/app"] {
+            let answer = wait_for(|| get(&server.address, path).ok(), "an answer");
+            seen(&answer, number);
+            for said in ["kept\n", "own\n", "alive\n"] {
+                assert!(answer.contains(said), "{path}: {answer}");
+            }
+        }
+        let hooked =
+            || fs::read_to_string(folder.path("data/hook")).ok().filter(|text| text.contains("done"));
+        let hooked = wait_for(
+            || {
+                get(&server.address, "/app").unwrap();
+                hooked()
+            },
+            "the hook",
+        );
+        seen(&hooked, number);
+        server.line("said so"); // what a hook writes is in the log
+        assert_eq!(server.body("/"), "fine");
+        // The operator, who is the same user, commands it.
+        let mut reload =
+            running::command(&folder, &["reload", "--control", server.control.as_deref().unwrap()]);
+        reload = as_user(&reload, number, is_unit);
+        let said = reload.output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        // A folder that is new beside the key is the applications' with the next revision.
+        fs::create_dir(folder.path("new")).unwrap();
+        chown(folder.path("new"), Some(number), Some(number)).unwrap();
+        let made = format!(
+            "#!/bin/sh\necho 'Content-Type: text/plain'\necho\necho hello > {dir}/new/file; cat {dir}/new/file\n"
+        );
+        script(&folder, "cgi-bin/new", &made);
+        assert!(!get(&server.address, "/cgi-bin/new").unwrap().contains("hello"));
+        assert!(reload.status().unwrap().success());
+        wait_for(
+            || get(&server.address, "/cgi-bin/new").ok().filter(|text| text.contains("hello")),
+            "the scripts to see the new folder",
+        );
+    }
+}

@@ -42,7 +42,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
         doc: "The status page: statistics, and control of the file cache. Where no `allow` stands in the route \
               itself, only clients of this machine are let in, and of those none that asks for somebody else: a proxy \
-              on this machine has to be named in `trusted-proxies`, and then its clients count.",
+              on this machine has to be named in `trusted-proxies`, and then its clients count. It answers for an address, `localhost`, and the names that \
+              sites have, and for no other host.",
         example: "status",
         ..Directive::new("status", INSIDE)
     },

@@ -332,7 +332,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         doc: "Runs a program, or sends a `POST` to an `http:` address, when the number of requests that wait (`queue`) \
               or are under way (`concurrency`) crosses a threshold (`HighThreshold`, `LowThreshold`). The program \
               finds `TIDEGATE_POOL`, `TIDEGATE_MEASURE`, `TIDEGATE_EVENT` and `TIDEGATE_VALUE` in its environment, \
-              the address gets them as JSON.",
+              the address gets them as JSON. What a program writes goes to the log of the pool (`output`).",
         example: "on queue above=100 run \"/usr/local/bin/more-servers\"",
         ..Directive::new("on", POOL)
     },

@@ -201,6 +201,7 @@ fn processes(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, kind: &Ite
         resources: item.child("resources").map(resources).unwrap_or_default(),
         stop_timeout: within(item, "stop-timeout").map(|item| duration(&item)).unwrap_or_default(),
         warm_up,
+        sealed: Default::default(),
     })
 }
 
@@ -434,7 +435,7 @@ fn hook(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item) -> Option<Hook>
                     let warning = |missing| Diagnostic { severity: Severity::Warning, ..missing };
                     checker.diagnostics.extend(missing.map(warning));
                 }
-                HookAction::Run { command: what, user, group: None }
+                HookAction::Run { command: what, user, group: None, sealed: Default::default() }
             }
         };
     Some(Hook { measure, threshold, action, every: time(item, "every") })

@@ -114,7 +114,13 @@ pub(super) fn acme(checker: &mut Checker<'_>, items: &[Item]) -> Acme {
                 Some(Value::Text(user)) => Some(user),
                 _ => None,
             };
-            path(item.first().cloned()).map(|command| DnsHook { command, settle, user, group: None })
+            path(item.first().cloned()).map(|command| DnsHook {
+                command,
+                settle,
+                user,
+                group: None,
+                sealed: Default::default(),
+            })
         }),
     }
 }

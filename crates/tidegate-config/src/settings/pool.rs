@@ -3,6 +3,7 @@
 use super::{ListenAddress, LogTarget, Origin};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An application behind the server.
@@ -79,6 +80,18 @@ pub struct Processes {
     pub temporary: Temporary,
     /// What each gets before it takes work.
     pub warm_up: Option<WarmUp>,
+    /// What is kept out of its reach. Not written: whoever starts it knows.
+    #[serde(skip)]
+    pub sealed: Arc<Sealed>,
+}
+
+/// What is kept out of reach of a program that has the server's own user: keys, their storage, the control socket.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sealed {
+    /// Files and folders, which need not be there yet; empty where nothing is kept from it.
+    pub paths: Vec<PathBuf>,
+    /// The folders beside the ways there, as they were: who has been started does not see others.
+    pub beside: Vec<PathBuf>,
 }
 
 /// Requests that a process gets before it takes work.
@@ -271,6 +284,9 @@ pub enum HookAction {
         user: Option<String>,
         /// The group it runs as; `None` is that of `user`.
         group: Option<String>,
+        /// What is kept out of its reach.
+        #[serde(skip)]
+        sealed: Arc<Sealed>,
     },
     /// Sends a `POST` to a URL of scheme `http`.
     Call(String),

@@ -1,9 +1,11 @@
 //! What the settings say of TLS: per listener, per site. Plain data like the rest; no file has been read.
 
 use super::Origin;
+use super::pool::Sealed;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A certificate chain and its key, as files.
@@ -106,6 +108,9 @@ pub struct DnsHook {
     pub user: Option<String>,
     /// The group it runs as; `None` is that of `user`.
     pub group: Option<String>,
+    /// What is kept out of its reach.
+    #[serde(skip)]
+    pub sealed: Arc<Sealed>,
 }
 
 /// A zone that may be changed by dynamic updates (RFC 2136), signed with HMAC-SHA256.

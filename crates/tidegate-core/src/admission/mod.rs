@@ -269,6 +269,14 @@ impl Admission {
         peer == UNNAMED || self.exempt.covers(peer.ip())
     }
 
+    /// Which client this is, where it is one and not a proxy that speaks for many.
+    pub fn who(&self, peer: Peer) -> Option<u64> {
+        match peer {
+            Peer::Tcp(address) if !self.is_exempt(peer) => Some(addresses::subscriber(address)),
+            _ => None,
+        }
+    }
+
     /// Lets in a connection beyond the limits, for the status page; a few at a time.
     pub fn reserve(&self, why: ConnectionRefusal) -> Option<Entry> {
         let shared = &self.ledger.shared;

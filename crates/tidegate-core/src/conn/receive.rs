@@ -183,9 +183,8 @@ impl Connection {
         let reply = match (reply, content) {
             // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
             // connection ends.
-            (Reply::Ready(response), Some(content)) if content_length.is_none() && !expects_continue => {
-                let answer = once_read(response, content, self.limits(&engine).discard_size);
-                Reply::Preparing(Box::pin(async move { Reply::Ready(answer.await) }))
+            (reply, Some(content)) if content_length.is_none() && !expects_continue => {
+                Reply::Preparing(Box::pin(once_read(reply, content, self.limits(&engine).discard_size)))
             }
             (reply, _) => reply,
         };
@@ -312,9 +311,9 @@ pub(super) fn push_interim(cx: &Ctx, queue: &InterimQueue, batch: &mut Batch) {
     }
 }
 
-/// An answer to a request with content in chunks that nobody reads: given once that is complete, or more than is
-/// read for nothing. So who sends a malformed chunk hears 400 and nothing before.
-async fn once_read(response: Response, mut content: RequestBody, most: u64) -> Response {
+/// An answer to a request with content in chunks that nobody reads: given, or begun where it has to be made, once that is
+/// complete, or more than is read for nothing. So who sends a malformed chunk hears 400 and nothing before.
+async fn once_read(reply: Reply, mut content: RequestBody, most: u64) -> Reply {
     let (mut bytes, mut read) = (Vec::new(), 0u64);
     while let Ok(count @ 1..) = content.read(&mut bytes).await {
         read = read.saturating_add(count as u64);
@@ -323,5 +322,5 @@ async fn once_read(response: Response, mut content: RequestBody, most: u64) -> R
         }
         bytes.clear();
     }
-    response
+    reply
 }

@@ -69,7 +69,12 @@ impl Worker {
         let opening = self.cx.engine.opening(place, peer);
         // A load balancer speaks for many: its own address says nothing.
         let admitted = if matches!(opening, Opening::Proxy { .. }) { Peer::Unix } else { peer };
-        match self.cx.admission.connection(admitted) {
+        let mut judged = self.cx.admission.connection(admitted);
+        // Whoever hoards goes before somebody new is turned away.
+        if matches!(judged, Err(ConnectionRefusal::Memory)) && self.make_room() {
+            judged = self.cx.admission.connection(admitted);
+        }
+        match judged {
             Ok(entry) => {
                 self.admit(Connection::new(stream, peer, place, opening).admitted_as(entry, admitted))
             }

@@ -6,6 +6,7 @@
 use super::Worker;
 use crate::conn::Connection;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 use tidegate_io::Key;
 use tidegate_stats::Flush;
@@ -59,10 +60,20 @@ impl Worker {
         if self.cx.admission.idle_excess() > 0 {
             self.flush_idle(self.cx.admission.idle_batch(), Flush::Maximum);
         }
-        if self.cx.admission.is_short_of_memory() && self.now >= self.relieve_after {
-            self.relieve_after = self.now + PAUSE.as_nanos() as u64;
-            self.free_memory();
+        if self.cx.admission.is_short_of_memory() {
+            self.make_room();
         }
+    }
+
+    /// Makes room in memory, unless that was tried in vain a moment ago. Whether there is some now.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.now < self.relieve_after {
+            return false;
+        }
+        // What has made room may be needed again at once: to fill it takes longer than to look.
+        let has_room = self.free_memory();
+        self.relieve_after = if has_room { 0 } else { self.now + PAUSE.as_nanos() as u64 };
+        has_room
     }
 
     /// Closes so many idle connections, those first that have been idle longest.
@@ -105,30 +116,68 @@ impl Worker {
     }
 
     /// Resets those that own the most for the longest, until there is some room again. What came a moment ago
-    /// is left alone; while that alone is too much, nobody new is let in. So is what owns no more than its share:
-    /// it is not the reason, however long it has been there.
+    /// is left alone, unless it is a hoarder's; while the rest of that is too much, nobody new is let in. So is what owns
+    /// no more than its share: it is not the reason, however long it has been there. Whether there is room now.
     #[cold]
-    fn free_memory(&mut self) {
+    fn free_memory(&mut self) -> bool {
         let excess = self.cx.admission.excess();
         if excess == 0 {
-            return self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
+            self.flush_idle(self.cx.stats.keep_alive.current().div_ceil(SHED), Flush::Memory);
+            return false; // the kernel finds it short, which it says once a second
         }
-        let (now, memory) = (self.cx.now as u32, self.cx.admission.memory());
-        let owners = self.connections.keys().filter_map(|key| {
-            let (owned, age) = self.connections.get(key)?.owned(now);
-            Some(Owner { owned, age, key })
-        });
-        for key in those_to_reset(owners.collect(), excess + memory / 8, memory) {
-            if let Some(connection) = self.connections.get_mut(key) {
-                if connection.is_resting() && connection.is_quiet() {
-                    self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
-                    continue;
-                }
-                connection.reset_on_close();
-                self.cx.stats.memory_resets.add(1);
-                self.close(key);
+        let memory = self.cx.admission.memory();
+        let wanted = excess + memory / 8;
+        let now = self.cx.now as u32;
+        let owner = |(key, connection): (Key, &Connection)| {
+            let (owned, age) = connection.owned(now);
+            Owner { owned, age, key }
+        };
+        let stuck = self.all().map(owner).collect();
+        let mut freed = self.reset(those_to_reset(stuck, wanted, memory));
+        if freed < excess
+            && let Some(hoarder) = self.hoarder()
+        {
+            let is_its =
+                |connection: &Connection| self.cx.admission.who(connection.admitted()) == Some(hoarder);
+            let its = self.all().filter(|(_, connection)| is_its(connection)).map(owner);
+            let its = its.map(|owner| Owner { age: owner.age + STUCK, ..owner }).collect();
+            freed += self.reset(those_to_reset(its, wanted - freed, memory));
+        }
+        freed >= excess
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Key, &Connection)> {
+        self.connections.keys().filter_map(|key| Some((key, self.connections.get(key)?)))
+    }
+
+    /// The client that owns more than half of what all may. Others are not turned away for its sake: what it has asked
+    /// for a moment ago goes as well.
+    fn hoarder(&self) -> Option<u64> {
+        let mut owned: HashMap<u64, u64> = HashMap::new();
+        for (_, connection) in self.all() {
+            if let Some(who) = self.cx.admission.who(connection.admitted()) {
+                *owned.entry(who).or_default() += u64::from(connection.owned(0).0);
             }
         }
+        let most = owned.into_iter().max_by_key(|(_, owned)| *owned);
+        most.filter(|(_, owned)| *owned > self.cx.admission.memory() / 2).map(|(who, _)| who)
+    }
+
+    /// Resets connections, and says how many bytes they have owned.
+    fn reset(&mut self, keys: Vec<Key>) -> u64 {
+        let mut freed = 0;
+        for key in keys {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            freed += u64::from(connection.owned(0).0);
+            if connection.is_resting() && connection.is_quiet() {
+                self.flush(key, Flush::Memory); // it only remembers what its protocol wants remembered
+                continue;
+            }
+            connection.reset_on_close();
+            self.cx.stats.memory_resets.add(1);
+            self.close(key);
+        }
+        freed
     }
 }
 

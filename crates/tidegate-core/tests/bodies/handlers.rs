@@ -254,7 +254,11 @@ fn piece(len: usize) -> FilePiece {
     std::fs::remove_file(&path).unwrap();
     file.write_all(b"before ").unwrap();
     file.write_all(&pattern(len)).unwrap();
-    FilePiece::new(Rc::new(PagedFile::new(file.into(), (0, 0))), 7, 7 + len as u64)
+    FilePiece::new(
+        Rc::new(PagedFile::new(std::os::fd::OwnedFd::from(file).into(), (0, 0))),
+        7,
+        7 + len as u64,
+    )
 }
 
 /// What a scripted stream does next.

@@ -84,7 +84,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidegate-source-{}", std::process::id()));
         let content: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         std::fs::write(&path, &content).unwrap();
-        let file = Rc::new(PagedFile::new(std::fs::File::open(&path).unwrap().into(), (0, 0)));
+        let file = Rc::new(PagedFile::new(
+            std::os::fd::OwnedFd::from(std::fs::File::open(&path).unwrap()).into(),
+            (0, 0),
+        ));
         let piece = |offset, end| FilePiece::new(file.clone(), offset, end);
 
         assert_eq!(read_all(&mut FileSource::new(piece(10, 150_000)), 999).unwrap(), content[10..150_000]);

@@ -348,7 +348,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tidegate-filter-{}", std::process::id()));
         let plain: Vec<u8> = (0..50_000u32).flat_map(|i| i.to_string().into_bytes()).collect();
         std::fs::write(&path, &plain).unwrap();
-        let file = Rc::new(PagedFile::new(std::fs::File::open(&path).unwrap().into(), (0, 0)));
+        let file = Rc::new(PagedFile::new(
+            std::os::fd::OwnedFd::from(std::fs::File::open(&path).unwrap()).into(),
+            (0, 0),
+        ));
         let end = plain.len() as u64;
         let message = tidegate_core::Message::new(Status::OK, None, FieldLines::default(), Some(end), &plain);
         let bodies = [

@@ -66,6 +66,8 @@ pub enum Why {
     NoIndex,
     /// None of what `try` names is there.
     Try,
+    /// It is a symbolic link to what a program answers, which is never sent as a file.
+    Program,
 }
 
 /// What a path leads to.
@@ -93,6 +95,8 @@ pub enum Found {
 pub struct FoundFile {
     /// Below the root.
     pub relative: Vec<u8>,
+    /// Where symbolic links have led to, where they have: below the root, and outside of it the last part alone.
+    pub real: Option<Vec<u8>>,
     /// The file.
     pub file: Opened,
     /// In the order of the settings.
@@ -106,8 +110,14 @@ impl Lookup {
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
-        let mut search =
-            Search { lookup: self, patience, depends: Vec::new(), why: Why::Missing, is_outside: false };
+        let mut search = Search {
+            lookup: self,
+            patience,
+            depends: Vec::new(),
+            why: Why::Missing,
+            is_outside: false,
+            real: None,
+        };
         let found = search.run(path)?;
         Ok(Located { found, depends: search.depends, why: search.why })
     }
@@ -117,6 +127,12 @@ impl Lookup {
         let prefix = self.settings.strip_prefix.as_deref().and_then(|prefix| prefix.strip_suffix('/'));
         prefix.is_some_and(|prefix| prefix.as_bytes() == path)
             && (self.settings.serves_hidden || !is_hidden(path))
+    }
+
+    /// The path of the site that names what lies at `relative` below the root.
+    pub fn path_of(&self, relative: &[u8]) -> Vec<u8> {
+        let prefix = self.settings.strip_prefix.as_deref().unwrap_or("/");
+        [prefix.trim_end_matches('/').as_bytes(), b"/", relative].concat()
     }
 
     /// Whether a request that is not for a file can be for a route of the site.
@@ -157,6 +173,8 @@ struct Search<'l> {
     depends: Vec<Box<[u8]>>,
     why: Why,
     is_outside: bool,
+    /// [`FoundFile::real`] of what was opened last.
+    real: Option<Vec<u8>>,
 }
 
 impl Search<'_> {
@@ -240,6 +258,7 @@ impl Search<'_> {
 
     fn with_siblings(&mut self, name: &[u8], file: Opened) -> io::Result<Found> {
         let mut siblings = Vec::new();
+        let real = self.real.take();
         for coding in &self.lookup.settings.precompressed {
             let sibling = [name, compress::suffix(*coding).as_bytes()].concat();
             // One that is older than its file was made from an earlier version of it.
@@ -251,7 +270,7 @@ impl Search<'_> {
             }
         }
         let is_outside = self.is_outside;
-        Ok(Found::File(FoundFile { relative: name.to_vec(), file, siblings, is_outside }))
+        Ok(Found::File(FoundFile { relative: name.to_vec(), real, file, siblings, is_outside }))
     }
 
     /// Opens, or tells the status that the failure stands for. Only `WouldBlock` and what is our own
@@ -263,10 +282,17 @@ impl Search<'_> {
             Ok(opened) => {
                 // Behind a symbolic link the change happens under another name.
                 if opened.meta.kind == FileKind::Regular {
+                    self.real = None;
                     match self.lookup.root.real_path(&opened) {
-                        Some(real) if real != relative => self.depends.push(real.into()),
+                        Some(real) if real != relative => {
+                            self.depends.push(real.as_slice().into());
+                            self.real = Some(real);
+                        }
                         Some(_) => {}
-                        None => self.is_outside |= self.lookup.root.may_lead_out(),
+                        None => {
+                            self.is_outside |= self.lookup.root.may_lead_out();
+                            self.real = file::real_name(&opened);
+                        }
                     }
                 }
                 Ok(Ok(opened))

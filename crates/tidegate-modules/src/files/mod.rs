@@ -187,6 +187,9 @@ impl Handler for Files {
             Found::File(file) => {
                 let relative = String::from_utf8_lossy(&file.relative);
                 say(format!("file {root}/{relative}, {} bytes", file.file.meta.len));
+                if lookup.is_of_program(&located.found, exchange) {
+                    say("a symbolic link to what a program answers: never sent as a file".into());
+                }
                 for (coding, _) in &file.siblings {
                     say(format!("precompressed sibling for {}", compress::token(*coding)));
                 }
@@ -202,6 +205,15 @@ impl Handler for Files {
             Found::Status(_) => {} // the refusal says why
         }
         Foreseen::Handler
+    }
+}
+
+impl Lookup {
+    /// Whether symbolic links have led to a file whose own path a program answers: its source is not to be had under
+    /// another name.
+    fn is_of_program(&self, found: &Found, exchange: &Exchange<'_>) -> bool {
+        let Found::File(FoundFile { real: Some(real), .. }) = found else { return false };
+        exchange.is_of_program(&self.path_of(real))
     }
 }
 
@@ -239,8 +251,7 @@ impl Inner {
     /// request.
     fn other_path(&self, found: &Found, path: &[u8]) -> Option<Vec<u8>> {
         let Found::File(file) = found else { return None };
-        let prefix = self.lookup.settings.strip_prefix.as_deref().unwrap_or("/");
-        let real = [prefix.trim_end_matches('/').as_bytes(), b"/", &file.relative].concat();
+        let real = self.lookup.path_of(&file.relative);
         (real != path).then_some(real)
     }
 
@@ -332,6 +343,9 @@ impl Inner {
         exchange: &mut Exchange<'_>,
     ) -> Reply {
         let Located { found, depends, why } = located;
+        if self.lookup.is_of_program(&found, exchange) {
+            return Reply::Ready(self.refused(exchange, Status::NOT_FOUND, &Why::Program, &depends));
+        }
         match found {
             Found::File(file) => {
                 // What nobody tells the changes of is looked at anew for every request.
@@ -525,6 +539,13 @@ impl Inner {
                 exchange,
                 status,
                 format_args!("{root}/{last} may not be read by the server's user"),
+            ),
+            Why::Program => answer::refused(
+                exchange,
+                status,
+                format_args!(
+                    "{root}/{last} is what a symbolic link leads to, and a program's, never sent as a file"
+                ),
             ),
             Why::NoFile => {
                 answer::refused(exchange, status, format_args!("{root}/{last} is no file that is served"))

@@ -22,7 +22,7 @@ use render::{Document, Rows};
 use scan::{MOST_ENTRIES, ScanError, Wanted};
 use std::hash::Hasher;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use tidegate_config::settings;
 use tidegate_core::answer;
@@ -30,7 +30,7 @@ use tidegate_core::response::{Author, Body, Head, Response};
 use tidegate_core::{Exchange, Reply};
 use tidegate_http::{EntityTag, FieldLines, Status, accept, etag};
 use tidegate_io::blocking;
-use tidegate_io::file::Root;
+use tidegate_io::file::{FileFd, Root};
 
 /// A page up to this many entries is made whole, with its length and an entity tag.
 const WHOLE: usize = 200;
@@ -81,7 +81,7 @@ impl Request {
 pub fn list(
     root: Arc<Root>,
     relative: Vec<u8>,
-    folder: OwnedFd,
+    folder: FileFd,
     settings: &Arc<settings::Listing>,
     request: Request,
 ) -> Reply {
@@ -101,7 +101,7 @@ enum Made {
 fn make(
     root: &Root,
     relative: &[u8],
-    folder: &OwnedFd,
+    folder: &FileFd,
     settings: &settings::Listing,
     request: &Request,
 ) -> Result<Made, ScanError> {

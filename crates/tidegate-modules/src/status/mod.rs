@@ -29,6 +29,7 @@ use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
+use tidegate_config::settings::HostPattern;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
@@ -129,17 +130,29 @@ pub fn cache_report(reports: &[String], lists: Option<&[String]>, format: Format
 /// Answers with the status of the server.
 pub struct StatusPage {
     source: Rc<dyn StatusSource>,
+    /// The names that the settings have for this server.
+    names: Rc<[HostPattern]>,
 }
 
 impl StatusPage {
-    /// A page that shows what `source` knows.
-    pub fn new(source: Rc<dyn StatusSource>) -> StatusPage {
-        StatusPage { source }
+    /// A page that shows what `source` knows, to who asks for an address or one of `names`.
+    pub fn new(source: Rc<dyn StatusSource>, names: Rc<[HostPattern]>) -> StatusPage {
+        StatusPage { source, names }
+    }
+
+    fn is_for_another(&self, exchange: &Exchange<'_>) -> bool {
+        !ask::is_our_host(exchange.authority, &self.names)
     }
 }
 
+const ANOTHER_HOST: &str =
+    "the status page is for an address, localhost, or a name that a site has in the settings";
+
 impl Handler for StatusPage {
     fn handle(&self, exchange: &mut Exchange<'_>, _: Pass) -> Reply {
+        if self.is_for_another(exchange) {
+            return Reply::Ready(answer::refused(exchange, Status::FORBIDDEN, ANOTHER_HOST));
+        }
         let question = match Question::read(exchange) {
             Ok(question) => question,
             Err(sentence) => return Reply::Ready(answer::explained(Status::BAD_REQUEST, sentence)),
@@ -168,6 +181,10 @@ impl Handler for StatusPage {
     }
 
     fn explain(&self, exchange: &Exchange<'_>, say: &mut dyn FnMut(String)) -> Foreseen {
+        if self.is_for_another(exchange) {
+            say(format!("status page: {ANOTHER_HOST}, and {} is none", exchange.authority));
+            return Foreseen::Status(Status::FORBIDDEN);
+        }
         let question = match Question::read(exchange) {
             Err(sentence) => {
                 say(format!("status page: {sentence}"));

@@ -4,6 +4,7 @@ use super::*;
 use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
 use tidegate_config::settings::Access;
+use tidegate_config::settings::HostPattern;
 use tidegate_core::gate::admit;
 use tidegate_core::{Body, Head};
 use tidegate_http::{Field, Fields};
@@ -80,7 +81,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         fields: Fields::new(&fields),
         ..Exchange::empty()
     };
-    let page = StatusPage::new(source.clone());
+    let page = StatusPage::new(source.clone(), Rc::new([HostPattern::Exact("example.com".into())]));
     let pass = admit(&Access::default(), &exchange).unwrap();
     let response = match page.handle(&mut exchange, pass) {
         Reply::Ready(response) => response,
@@ -224,11 +225,36 @@ fn a_change_that_fails_is_told() {
 #[test]
 fn explaining() {
     let mut said = Vec::new();
-    let page = StatusPage::new(Rc::<Fake>::default());
+    let page = StatusPage::new(Rc::<Fake>::default(), Rc::new([]));
     for query in [None, Some("cache"), Some("stop"), Some("format=x")] {
         let exchange = Exchange { query, ..Exchange::empty() };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
     }
     assert_eq!(said.len(), 4);
     assert!(said[0].contains("server") && said[1].contains("file cache") && said[2].contains("POST"));
+}
+
+#[test]
+fn a_name_that_is_not_ours_may_be_anybodys() {
+    let names = [HostPattern::Exact("a.test".into()), HostPattern::Suffix(".b.test".into())];
+    for (authority, is_ours) in [
+        ("", true),
+        ("127.0.0.1:8080", true),
+        ("10.1.2.3", true),
+        ("[::1]:80", true),
+        ("localhost", true),
+        ("LocalHost:8080", true),
+        ("x.localhost.", true),
+        ("A.test:80", true),
+        ("a.test.", true),
+        ("x.b.test", true),
+        ("b.test", false),
+        ("evil.example", false),
+        ("127.0.0.1.evil.example", false),
+        ("a.test.evil.example:8080", false),
+        ("notlocalhost", false),
+        ("0x7f.1", false),
+    ] {
+        assert_eq!(ask::is_our_host(authority, &names), is_ours, "{authority}");
+    }
 }

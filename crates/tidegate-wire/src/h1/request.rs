@@ -12,7 +12,7 @@ use tidegate_http::Field;
 /// One request head, borrowed from the buffer it was read from.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'h, 'b> {
-    /// Bytes of the buffer that belong to the head, an empty line before it included. The body follows.
+    /// Bytes of the buffer that belong to the head, empty lines before it included. The body follows.
     pub len: usize,
     /// A token of at most [`MAX_METHOD`](super::MAX_METHOD) bytes, as sent; methods are case-sensitive.
     pub method: &'b str,
@@ -45,8 +45,8 @@ pub enum RequestError {
     /// The connection preface of HTTP/2 where HTTP/1 was expected.
     #[error("HTTP/2 was sent to a port that speaks HTTP/1.1 only")]
     Http2Preface,
-    /// More than one empty line before the request line.
-    #[error("more than one empty line before the request line")]
+    /// More than [`EMPTY_LINES`] before the request line.
+    #[error("too many empty lines before the request line")]
     EmptyLines,
     /// The method is empty or not a token.
     #[error("the method is not a token")]
@@ -165,7 +165,8 @@ pub fn parse_request<'h, 'b>(
                     return Err(RequestError::RepeatedHost);
                 }
             }
-            6 if field.name.eq_ignore_ascii_case("expect") => {
+            // An empty list expects nothing (RFC 9110 section 5.6.1).
+            6 if field.name.eq_ignore_ascii_case("expect") && !field.value.is_empty() => {
                 expects = true;
                 if version == Version::Http11 && !field.value.eq_ignore_ascii_case(b"100-continue") {
                     return Err(RequestError::UnknownExpectation);
@@ -216,18 +217,23 @@ fn later_minor<'s, 'b>(
     }
 }
 
-/// Where the request line begins, when the buffer does not begin with a method. One empty line is skipped:
-/// some old clients send a CRLF too many after a body (RFC 9112 section 2.2).
+/// Empty lines before a request line that are skipped, as those that some clients send behind a body (RFC 9112 section
+/// 2.2). Others skip as many or more; what is more than a few is no mistake of a client.
+pub(super) const EMPTY_LINES: usize = 8;
+
+/// Where the request line begins, when the buffer does not begin with a method.
 #[cold]
 fn request_start(buf: &[u8]) -> Result<Option<usize>, RequestError> {
-    match buf {
-        [] | [0x16] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
+    let lines = buf.chunks(2).take(EMPTY_LINES).take_while(|line| *line == b"\r\n").count();
+    let start = 2 * lines;
+    match buf.get(start..).unwrap_or_default() {
+        [] | [b'\r'] => Ok(None),
+        [0x16] if start == 0 => Ok(None),
         // A TLS record: handshake, version 3.x.
-        [0x16, 0x03, ..] => Err(RequestError::TlsOnPlainPort),
-        [b'\r', b'\n', first, ..] if is_token(*first) => Ok(Some(2)),
-        [b'\r', b'\n', b'\r', ..] => Err(RequestError::EmptyLines),
-        [b'\n', ..] | [b'\r', b'\n', b'\n', ..] => Err(FieldError::BareLf.into()),
-        [b'\r', b'\n', ..] => Err(RequestError::InvalidMethod),
+        [0x16, 0x03, ..] if start == 0 => Err(RequestError::TlsOnPlainPort),
+        [first, ..] if is_token(*first) => Ok(Some(start)),
+        [b'\r', b'\n', ..] => Err(RequestError::EmptyLines),
+        [b'\n', ..] => Err(FieldError::BareLf.into()),
         [b'\r', ..] => Err(FieldError::BareCr.into()),
         _ => Err(RequestError::InvalidMethod),
     }

@@ -24,6 +24,7 @@
 //! assert!(parses < 12);
 //! ```
 
+use super::request::EMPTY_LINES;
 use super::{HeadLimits, MAX_METHOD};
 use memchr::memchr_iter;
 
@@ -66,13 +67,14 @@ impl HeadScanner {
         let mut needed = buf.len() / 2 >= parsed
             || crossed(limits.target_size.saturating_add(MAX_METHOD + 2))
             || crossed(limits.head_size)
-            // Two bytes more for the empty line that may precede a head and does not count.
-            || crossed(limits.head_size.saturating_add(2));
+            // More for the empty lines that may precede a head and do not count.
+            || crossed(limits.head_size.saturating_add(2 * EMPTY_LINES));
 
         let from = self.searched as usize;
         for at in memchr_iter(b'\n', buf.get(from..).unwrap_or_default()).map(|at| from + at) {
             // The line end of an empty line before the head is not that of the first line.
-            let is_first = at > 1 && !self.has_line;
+            let is_empty = |line: &[u8]| line.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+            let is_first = !self.has_line && !buf.get(..at).is_some_and(is_empty);
             self.has_line |= is_first;
             let ends_head = matches!(buf.get(..at), Some([.., b'\n'] | [.., b'\n', b'\r']));
             needed |= at >= parsed && (is_first || ends_head);

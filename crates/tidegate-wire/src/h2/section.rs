@@ -235,7 +235,7 @@ impl Section {
                 }
                 self.content_length = Some(content_length(value).ok_or(Malformed::ContentLength)?);
             }
-            FieldKind::Expect if matches!(self.purpose, Purpose::Request { .. }) => {
+            FieldKind::Expect if matches!(self.purpose, Purpose::Request { .. }) && !value.is_empty() => {
                 self.expects_continue = true;
                 if !value.eq_ignore_ascii_case(b"100-continue") {
                     self.refusal.get_or_insert(417);

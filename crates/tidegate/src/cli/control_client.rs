@@ -2,11 +2,12 @@
 
 use super::{complain, has_color, print};
 use crate::master::control::{self, Request};
+use crate::master::proof;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -233,12 +234,18 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
             bail!("the server at {} is another user's; name yours with --control", path.display());
         }
     }
-    let mut reply = String::new();
-    stream
-        .write_all(format!("{}\n", request.to_line()).as_bytes())
-        .and_then(|()| stream.read_to_string(&mut reply))
-        .with_context(|| format!("the server at {} broke off", path.display()))?;
-    let (word, text) = reply.split_once('\n').unwrap_or((&reply, ""));
+    let broke_off = || format!("the server at {} broke off", path.display());
+    stream.write_all(format!("{}\n", request.to_line()).as_bytes()).with_context(broke_off)?;
+    let mut replies = BufReader::new(&stream);
+    let mut reply = Vec::new();
+    replies.read_until(b'\n', &mut reply).with_context(broke_off)?;
+    if let Some(asked) = proof::question(&reply) {
+        proof::show(&stream, &asked)?;
+        reply.clear();
+    }
+    replies.read_to_end(&mut reply).with_context(broke_off)?;
+    let reply = String::from_utf8_lossy(&reply);
+    let (word, text) = reply.split_once('\n').unwrap_or((&*reply, ""));
     match word {
         "ok" => print(text),
         "failed" => {

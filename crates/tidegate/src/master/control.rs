@@ -6,6 +6,7 @@
 //! of which there are few, and never holds up the master.
 
 use super::Event;
+use super::proof::Proof;
 use super::roster::Roster;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
@@ -192,11 +193,14 @@ pub struct Draft {
     listener: UnixListener,
     draft: PathBuf,
     path: PathBuf,
+    /// What is asked for where applications are the same user.
+    proof: Option<Arc<Proof>>,
 }
 
 /// A control socket in its place.
 pub struct ControlSocket {
     path: PathBuf,
+    proof: Option<Arc<Proof>>,
     /// Device and inode, so that a successor's socket is not removed.
     identity: Option<(u64, u64)>,
 }
@@ -231,7 +235,23 @@ impl Draft {
         let listener = bind_and_listen()
             .inspect_err(|_| drop(fs::remove_file(&draft)))
             .with_context(|| format!("cannot make the control socket {}", path.display()))?;
-        Ok(Draft { listener, draft, path: path.to_owned() })
+        Ok(Draft { listener, draft, path: path.to_owned(), proof: None })
+    }
+
+    /// Has everybody but root show a proof.
+    pub fn with_proof(mut self, proof: Option<Proof>) -> Draft {
+        self.proof = proof.map(Arc::new);
+        self
+    }
+
+    /// Where it will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The proof that is asked for.
+    pub fn proof(&self) -> Option<&Path> {
+        self.proof.as_ref().map(|proof| proof.path())
     }
 
     /// Moves it to its place, where a predecessor's or a stale one may lie, and serves it.
@@ -244,12 +264,12 @@ impl Draft {
         fs::rename(&self.draft, &self.path)
             .inspect_err(|_| drop(fs::remove_file(&self.draft)))
             .with_context(at)?;
-        let listener = self.listener;
+        let (listener, proof) = (self.listener, self.proof.clone());
         std::thread::Builder::new()
             .name("tidegate-control".into())
-            .spawn(move || accept(&listener, &roster, &events))
+            .spawn(move || accept(&listener, proof.as_ref(), &roster, &events))
             .with_context(at)?;
-        Ok(ControlSocket { identity: identity(&self.path), path: self.path })
+        Ok(ControlSocket { identity: identity(&self.path), path: self.path, proof: self.proof })
     }
 }
 
@@ -258,6 +278,9 @@ impl ControlSocket {
     pub fn remove(&self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
             let _ = fs::remove_file(&self.path);
+        }
+        if let Some(proof) = &self.proof {
+            proof.remove();
         }
     }
 }
@@ -271,7 +294,7 @@ fn is_socket(there: &fs::Metadata) -> bool {
     there.file_type().is_socket()
 }
 
-fn accept(listener: &UnixListener, roster: &Arc<Roster>, events: &Sender<Event>) {
+fn accept(listener: &UnixListener, proof: Option<&Arc<Proof>>, roster: &Arc<Roster>, events: &Sender<Event>) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
@@ -288,8 +311,9 @@ fn accept(listener: &UnixListener, roster: &Arc<Roster>, events: &Sender<Event>)
         }
         open.fetch_add(1, Relaxed);
         let (roster, events, counted) = (roster.clone(), events.clone(), open.clone());
+        let proof = proof.cloned();
         let served = std::thread::Builder::new().name("tidegate-command".into()).spawn(move || {
-            serve(&stream, &roster, &events);
+            serve(&stream, proof.as_deref(), &roster, &events);
             counted.fetch_sub(1, Relaxed);
         });
         if served.is_err() {
@@ -300,9 +324,12 @@ fn accept(listener: &UnixListener, roster: &Arc<Roster>, events: &Sender<Event>)
 
 /// Whether it is root or this process's own user: the mode of the file says the same, but a folder may have been opened
 /// to others, or the file given to them.
-fn may_command(stream: &UnixStream) -> Result<(), Reply> {
+fn may_command(stream: &UnixStream, proof: Option<&Proof>) -> Result<(), Reply> {
     match socket_peercred(stream) {
-        Ok(peer) if peer.uid.is_root() || peer.uid == geteuid() => Ok(()),
+        Ok(peer) if peer.uid.is_root() => Ok(()),
+        Ok(peer) if peer.uid == geteuid() => {
+            proof.map_or(Ok(()), |proof| proof.ask(stream)).map_err(Reply::failed)
+        }
         Ok(peer) => Err(Reply::failed(format!(
             "user {} may not command this server: only root and user {} may",
             peer.uid.as_raw(),
@@ -312,15 +339,15 @@ fn may_command(stream: &UnixStream) -> Result<(), Reply> {
     }
 }
 
-fn serve(stream: &UnixStream, roster: &Roster, events: &Sender<Event>) {
-    if let Err(refusal) = may_command(stream) {
-        return respond(stream, &refusal);
-    }
+fn serve(stream: &UnixStream, proof: Option<&Proof>, roster: &Roster, events: &Sender<Event>) {
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
     let mut line = String::new();
     if BufReader::new(stream.take(LINE)).read_line(&mut line).is_err() {
         return;
+    }
+    if let Err(refusal) = may_command(stream, proof) {
+        return respond(stream, &refusal);
     }
     let Some(line) = line.strip_suffix('\n') else { return };
     let request = match Request::parse(line) {

@@ -14,8 +14,10 @@ mod notify;
 mod parts;
 mod pid_file;
 mod pools;
+pub mod proof;
 mod reload;
 mod roster;
+mod sealing;
 mod servers;
 mod sockets;
 mod tls;
@@ -37,8 +39,10 @@ use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
+use proof::Proof;
 use roster::Roster;
 use rustix::process::getppid;
+use sealing::ControlPaths;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -105,6 +109,8 @@ pub struct Master {
     acme: acme::Acme,
     roster: Arc<Roster>,
     writer: Arc<Writer>,
+    /// What of the control socket is sealed.
+    sealed_control: Option<Arc<ControlPaths>>,
     pid_file: Option<PidFile>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
@@ -174,6 +180,8 @@ impl Master {
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
         let draft = bind_control(&options, &settings, handover.is_some())?;
+        let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
+        warnings.extend(sealing::seal(&mut settings, control.as_deref()));
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;
@@ -217,6 +225,7 @@ impl Master {
             acme: acme::Acme::default(),
             roster,
             writer,
+            sealed_control: control,
             pid_file: None,
             pools,
             upstreams,
@@ -590,7 +599,10 @@ fn bind_control(options: &ServeOptions, settings: &Settings, has_predecessor: bo
         return Ok(None);
     }
     match Draft::bind(&path) {
-        Ok(draft) => Ok(Some(draft)),
+        Ok(draft) => {
+            let proof = sealing::is_needed(settings).then(|| Proof::make(&path)).flatten();
+            Ok(Some(draft.with_proof(proof)))
+        }
         Err(error) if is_fixed => Err(error.context(advice(&path))),
         Err(error) => {
             notice(&format!("{error:#}: this server runs without; name another with --control"));

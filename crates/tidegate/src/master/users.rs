@@ -12,6 +12,7 @@ use tidegate_config::settings::pool::{Application, HookAction};
 use tidegate_config::settings::{Origin, SocketAccess, User as UserSettings};
 use tidegate_core::tls::pair_files;
 use tidegate_modules::gateway::supervise::launch::{self, Account};
+use tidegate_modules::gateway::supervise::seal;
 
 /// Where the settings name somebody who is not known, and as what.
 #[derive(Debug)]
@@ -219,7 +220,7 @@ pub fn exposed(settings: &Settings) -> Vec<String> {
 }
 
 /// The name of this process's own user.
-fn own_name() -> String {
+pub fn own_name() -> String {
     let own = nix::unistd::geteuid().to_string();
     launch::find_user(&own).ok().and_then(|account| account.name).unwrap_or(own)
 }
@@ -261,6 +262,10 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
                     }
                     said
                 }
+                None if settings.sandbox && seal::is_possible() => format!(
+                    "{}, who starts the server: landlock keeps it from the server's keys and control socket",
+                    own_name()
+                ),
                 None => format!(
                     "{}, who starts the server: it can read the server's keys and use its control socket; a server \
                      that is started as root can give it another `user`",

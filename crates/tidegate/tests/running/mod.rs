@@ -32,6 +32,13 @@ impl Folder {
         Folder(path)
     }
 
+    /// One that lies in no folder for everybody, as that for temporary files is.
+    pub fn apart(name: &str) -> Folder {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -139,6 +139,7 @@ fn prepare(start: &mut Start<'_>) -> Result<Prepared, String> {
         user: processes.user.clone(),
         group: processes.group.clone(),
         umask: processes.umask,
+        sealed: processes.sealed.paths.clone(),
         ..Launch::default()
     }
     .with_resources(&processes.resources);

@@ -5,9 +5,14 @@
 //! trembles around the threshold sets off one.
 
 use super::launch::Launch;
-use std::io::{Read, Write};
+use crate::gateway::complaints::Lines;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::time::Duration;
@@ -76,8 +81,9 @@ impl Watch {
         let (action, pool, is_running) = (self.hook.action.clone(), pool.to_owned(), self.is_running.clone());
         let job = move || {
             let outcome = match &action {
-                HookAction::Run { command, user, group } => {
-                    let launch = Launch { user: user.clone(), group: group.clone(), ..Launch::default() };
+                HookAction::Run { command, user, group, sealed } => {
+                    let (user, group, sealed) = (user.clone(), group.clone(), sealed.paths.clone());
+                    let launch = Launch { user, group, sealed, ..Launch::default() };
                     run(command, launch, &pool, measure, event, value)
                 }
                 HookAction::Call(url) => call(url, &pool, measure, event, value),
@@ -104,26 +110,69 @@ fn run(
     value: usize,
 ) -> Result<(), String> {
     let Some(program) = argv.first() else { return Err("no program is named".into()) };
-    let mut command = if launch.user.is_some() {
+    let mut command = if launch.user.is_some() || !launch.sealed.is_empty() {
         launch.command(argv)
     } else {
         let mut command = Command::new(program);
         command.args(argv.get(1..).unwrap_or_default());
         command
     };
-    let status = command
+    let fail = |error: io::Error| format!("`{program}` cannot be run: {error}");
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| fail(error.into()))?;
+    command
         .env("TIDEGATE_POOL", pool)
         .env("TIDEGATE_MEASURE", measure)
         .env("TIDEGATE_EVENT", event)
         .env("TIDEGATE_VALUE", value.to_string())
         .stdin(Stdio::null())
-        .status()
-        .map_err(|error| format!("`{program}` cannot be run: {error}"))?;
+        .stdout(write.try_clone().map_err(fail)?)
+        .stderr(write);
+    let mut child = command.spawn().map_err(fail)?;
+    drop(command); // and with it our ends of the pipe
+    log_output(pool, &child, &read).map_err(fail)?;
+    let status = child.wait().map_err(fail)?;
     if status.success() { Ok(()) } else { Err(format!("`{program}` failed: {status}")) }
 }
 
+/// What a hook writes goes to the log of its pool, line by line, until it has ended: what it may have left running in the
+/// background holds the pipe, too, and is not waited for.
+fn log_output(pool: &str, child: &Child, output: &OwnedFd) -> io::Result<()> {
+    let about = format!("pool {pool}: hook");
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    rustix::io::ioctl_fionbio(output, true)?;
+    let mut lines = Lines::default();
+    let mut buffer = [0; 4096];
+    let mut is_open = true;
+    loop {
+        let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
+        if is_open {
+            fds.push(PollFd::new(output, PollFlags::IN));
+        }
+        rustix::io::retry_on_intr(|| poll(&mut fds, None))?;
+        // Looked at first: what it wrote before it ended is in the pipe by now.
+        let has_ended = !fds[0].revents().is_empty();
+        // Bounded: one that goes on writing in the background is not listened to without end. It is what a pipe holds.
+        for _ in 0..if has_ended { 16 } else { 1 } {
+            match rustix::io::read(output, &mut buffer) {
+                Ok(0) => is_open = false,
+                Ok(count) => {
+                    let complete = lines.push(buffer.get(..count).unwrap_or_default());
+                    log::application(pool, &about, &complete);
+                    continue;
+                }
+                Err(_) => {}
+            }
+            break;
+        }
+        if has_ended {
+            log::application(pool, &about, &lines.end());
+            return Ok(());
+        }
+    }
+}
+
 fn call(url: &str, pool: &str, measure: &str, event: &str, value: usize) -> Result<(), String> {
-    let fail = |error: std::io::Error| format!("{url} cannot be called: {error}");
+    let fail = |error: io::Error| format!("{url} cannot be called: {error}");
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -156,7 +205,8 @@ mod tests {
     use std::net::TcpListener;
 
     fn watch(threshold: Threshold) -> Watch {
-        let action = HookAction::Run { command: vec!["true".into()], user: None, group: None };
+        let action =
+            HookAction::Run { command: vec!["true".into()], user: None, group: None, sealed: Arc::default() };
         Watch::new(Hook { measure: Measure::Queue, threshold, action, every: Duration::from_secs(10) })
     }
 

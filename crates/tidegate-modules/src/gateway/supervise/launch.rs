@@ -5,6 +5,7 @@
 //! set where it is safe to do so: in a process of one thread, with ordinary calls, and not between `fork` and
 //! `exec`. What fails is said in one sentence on standard error, which the supervisor reads.
 
+use super::seal;
 use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setgroups, setuid};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -17,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use tidegate_config::settings::pool::{IoPriority, Resources};
+use tidegate_config::travel;
 use tidegate_io::process::{IoClass, set_io_priority};
 
 /// What this program is run as, also once its file has been replaced by a newer one.
@@ -28,8 +30,10 @@ const LISTEN_FD: i32 = 3;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Working folder.
+    #[serde(with = "travel::optional_path")]
     pub folder: Option<PathBuf>,
     /// Root folder (`chroot`), entered before the working folder.
+    #[serde(with = "travel::optional_path")]
     pub root: Option<PathBuf>,
     /// User, by name or number.
     pub user: Option<String>,
@@ -51,6 +55,9 @@ pub struct Launch {
     pub listens_on_three: bool,
     /// Leads a session of its own, so that a terminal that closes does not end it.
     pub has_session: bool,
+    /// What is kept out of its reach ([`seal`]); empty for a program that has another user than the server.
+    #[serde(with = "travel::paths")]
+    pub sealed: Vec<PathBuf>,
 }
 
 impl Launch {
@@ -137,6 +144,9 @@ impl Launch {
         chdir(folder).map_err(|e| format!("cannot enter the folder {}: {e}", folder.display()))?;
         if self.listens_on_three {
             pass_socket(command).map_err(|e| format!("cannot pass the socket on: {e}"))?;
+        }
+        if !self.sealed.is_empty() {
+            seal::confine(&self.sealed)?;
         }
         // Last: the program is loaded with what is left.
         self.memory
@@ -259,10 +269,13 @@ mod tests {
     #[test]
     fn survives_being_an_argument() {
         let launch = Launch {
-            folder: Some("/srv".into()),
+            // No name has to be text.
+            folder: Some(std::os::unix::ffi::OsStringExt::from_vec(b"/srv/\xff".into()))
+                .map(|name: OsString| name.into()),
             user: Some("www-data".into()),
             umask: Some(0o27),
             io_idle: Some(true),
+            sealed: vec!["/var/lib/keys".into()],
             ..Launch::default()
         };
         assert_eq!(Launch::from_argument(&launch.to_argument()).expect("our own"), launch);

@@ -17,6 +17,7 @@ mod opcache;
 mod pace;
 mod php;
 mod running;
+pub mod seal;
 pub mod sockets;
 pub mod status;
 mod temporary;

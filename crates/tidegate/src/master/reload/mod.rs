@@ -16,9 +16,10 @@ mod machine;
 use super::control::{Reply, Responder};
 use super::logs::Logs;
 use super::pid_file::PidFile;
+use super::sealing::ControlPaths;
 use super::servers::{Layout, News, Revision, START_PATIENCE, State};
 use super::sockets::Sockets;
-use super::{Change, Event, Master, Order, PATIENCE, use_error_log, users};
+use super::{Change, Event, Master, Order, PATIENCE, sealing, use_error_log, users};
 use crate::certificates::CertificateWatch;
 use crate::link::ToServer;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
@@ -132,6 +133,8 @@ struct Present {
     settings: Arc<Settings>,
     files: TlsFiles,
     assigned: Vec<users::Assigned>,
+    /// What of the control socket applications do not reach.
+    control: Option<Arc<ControlPaths>>,
 }
 
 impl Draft {
@@ -142,6 +145,10 @@ impl Draft {
         present: &Present,
         notes: &mut Vec<String>,
     ) -> Result<Draft> {
+        let control = present.control.as_deref();
+        let before = sealing::seal(&mut Settings::clone(&present.settings), control);
+        let unsealed = sealing::seal(&mut settings, control);
+        notes.extend(unsealed.into_iter().filter(|new| !before.contains(new)));
         let mut assigned = users::assign(&mut settings, users::can_be_anybody())?;
         for new in &mut assigned {
             // A pool that stays because its site does has been given its user before, and does not name it.
@@ -202,7 +209,12 @@ impl Master {
 
     fn present(&self) -> Present {
         let Revision { settings, tls, assigned, .. } = &self.current;
-        Present { settings: settings.clone(), files: tls.clone(), assigned: assigned.clone() }
+        Present {
+            settings: settings.clone(),
+            files: tls.clone(),
+            assigned: assigned.clone(),
+            control: self.sealed_control.clone(),
+        }
     }
 
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew

@@ -1,0 +1,233 @@
+//! What a program that has the server's own user may not reach: private keys, their storage, the control socket and the
+//! proof that goes with it (FAULTS 61).
+//!
+//! Landlock(7) only allows, so everything is allowed but what is sealed: whatever lies beside the way to a sealed path.
+//! A folder on the way itself is listed and entered as before, but nothing is made, moved or removed right in it, and
+//! what somebody else makes there later is not seen. A process that is confined so cannot trace or look into processes
+//! that are not, and where the kernel has it (6.12) sends signals to none but those that it has started.
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+/// What is kept from the programs, and the oldest kernel that has it without taking more: without `Refer` (5.19) no file
+/// can be moved between folders. Listing and running are left alone.
+fn handled() -> BitFlags<AccessFs> {
+    AccessFs::from_all(ABI::V3) & !(AccessFs::ReadDir | AccessFs::Execute)
+}
+
+/// Whether this kernel can seal.
+pub fn is_possible() -> bool {
+    let refer = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    refer.handle_access(AccessFs::Refer).and_then(Ruleset::create).is_ok()
+}
+
+/// A path as the kernel resolves it, as far as there is something.
+fn resolved(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    match there {
+        Some((part, real)) => match path.strip_prefix(part) {
+            Ok(rest) if rest != Path::new("") => real.join(rest),
+            _ => real,
+        },
+        None => path.to_owned(),
+    }
+}
+
+/// The names that are sealed in each folder on the way; `None` for a path that is no file's.
+fn names(path: &Path) -> Option<Vec<(PathBuf, OsString)>> {
+    let mut folder = PathBuf::from("/");
+    let mut steps = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::RootDir => {}
+            Component::Normal(name) => {
+                steps.push((folder.clone(), name.to_owned()));
+                folder.push(name);
+            }
+            _ => return None,
+        }
+    }
+    Some(steps).filter(|steps| !steps.is_empty())
+}
+
+/// A path with all that it may be reached by: as it is resolved, and where its last part is a symbolic link, that.
+fn places(path: &Path) -> BTreeSet<PathBuf> {
+    let by_name = path.parent().zip(path.file_name()).map(|(folder, name)| resolved(folder).join(name));
+    [resolved(path)].into_iter().chain(by_name).collect()
+}
+
+/// The folder for everybody that a path leads through, where there is one: to seal the path would take it away.
+pub fn shared_folder(path: &Path) -> Option<PathBuf> {
+    let is_shared = |folder: &&Path| fs::metadata(folder).is_ok_and(|there| there.mode() & 0o002 != 0);
+    let places = places(path);
+    places.iter().find_map(|place| place.ancestors().skip(1).find(is_shared).map(Path::to_owned))
+}
+
+/// For each folder on the ways to the sealed paths the names in it that lead there.
+fn ways(sealed: &[PathBuf]) -> Result<BTreeMap<PathBuf, BTreeSet<OsString>>, String> {
+    let mut ways: BTreeMap<PathBuf, BTreeSet<OsString>> = BTreeMap::new();
+    for place in sealed.iter().flat_map(|path| places(path)) {
+        let steps = names(&place).ok_or_else(|| format!("{} cannot be kept apart", place.display()))?;
+        for (folder, name) in steps {
+            ways.entry(folder).or_default().insert(name);
+        }
+    }
+    // What lies in a sealed folder is sealed with it.
+    let whole: Vec<PathBuf> = sealed.iter().flat_map(|path| places(path)).collect();
+    ways.retain(|folder, _| !whole.iter().any(|sealed| folder.starts_with(sealed)));
+    Ok(ways)
+}
+
+/// The folders beside the ways to the sealed paths. Where they change, who was confined before does not see the new ones.
+pub fn beside(sealed: &[PathBuf]) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for (folder, names) in ways(sealed).unwrap_or_default() {
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let entries = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let entries = entries.filter(|entry| !names.contains(&entry.file_name()));
+        folders.extend(entries.map(|entry| entry.path()));
+    }
+    folders.sort();
+    folders
+}
+
+/// Confines the calling process, which has one thread, and all that it starts.
+///
+/// # Errors
+/// A sentence: nothing must run then.
+pub fn confine(sealed: &[PathBuf]) -> Result<(), String> {
+    let fail = |problem: &dyn std::fmt::Display| {
+        format!("cannot keep keys and the control socket of the server out of its reach: {problem}")
+    };
+    let mut rules = Vec::new();
+    for (folder, names) in ways(sealed).map_err(|problem| fail(&problem))? {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            // Nothing is there yet, and nothing can be made there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(fail(&format_args!("{}: {error}", folder.display()))),
+        };
+        for entry in entries.flatten().filter(|entry| !names.contains(&entry.file_name())) {
+            rules.extend(allow(&entry.path()).map(Ok::<_, landlock::RulesetError>));
+        }
+    }
+    let confined = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::Refer)
+        .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
+        .and_then(|ruleset| ruleset.handle_access(handled()))
+        .and_then(|ruleset| ruleset.scope(Scope::Signal))
+        .and_then(Ruleset::create)
+        .and_then(|ruleset| ruleset.add_rules(rules))
+        .and_then(landlock::RulesetCreated::restrict_self)
+        .map_err(|error| fail(&error))?;
+    if confined.ruleset == RulesetStatus::NotEnforced {
+        return Err(fail(&"this kernel has no landlock"));
+    }
+    Ok(())
+}
+
+/// All that is handled, for one entry of a folder and what lies below. A symbolic link is none: what it leads to has a
+/// place of its own.
+fn allow(path: &Path) -> Option<PathBeneath<std::os::fd::OwnedFd>> {
+    // Gone since, or not for this user.
+    let fd = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let access = match FileType::from_raw_mode(fstat(&fd).ok()?.st_mode) {
+        FileType::Directory => handled(),
+        FileType::Symlink => return None,
+        _ => handled() & AccessFs::from_file(ABI::V3),
+    };
+    Some(PathBeneath::new(fd, access))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// A folder that nobody else writes to, unlike that for temporary files.
+    fn folder(name: &str) -> PathBuf {
+        let target = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();
+        let folder = target.join(format!("seal-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_is_sealed_is_out_of_reach_and_all_else_is_as_before() {
+        let folder = folder("reach");
+        for path in ["keys", "data", "data/below"] {
+            fs::create_dir(folder.join(path)).unwrap();
+        }
+        for path in ["keys/key", "data/file", "control", "beside", "certificate"] {
+            fs::write(folder.join(path), "text").unwrap();
+        }
+        symlink("keys/key", folder.join("link")).unwrap();
+        symlink("/", folder.join("all")).unwrap();
+        let sealed = vec![folder.join("link"), folder.join("control"), folder.join("none/yet")];
+        assert_eq!(sealed.iter().find_map(|path| shared_folder(path)), None, "{}", folder.display());
+        let at = folder.clone();
+        let confined = std::thread::spawn(move || {
+            if !is_possible() {
+                eprintln!("SKIPPED: this kernel has no landlock");
+                return;
+            }
+            confine(&sealed).unwrap();
+            for path in ["keys/key", "link", "control"] {
+                assert!(fs::read(at.join(path)).is_err(), "reads {path}");
+                assert!(fs::write(at.join(path), "").is_err(), "writes {path}");
+            }
+            assert!(fs::read(at.join("all").join(at.strip_prefix("/").unwrap()).join("control")).is_err());
+            for path in ["keys/key", "link", "control"] {
+                assert!(fs::remove_file(at.join(path)).is_err(), "removes {path}");
+                assert!(fs::rename(at.join(path), at.join("data/moved")).is_err(), "moves {path}");
+            }
+            assert!(fs::rename(at.join("keys"), at.join("elsewhere")).is_err(), "moves the folder");
+            assert!(fs::rename(at.join("data"), at.join("keys")).is_err(), "puts another in its place");
+            assert!(fs::hard_link(at.join("keys/key"), at.join("data/hard")).is_err(), "links");
+            assert!(fs::write(at.join("keys/new"), "").is_err(), "makes one beside the key");
+            assert!(fs::create_dir(at.join("none")).is_err(), "makes the way");
+            // The rest, and what is made there.
+            assert_eq!(fs::read_to_string(at.join("beside")).unwrap(), "text");
+            fs::write(at.join("beside"), "new").unwrap();
+            fs::write(at.join("data/made"), "made").unwrap();
+            fs::rename(at.join("data/made"), at.join("data/below/made")).unwrap();
+            assert_eq!(fs::read_to_string(at.join("data/below/made")).unwrap(), "made");
+            fs::remove_file(at.join("data/below/made")).unwrap();
+            let temporary = std::env::temp_dir().join(format!("seal-{}", std::process::id()));
+            fs::write(&temporary, "made").unwrap();
+            assert_eq!(fs::read_to_string(&temporary).unwrap(), "made");
+            fs::remove_file(&temporary).unwrap();
+            assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+            assert!(fs::read("/etc/passwd").is_ok() && fs::read_dir(&at).is_ok());
+        });
+        confined.join().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_way_through_a_folder_for_everybody_is_said() {
+        let folder = folder("shared");
+        let open = folder.join("open");
+        fs::create_dir_all(open.join("in")).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert_eq!(shared_folder(&open.join("in/control")), Some(open.clone()));
+        assert_eq!(shared_folder(&open.join("not/yet")), Some(open.clone()));
+        assert_eq!(shared_folder(&open), None, "itself may be");
+        symlink(open.join("in"), folder.join("link")).unwrap();
+        assert_eq!(shared_folder(&folder.join("link/control")), Some(open));
+        fs::create_dir(folder.join("beside")).unwrap();
+        assert!(beside(&[folder.join("open")]).contains(&folder.join("beside")));
+        assert!(!beside(&[folder.join("open")]).contains(&folder.join("open")));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,106 @@
+//! What is kept out of reach of applications, hooks and scripts that have the server's own user (FAULTS 61).
+//!
+//! A server that is started as root gives them another user, and file permissions do the rest. One that an ordinary user
+//! starts cannot: there landlock keeps them from private keys, the storage of certificates, and the proof that the
+//! control socket asks for. Which paths those are is decided here, with every revision of the settings.
+
+use super::acme::default_storage;
+use super::control::Draft;
+use super::users;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tidegate_config::Settings;
+use tidegate_config::settings::pool::{Application, HookAction, Sealed};
+use tidegate_core::tls::{automatic_names, pair_files};
+use tidegate_modules::gateway::supervise::seal;
+
+/// What of the control socket is sealed.
+pub struct ControlPaths {
+    socket: PathBuf,
+    proof: Option<PathBuf>,
+}
+
+impl ControlPaths {
+    /// Of a socket.
+    pub fn of(draft: &Draft) -> ControlPaths {
+        ControlPaths { socket: draft.path().to_owned(), proof: draft.proof().map(Path::to_owned) }
+    }
+}
+
+/// Whether what these settings start has the server's own user and is to be kept from its secrets.
+pub fn is_needed(settings: &Settings) -> bool {
+    !users::can_be_anybody() && settings.sandbox && seal::is_possible()
+}
+
+/// Seals: every pool, hook and script is told what it does not reach. The sentences say what remains in reach.
+pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<String> {
+    if users::can_be_anybody() || !settings.sandbox || !starts_something(settings) {
+        return Vec::new();
+    }
+    let who = format!("what the server starts as user {}", users::own_name());
+    if !seal::is_possible() {
+        return vec![format!(
+            "this kernel has no landlock, or one before 5.19: {who} can read its keys and use its control socket; \
+             start it as root with a `user`, or write `sandbox off` to say that this is meant"
+        )];
+    }
+    let mut unsealed = Vec::new();
+    let mut paths = Vec::new();
+    let keys = pair_files(settings).map(|files| files.key.clone());
+    for path in keys.chain(storage(settings)).chain(control.and_then(|control| control.proof.clone())) {
+        match seal::shared_folder(&path) {
+            None => paths.push(path),
+            Some(folder) => unsealed.push(format!(
+                "{who} can reach {}: it lies below {}, a folder for everybody; move it elsewhere",
+                path.display(),
+                folder.display()
+            )),
+        }
+    }
+    match control {
+        Some(ControlPaths { socket, proof: None }) => unsealed.push(format!(
+            "{who} can use the control socket {}: it lies below a folder for everybody; name another place with \
+             `control`",
+            socket.display()
+        )),
+        // In a folder for everybody it can be replaced, but not used.
+        Some(ControlPaths { socket, .. }) => {
+            paths.extend(Some(socket.clone()).filter(|path| seal::shared_folder(path).is_none()));
+        }
+        None => {}
+    }
+    unsealed.dedup();
+    paths.sort();
+    paths.dedup();
+    let sealed = Arc::new(Sealed { beside: seal::beside(&paths), paths });
+    for pool in &mut settings.pools {
+        if let Application::Processes(processes) = &mut pool.application {
+            processes.sealed = sealed.clone();
+        }
+        for hook in &mut pool.hooks {
+            if let HookAction::Run { sealed: its, .. } = &mut hook.action {
+                *its = sealed.clone();
+            }
+        }
+    }
+    if let Some(hook) = &mut settings.acme.dns_hook {
+        hook.sealed = sealed;
+    }
+    unsealed
+}
+
+fn starts_something(settings: &Settings) -> bool {
+    let has_processes = |application: &Application| matches!(application, Application::Processes(_));
+    let mut hooks = settings.pools.iter().flat_map(|pool| &pool.hooks);
+    settings.pools.iter().any(|pool| has_processes(&pool.application))
+        || hooks.any(|hook| matches!(hook.action, HookAction::Run { .. }))
+        || settings.acme.dns_hook.is_some()
+}
+
+/// The storage of certificates, where there is one or will be.
+fn storage(settings: &Settings) -> Option<PathBuf> {
+    let named = settings.acme.storage.clone();
+    let is_used = named.is_some() || !automatic_names(settings).is_empty();
+    let storage = named.unwrap_or_else(default_storage);
+    Some(storage).filter(|path| is_used || path.exists())
+}
