@@ -8,11 +8,13 @@
 use super::Event;
 use super::proof::Proof;
 use super::roster::Roster;
+use super::sealing;
+use crate::revision::ServeOptions;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-use rustix::process::{geteuid, getuid};
+use rustix::process::{geteuid, getppid, getuid};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -187,6 +189,52 @@ pub fn path_for(settings: Option<&Settings>) -> (PathBuf, bool) {
 }
 
 const NAME: &str = "tidegate.sock";
+
+/// Where the control socket goes, unless a living server has it: an error where it was asked for, a notice
+/// where it is only the default. A predecessor gives it up.
+pub fn open(options: &ServeOptions, settings: &Settings, has_predecessor: bool) -> Result<Option<Draft>> {
+    let (path, is_fixed) = match &options.control {
+        Some(path) => (std::path::absolute(path).unwrap_or_else(|_| path.clone()), true),
+        None => path_for(Some(settings)),
+    };
+    let predecessor = getppid().filter(|_| has_predecessor).map(|pid| pid.as_raw_nonzero().get());
+    if let Some(pid) = owner(&path).filter(|pid| Some(*pid) != predecessor) {
+        let said = format!("the control socket {} is process {pid}'s", path.display());
+        if is_fixed {
+            bail!("{said}, which runs; stop it, or name another with --control");
+        }
+        notice(&format!("{said}: this server runs without; give it one of its own with --control"));
+        return Ok(None);
+    }
+    match Draft::bind(&path) {
+        Ok(draft) => {
+            let proof = sealing::is_needed(settings).then(|| Proof::make(&path)).flatten();
+            Ok(Some(draft.with_proof(proof)))
+        }
+        Err(error) if is_fixed => Err(error.context(advice(&path))),
+        Err(error) => {
+            notice(&format!("{error:#}: this server runs without; name another with --control"));
+            Ok(None)
+        }
+    }
+}
+
+fn advice(path: &Path) -> String {
+    let folder = path.parent().unwrap_or(path);
+    if folder.is_dir() {
+        format!(
+            "let the user that runs tidegate write into {}, or name another with --control",
+            folder.display()
+        )
+    } else {
+        format!("make the folder {}, or name another with --control", folder.display())
+    }
+}
+
+/// What the operator at the terminal should know before the log takes over.
+fn notice(said: &str) {
+    eprintln!("tidegate: {said}");
+}
 
 /// A bound control socket, not yet in its place.
 pub struct Draft {

@@ -32,16 +32,14 @@ use crate::descriptors;
 use crate::link::ToMaster;
 use crate::revision::{self, ServeOptions, SettingsFrom};
 use crate::server::privileges;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use changes::{Change, Order, Upgrade};
-use control::{ControlSocket, Draft, Reply, Request, Responder};
+use control::{ControlSocket, Reply, Request, Responder};
 use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
-use proof::Proof;
 use roster::Roster;
-use rustix::process::getppid;
 use sealing::ControlPaths;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -179,7 +177,7 @@ impl Master {
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
-        let draft = bind_control(&options, &settings, handover.is_some())?;
+        let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
         let (sender, events) = channel();
@@ -580,52 +578,6 @@ fn use_error_log(writer: &Arc<Writer>, logs: &Logs, settings: &Settings) -> Resu
     }
     logs::use_pool_logs(writer, settings).context("cannot write the log of a pool")?;
     Ok(())
-}
-
-/// Where the control socket goes, unless a living server has it: an error where it was asked for, a notice
-/// where it is only the default. A predecessor gives it up.
-fn bind_control(options: &ServeOptions, settings: &Settings, has_predecessor: bool) -> Result<Option<Draft>> {
-    let (path, is_fixed) = match &options.control {
-        Some(path) => (std::path::absolute(path).unwrap_or_else(|_| path.clone()), true),
-        None => control::path_for(Some(settings)),
-    };
-    let predecessor = getppid().filter(|_| has_predecessor).map(|pid| pid.as_raw_nonzero().get());
-    if let Some(pid) = control::owner(&path).filter(|pid| Some(*pid) != predecessor) {
-        let said = format!("the control socket {} is process {pid}'s", path.display());
-        if is_fixed {
-            bail!("{said}, which runs; stop it, or name another with --control");
-        }
-        notice(&format!("{said}: this server runs without; give it one of its own with --control"));
-        return Ok(None);
-    }
-    match Draft::bind(&path) {
-        Ok(draft) => {
-            let proof = sealing::is_needed(settings).then(|| Proof::make(&path)).flatten();
-            Ok(Some(draft.with_proof(proof)))
-        }
-        Err(error) if is_fixed => Err(error.context(advice(&path))),
-        Err(error) => {
-            notice(&format!("{error:#}: this server runs without; name another with --control"));
-            Ok(None)
-        }
-    }
-}
-
-fn advice(path: &Path) -> String {
-    let folder = path.parent().unwrap_or(path);
-    if folder.is_dir() {
-        format!(
-            "let the user that runs tidegate write into {}, or name another with --control",
-            folder.display()
-        )
-    } else {
-        format!("make the folder {}, or name another with --control", folder.display())
-    }
-}
-
-/// What the operator at the terminal should know before the log takes over.
-fn notice(said: &str) {
-    eprintln!("tidegate: {said}");
 }
 
 fn say_what_is_missing(settings: &Settings, limit: Option<u64>, warnings: &[String]) {
