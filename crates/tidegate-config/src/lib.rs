@@ -19,13 +19,13 @@ pub mod fuzzing;
 mod include;
 mod load;
 mod lower;
+pub mod path_encoding;
 mod reference;
 mod schema;
 pub mod settings;
 mod source;
 mod suggest;
 mod syntax;
-pub mod travel;
 mod value;
 
 pub use diagnostic::{Diagnostic, Severity};

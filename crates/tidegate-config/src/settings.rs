@@ -69,10 +69,10 @@ pub struct Settings {
     /// Value of the `Server` field; `None` leaves the field out.
     pub server_field: Option<String>,
     /// The file that holds the process number; absolute.
-    #[serde(with = "crate::travel::optional_path")]
+    #[serde(with = "crate::path_encoding::optional_path")]
     pub pid_file: Option<PathBuf>,
     /// Path of the control socket; `None` lets the command choose (beside the pid file).
-    #[serde(with = "crate::travel::optional_path")]
+    #[serde(with = "crate::path_encoding::optional_path")]
     pub control: Option<PathBuf>,
     /// Where request bodies wait that have to be complete.
     pub spill: gateway::Spill,
@@ -143,7 +143,7 @@ pub enum ListenAddress {
     /// An address and a port; `[::]` takes IPv4 clients too. Port 0 is the kernel's choice.
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
-    Unix(#[serde(with = "crate::travel::path")] PathBuf),
+    Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
 }
 
 /// A virtual server: the host names it answers to, and its routes.
@@ -257,7 +257,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
     /// Absolute. The path of the request is looked up below it.
-    #[serde(with = "crate::travel::path")]
+    #[serde(with = "crate::path_encoding::path")]
     pub root: PathBuf,
     /// Set by `alias`: this prefix of the path is cut off before the look-up below `root`.
     pub strip_prefix: Option<String>,
@@ -389,7 +389,7 @@ pub enum LogTarget {
     /// Standard output.
     Stdout,
     /// A file; absolute, its folder exists.
-    File(#[serde(with = "crate::travel::path")] PathBuf),
+    File(#[serde(with = "crate::path_encoding::path")] PathBuf),
 }
 
 /// What an access line looks like.

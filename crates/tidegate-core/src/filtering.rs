@@ -7,7 +7,7 @@ use crate::interim::Interim;
 use crate::reply::Reply;
 use crate::response::{Author, Head, Response};
 use crate::site::{Route, Site};
-use crate::subrequest::Elsewhere;
+use crate::subrequest::InternalRedirect;
 use std::rc::Rc;
 use tidegate_http::{FieldLines, Method, Status, Version};
 
@@ -27,7 +27,7 @@ impl Site {
             |filter: &Rc<dyn Filter>| filter.prepare(exchange).map(|made| (filter.sees_finished(), made));
         let filters: Vec<_> = route.filters.iter().filter_map(prepare).collect();
         let pages = !self.config.routes[index].error_pages.is_empty();
-        let pages = pages.then(|| Elsewhere::of(self, exchange));
+        let pages = pages.then(|| InternalRedirect::of(self, exchange));
         if filters.is_empty() && route.decoration.is_empty() && pages.is_none() {
             return reply;
         }
@@ -52,7 +52,7 @@ impl Site {
     fn with_pages(
         self: Rc<Self>,
         index: usize,
-        pages: Elsewhere,
+        pages: InternalRedirect,
         reply: Reply,
         dress: impl FnOnce(Response) -> Response + 'static,
     ) -> Reply {
@@ -68,7 +68,7 @@ impl Site {
     }
 
     /// Puts the page that the settings name for an error in its place.
-    fn with_page(&self, index: usize, pages: &Elsewhere, response: Response) -> Reply {
+    fn with_page(&self, index: usize, pages: &InternalRedirect, response: Response) -> Reply {
         let config = &self.config.routes[index];
         let is_finished = !matches!(response.head, Head::Fields(_));
         if is_finished || (response.author == Author::Application && !config.intercepts) {

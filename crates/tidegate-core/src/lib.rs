@@ -57,4 +57,4 @@ pub use reply::Reply;
 pub use response::{Author, Body, Head, Message, Part, Response};
 pub use site::{Route, Site};
 pub use state::RequestState;
-pub use subrequest::{Elsewhere, MayStore};
+pub use subrequest::{InternalRedirect, MayStore};

@@ -25,7 +25,7 @@ const MOST_HOPS: u8 = 4;
 pub struct MayStore(pub bool);
 
 /// The way to another path of the same site, for an answer that says where the answer is.
-pub struct Elsewhere {
+pub struct InternalRedirect {
     site: Rc<Site>,
     head_only: bool,
     scheme: &'static str,
@@ -146,8 +146,8 @@ impl Exchange<'_> {
     }
 
     /// What it takes to answer with another path of the same site later on.
-    pub fn elsewhere(&self) -> Option<Elsewhere> {
-        self.state.site.as_ref().map(|site| Elsewhere::of(site, self))
+    pub fn elsewhere(&self) -> Option<InternalRedirect> {
+        self.state.site.as_ref().map(|site| InternalRedirect::of(site, self))
     }
 }
 
@@ -164,13 +164,13 @@ fn answer(
     }
 }
 
-impl Elsewhere {
+impl InternalRedirect {
     /// From a request to the site.
-    pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> Elsewhere {
+    pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> InternalRedirect {
         let names = || exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec).collect();
         let known = &exchange.state.forwarded;
         let forwarded = site.trusts_by_route.then(|| known.clone().unwrap_or_else(|| Rc::new(names())));
-        Elsewhere {
+        InternalRedirect {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
             scheme: exchange.scheme,

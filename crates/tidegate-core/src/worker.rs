@@ -1,11 +1,11 @@
 //! One worker: poller, connections, timers and ready queue on one thread, sharing nothing on the hot path.
 //!
 //! The binary starts workers and talks to them through a [`Handle`]; what they serve comes from a
-//! [`Registry`], made on the worker's own thread, so that handlers may hold `Rc` and `RefCell`. `door` lets
-//! connections in or turns them away, `relief` closes those that go first when there is too much.
+//! [`Registry`], made on the worker's own thread, so that handlers may hold `Rc` and `RefCell`. `accept` lets
+//! connections in or turns them away, `reclaim` closes those that go first when there is too much.
 
-mod door;
-mod relief;
+mod accept;
+mod reclaim;
 
 use crate::admission::Shared;
 use crate::conn::{Connection, Next};
@@ -429,9 +429,9 @@ impl Worker {
             .runtime
             .next_deadline()
             .map(|at| Duration::from_millis(at.saturating_sub(monotonic_ns()).div_ceil(1_000_000)));
-        let relief = self.wants_relief().then_some(relief::PAUSE);
+        let reclaim = self.wants_reclaim().then_some(reclaim::PAUSE);
         let trim = self.cx.admission.keeps_what_is_free().then_some(TRIM_DELAY);
-        timers.into_iter().chain(relief).chain(trim).chain(log).chain(accept).chain(deadline).min()
+        timers.into_iter().chain(reclaim).chain(trim).chain(log).chain(accept).chain(deadline).min()
     }
 
     #[inline]

@@ -2,16 +2,16 @@
 //!
 //! A worker hands over a closure and gets a future; the thread that ran it wakes the worker. The queue is
 //! bounded: beyond it a job is refused at once, and the request that wanted it is answered 503. Which job is
-//! next, so that one slow disk does not take all threads, is decided by `lanes`.
+//! next, so that one slow disk does not take all threads, is decided by `device_queues`.
 
-use crate::lanes::Lanes;
+use crate::device_queues::DeviceQueues;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-pub use crate::lanes::Lane;
+pub use crate::device_queues::QueueKey;
 
 /// Threads at most; started when there is work and none is free. One device alone gets half of them.
 const THREADS: usize = 64;
@@ -38,7 +38,7 @@ struct Pool {
 }
 
 struct State {
-    lanes: Lanes<Job>,
+    queues: DeviceQueues<Job>,
     /// May run, and wait for a thread; with their device.
     started: VecDeque<(u64, Job)>,
     threads: usize,
@@ -46,39 +46,44 @@ struct State {
 }
 
 static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
-    state: Mutex::new(State { lanes: Lanes::new(THREADS), started: VecDeque::new(), threads: 0, idle: 0 }),
+    state: Mutex::new(State {
+        queues: DeviceQueues::new(THREADS),
+        started: VecDeque::new(),
+        threads: 0,
+        idle: 0,
+    }),
     work: Condvar::new(),
 });
 
 /// Runs a job that waits for no disk. Dropping the future before the job has begun cancels it.
 pub fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<Pending<T>, Overloaded> {
-    run_in(Lane::NO_DISK, job)
+    run_in(QueueKey::NO_DISK, job)
 }
 
-/// Runs a job that waits for what `lane` names. Dropping the future before the job has begun cancels it.
+/// Runs a job that waits for what `queue_key` names. Dropping the future before the job has begun cancels it.
 pub fn run_in<T: Send + 'static>(
-    lane: Lane,
+    queue_key: QueueKey,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Pending<T>, Overloaded> {
     let (job, pending) = with_outcome(job);
-    POOL.submit(lane, job, QUEUE)?;
+    POOL.submit(queue_key, job, QUEUE)?;
     Ok(pending)
 }
 
 /// Runs a job for a response that is under way, and is therefore taken however many wait: there are never
 /// more of these than connections. `Overloaded` only where not one thread can be started.
 pub fn go_on<T: Send + 'static>(
-    lane: Lane,
+    queue_key: QueueKey,
     job: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Pending<T>, Overloaded> {
     let (job, pending) = with_outcome(job);
-    POOL.submit(lane, job, usize::MAX)?;
+    POOL.submit(queue_key, job, usize::MAX)?;
     Ok(pending)
 }
 
 /// As [`go_on`], where nobody waits for an outcome.
-pub(crate) fn start(lane: Lane, job: impl FnOnce() + Send + 'static) -> Result<(), Overloaded> {
-    POOL.submit(lane, Box::new(job), usize::MAX)
+pub(crate) fn start(queue_key: QueueKey, job: impl FnOnce() + Send + 'static) -> Result<(), Overloaded> {
+    POOL.submit(queue_key, Box::new(job), usize::MAX)
 }
 
 fn with_outcome<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> (Job, Pending<T>) {
@@ -102,23 +107,23 @@ fn with_outcome<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 impl Pool {
-    fn submit(&'static self, lane: Lane, job: Job, most: usize) -> Result<(), Overloaded> {
+    fn submit(&'static self, queue_key: QueueKey, job: Job, most: usize) -> Result<(), Overloaded> {
         let mut state = lock(&self.state);
-        if state.lanes.waiting() >= most || !self.has_a_thread(&mut state) {
+        if state.queues.waiting() >= most || !self.has_a_thread(&mut state) {
             return Err(Overloaded);
         }
-        state.lanes.push(lane, job);
+        state.queues.push(queue_key, job);
         self.start_what_may(&mut state);
         Ok(())
     }
 
     /// Moves on what may run, and sees to it that there are threads for it.
     fn start_what_may(&'static self, state: &mut State) {
-        while let Some(started) = state.lanes.start() {
+        while let Some(started) = state.queues.start() {
             state.started.push_back(started);
             if state.idle >= state.started.len() {
                 self.work.notify_one();
-            } else if state.threads < state.lanes.busy() {
+            } else if state.threads < state.queues.busy() {
                 self.add_thread(state); // where that fails, those that are there take it
             }
         }
@@ -142,7 +147,7 @@ impl Pool {
                 drop(state);
                 job();
                 state = lock(&self.state);
-                state.lanes.finish(device);
+                state.queues.finish(device);
                 self.start_what_may(&mut state);
             }
             state.idle += 1;
@@ -215,11 +220,12 @@ mod tests {
         let stuck: Vec<_> = (0..10 * THREADS)
             .map(|_| {
                 let gate = gate.clone();
-                run_in(Lane { device: 1, file: 1 }, move || drop(lock(&gate))).expect("room in the queue")
+                run_in(QueueKey { device: 1, file: 1 }, move || drop(lock(&gate))).expect("room in the queue")
             })
             .collect();
         let (sender, done) = mpsc::channel();
-        let other = run_in(Lane { device: 2, file: 1 }, move || sender.send(())).expect("room in the queue");
+        let other =
+            run_in(QueueKey { device: 2, file: 1 }, move || sender.send(())).expect("room in the queue");
         done.recv().expect("another device is served");
         drop((shut, other, stuck));
     }

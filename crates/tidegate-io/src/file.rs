@@ -4,7 +4,7 @@
 //! moment fail in the kernel instead of being filtered here (FAULTS 32, 33). With `RESOLVE_CACHED` a look-up
 //! that would have to wait for a disk says so, and is repeated on the blocking pool.
 
-use crate::blocking::{self, Lane};
+use crate::blocking::{self, QueueKey};
 use crate::clock::monotonic_ns;
 use crate::links;
 pub use crate::links::Links;
@@ -53,7 +53,7 @@ pub struct FileFd {
     /// `None` once it was taken.
     fd: Option<OwnedFd>,
     /// Where it is closed by the pool.
-    slow: Option<Lane>,
+    slow: Option<QueueKey>,
 }
 
 impl FileFd {
@@ -78,8 +78,8 @@ impl AsFd for FileFd {
 
 impl Drop for FileFd {
     fn drop(&mut self) {
-        if let (Some(fd), Some(lane)) = (self.fd.take(), self.slow) {
-            let _ = blocking::start(lane, move || drop(fd));
+        if let (Some(fd), Some(queue_key)) = (self.fd.take(), self.slow) {
+            let _ = blocking::start(queue_key, move || drop(fd));
         }
     }
 }
@@ -256,8 +256,8 @@ impl Root {
     }
 
     /// Where jobs of the pool that look things up below it belong.
-    pub fn lane(&self) -> Lane {
-        Lane::of_device(self.place().identity.0)
+    pub fn queue_key(&self) -> QueueKey {
+        QueueKey::of_device(self.place().identity.0)
     }
 
     fn place(&self) -> Place {
@@ -276,7 +276,7 @@ impl Root {
         let fd = self.resolve(relative, flags, patience)?;
         let meta = meta_of(fd.as_fd())?;
         // What can be opened without asking anybody can be closed so.
-        let slow = (patience == Patience::Wait).then(|| Lane::of_file(meta.identity));
+        let slow = (patience == Patience::Wait).then(|| QueueKey::of_file(meta.identity));
         Ok(Opened { fd: FileFd { fd: Some(fd), slow }, meta })
     }
 
@@ -523,7 +523,7 @@ mod tests {
             assert!(!opened.fd.take().1, "nobody had to be asked");
         }
         let (mut reader, writer) = io::pipe().unwrap();
-        drop(FileFd { fd: Some(writer.into()), slow: Some(Lane::of_file((1, 2))) });
+        drop(FileFd { fd: Some(writer.into()), slow: Some(QueueKey::of_file((1, 2))) });
         assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         fs::remove_dir_all(&folder).unwrap();
     }

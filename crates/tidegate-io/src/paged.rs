@@ -9,7 +9,7 @@
 //! Not `cachestat(2)`: it counts pages that are still being read, sees nothing through overlayfs, and new
 //! kernels refuse it to those who may only read the file.
 
-use crate::blocking::{self, Lane};
+use crate::blocking::{self, QueueKey};
 use crate::clock::monotonic_ns;
 use crate::file::{FileFd, Patience, read_at};
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
@@ -36,7 +36,7 @@ const MOST_KNOWN: usize = 64;
 pub struct PagedFile {
     /// `None` once it is on its way to where it is closed: whoever lets go last closes, and that must be the pool.
     fd: Option<Arc<OwnedFd>>,
-    lane: Lane,
+    queue_key: QueueKey,
     known: RefCell<Vec<Known>>,
     /// The file system has no disk behind it. Found out by the pool: asking may wait for one.
     is_memory: Arc<OnceLock<bool>>,
@@ -77,7 +77,7 @@ impl PagedFile {
         let _ = fadvise(&fd, 0, None, Advice::Random);
         PagedFile {
             fd: Some(Arc::new(fd)),
-            lane: Lane::of_file(identity),
+            queue_key: QueueKey::of_file(identity),
             known: RefCell::default(),
             is_memory: Arc::default(),
             is_slow,
@@ -94,8 +94,8 @@ impl PagedFile {
     }
 
     /// Where such a job belongs.
-    pub fn lane(&self) -> Lane {
-        self.lane
+    pub fn queue_key(&self) -> QueueKey {
+        self.queue_key
     }
 
     /// How far the file can be sent from `start` on without waiting for a disk: `start < until <= end`,
@@ -152,7 +152,7 @@ impl PagedFile {
         }
         let reading = Arc::new(Reading::default());
         let (fd, job, is_memory) = (self.fd().clone(), reading.clone(), self.is_memory.clone());
-        let started = blocking::start(self.lane, move || {
+        let started = blocking::start(self.queue_key, move || {
             is_memory.get_or_init(|| has_no_disk(&fd));
             job.finish(bring_in(&fd, start, end));
         });
@@ -186,7 +186,7 @@ impl Drop for PagedFile {
         // What had to be waited for may be waited for in closing, too.
         if self.is_slow || self.is_memory.get() == Some(&false) {
             let fd = self.fd.take();
-            let _ = blocking::start(self.lane, move || drop(fd));
+            let _ = blocking::start(self.queue_key, move || drop(fd));
         }
     }
 }
@@ -327,12 +327,12 @@ mod tests {
     #[test]
     fn the_pool_closes_what_was_slow_to_open() {
         let (mut file, path) = cold("slow", 1);
-        (file.is_slow, file.lane) = (true, Lane::of_file((77, 1)));
+        (file.is_slow, file.queue_key) = (true, QueueKey::of_file((77, 1)));
         let gate = Arc::new(Mutex::new(()));
         let shut = gate.lock().unwrap();
         for _ in 0..100 {
             let gate = gate.clone();
-            blocking::start(file.lane, move || drop(gate.lock())).unwrap();
+            blocking::start(file.queue_key, move || drop(gate.lock())).unwrap();
         }
         let open = Arc::downgrade(file.fd());
         drop(file);

@@ -23,7 +23,7 @@ struct Woken {
 /// A part of a connection, as long as it is held.
 pub struct Part(Key);
 
-struct Entry {
+struct PartEntry {
     /// What the connection knows it by.
     number: u32,
     is_woken: bool,
@@ -32,7 +32,7 @@ struct Entry {
 
 /// The parts of all connections of a worker.
 #[derive(Default)]
-pub(crate) struct Table(RefCell<Slab<Entry>>);
+pub(crate) struct Table(RefCell<Slab<PartEntry>>);
 
 impl Table {
     /// Notes that a part was woken. Returns the connection where that has to be run for it.
@@ -56,7 +56,7 @@ impl Parts {
 
     /// A new part. `number` is what [`Parts::take_woken`] tells of it.
     pub fn add(&self, number: u32) -> Part {
-        let entry = Entry { number, is_woken: false, of: self.0.clone() };
+        let entry = PartEntry { number, is_woken: false, of: self.0.clone() };
         Part(runtime::with(|runtime| runtime.parts.0.borrow_mut().insert(entry)))
     }
 

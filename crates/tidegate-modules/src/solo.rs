@@ -1,8 +1,8 @@
 //! Static files and applications behind one connection driven by hand: what tests and benches count with.
 
 use crate::files::{Files, Shared, open_root};
-use crate::gateway::board::Board;
 use crate::gateway::link;
+use crate::gateway::pool_directory::PoolDirectory;
 use crate::gateway::proxy::Proxy;
 use crate::gateway::scripted::{Protocol, Scripted};
 use std::io;
@@ -26,7 +26,7 @@ struct Modules {
 
 impl Registry for Modules {
     fn engine(&mut self, settings: &Arc<Settings>, logs: &mut LogSet) -> io::Result<Engine> {
-        let applications = link::Shared::new(Board::new(), self.stats.clone(), &settings.spill);
+        let applications = link::Shared::new(PoolDirectory::new(), self.stats.clone(), &settings.spill);
         let mut sites = Vec::new();
         for site in &settings.sites {
             let mut routes = Vec::new();

@@ -22,7 +22,7 @@ use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
 use tidegate_modules::gateway::balance::groups::Finding;
 use tidegate_modules::gateway::balance::report::GroupReport;
-use tidegate_modules::gateway::board::{PoolAddress, PoolDemand, PoolUpdate};
+use tidegate_modules::gateway::pool_directory::{PoolAddress, PoolDemand, PoolUpdate};
 use tidegate_modules::status::ServerInfo;
 use tidegate_stats::Snapshot;
 

@@ -19,8 +19,8 @@ use tidegate_core::{Filter, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
 use tidegate_modules::files::{self, Files};
-use tidegate_modules::gateway::board::Board;
 use tidegate_modules::gateway::link;
+use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::redirect::{Redirect, Respond};
@@ -36,7 +36,7 @@ pub struct Registry {
     serves: bool,
     /// Made with the first engine, when the limits of the cache are known.
     files: Option<Rc<files::Shared>>,
-    board: Arc<Board>,
+    directory: Arc<PoolDirectory>,
     applications: Option<Rc<link::Shared>>,
     /// Handlers say what they do, and ask no application.
     notes: Option<Notes>,
@@ -47,24 +47,29 @@ type OpenLog<'a> = dyn FnMut(&AccessLog) -> io::Result<Option<Sink>> + 'a;
 
 impl Registry {
     /// For one worker, or for `explain`.
-    pub fn new(stats: Arc<Stats>, view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> Registry {
-        Registry { stats, view, tls, serves: false, files: None, board, applications: None, notes: None }
+    pub fn new(
+        stats: Arc<Stats>,
+        view: StatusView,
+        directory: Arc<PoolDirectory>,
+        tls: Arc<TlsStore>,
+    ) -> Registry {
+        Registry { stats, view, tls, serves: false, files: None, directory, applications: None, notes: None }
     }
 
     /// For `explain`: what answers says so.
     pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
         Registry {
             notes: Some(notes),
-            ..Registry::new(Arc::default(), StatusView::default(), Board::new(), tls)
+            ..Registry::new(Arc::default(), StatusView::default(), PoolDirectory::new(), tls)
         }
     }
 
     /// What makes a registry on a worker's thread.
-    pub fn maker(view: StatusView, board: Arc<Board>, tls: Arc<TlsStore>) -> MakeRegistry {
+    pub fn maker(view: StatusView, directory: Arc<PoolDirectory>, tls: Arc<TlsStore>) -> MakeRegistry {
         Arc::new(move |stats| {
             Box::new(Registry {
                 serves: true,
-                ..Registry::new(stats, view.clone(), board.clone(), tls.clone())
+                ..Registry::new(stats, view.clone(), directory.clone(), tls.clone())
             })
         })
     }
@@ -79,11 +84,11 @@ impl Registry {
         self.files = Some(files.clone());
         let applications = match &self.applications {
             Some(applications) => applications.clone(),
-            None => link::Shared::new(self.board.clone(), self.stats.clone(), &settings.spill),
+            None => link::Shared::new(self.directory.clone(), self.stats.clone(), &settings.spill),
         };
         self.applications = Some(applications.clone());
         applications.begin();
-        self.board.groups().prepare(&settings.upstreams);
+        self.directory.groups().prepare(&settings.upstreams);
         let mut sites = Vec::with_capacity(settings.sites.len());
         for site in &settings.sites {
             let mut routes = Vec::with_capacity(site.routes.len());
@@ -218,12 +223,13 @@ mod tests {
     #[test]
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
-        let (board, tls) = (Board::new(), TlsStore::new().unwrap());
-        let mut registry = Registry::new(Arc::default(), StatusView::default(), board.clone(), tls.clone());
+        let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
+        let mut registry =
+            Registry::new(Arc::default(), StatusView::default(), directory.clone(), tls.clone());
         let present = settings("site { proxy \"http://127.0.0.1:9\" { connections 2 } }");
         let engine = registry.build(&present, &mut |_| Ok(None)).unwrap();
         worker::Registry::in_force(&mut registry, &present);
-        let held = || (board.held(), tls.held());
+        let held = || (directory.held(), tls.held());
         let before = held();
         for number in 0..5 {
             let next = settings(&format!(
@@ -238,7 +244,7 @@ mod tests {
             let discarded = registry.build(&next, &mut |_| Ok(None)).unwrap();
             assert_ne!(held(), before, "it is there as long as it may come into force");
             drop((discarded, next));
-            board.keep(&present);
+            directory.keep(&present);
             tls.settle(&Default::default());
             assert_eq!(held(), before, "round {number}");
         }

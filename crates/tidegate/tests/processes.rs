@@ -641,16 +641,16 @@ fn a_full_disk_below_a_log_stops_nobody_and_is_said() {
 #[test]
 fn the_wall_clock_is_read_for_dates_alone() {
     const MAY: &[&str] = &[
-        "tidegate-core/src/log/",         // the time in a line
-        "tidegate-core/src/context.rs",   // `Date`, and the time of access lines
-        "tidegate-io/src/clock.rs",       // reads it
-        "tidegate-modules/src/",          // ages of files against their modification times
-        "tidegate/src/cli/",              // tools
-        "tidegate/src/preflight.rs",      // how long certificates are good
-        "tidegate/src/master/acme.rs",    // the same
-        "tidegate/src/master/tls.rs",     // the same
-        "tidegate/src/master/roster.rs",  // when it was started, told
-        "tidegate/src/master/servers.rs", // when they were started, told
+        "tidegate-core/src/log/",                 // the time in a line
+        "tidegate-core/src/context.rs",           // `Date`, and the time of access lines
+        "tidegate-io/src/clock.rs",               // reads it
+        "tidegate-modules/src/",                  // ages of files against their modification times
+        "tidegate/src/cli/",                      // tools
+        "tidegate/src/preflight.rs",              // how long certificates are good
+        "tidegate/src/master/acme.rs",            // the same
+        "tidegate/src/master/tls.rs",             // the same
+        "tidegate/src/master/status_registry.rs", // when it was started, told
+        "tidegate/src/master/servers.rs",         // when they were started, told
     ];
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for part in ["tidegate-core", "tidegate-io", "tidegate-wire", "tidegate-modules", "tidegate"] {

@@ -14,7 +14,7 @@ pub enum Destination {
     /// An address and a port.
     Tcp(SocketAddr),
     /// A unix socket; absolute, at most 107 bytes.
-    Unix(#[serde(with = "crate::travel::path")] PathBuf),
+    Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
 }
 
 /// What `fastcgi`, `scgi` and `proxy` have in common.
@@ -78,7 +78,7 @@ pub enum BackendTrust {
     /// Whom the system trusts.
     System,
     /// Those whom the certificates in this PEM file have signed; absolute.
-    Roots(#[serde(with = "crate::travel::path")] PathBuf),
+    Roots(#[serde(with = "crate::path_encoding::path")] PathBuf),
     /// Everybody.
     Anybody,
 }
@@ -87,7 +87,7 @@ pub enum BackendTrust {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendfileRoot {
     /// Absolute.
-    #[serde(with = "crate::travel::path")]
+    #[serde(with = "crate::path_encoding::path")]
     pub root: PathBuf,
     /// The path of the site that stands for it in `X-Accel-Redirect`; ends with a slash.
     pub prefix: Option<String>,
@@ -99,7 +99,7 @@ pub struct Application {
     /// What is common to all.
     pub gateway: Gateway,
     /// `DOCUMENT_ROOT`, and where scripts are; empty where there is none.
-    #[serde(with = "crate::travel::path")]
+    #[serde(with = "crate::path_encoding::path")]
     pub root: PathBuf,
     /// How the path of a request leads to a script.
     pub script: Script,
@@ -122,7 +122,7 @@ pub enum Script {
         strip_prefix: String,
     },
     /// One file for all paths.
-    File(#[serde(with = "crate::travel::path")] PathBuf),
+    File(#[serde(with = "crate::path_encoding::path")] PathBuf),
     /// No file: the application is mounted at this prefix, and what follows is `PATH_INFO`. No slash at its
     /// end; empty for the whole site.
     Mounted(String),
@@ -153,7 +153,7 @@ pub struct Proxy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spill {
     /// Absolute.
-    #[serde(with = "crate::travel::path")]
+    #[serde(with = "crate::path_encoding::path")]
     pub folder: PathBuf,
     /// Most bytes at once, all workers together.
     pub size: u64,

@@ -62,7 +62,7 @@ pub struct Processes {
     /// Requests after which a process is replaced; `None` keeps it.
     pub requests: Option<u64>,
     /// The folder it starts in; `None` is `/`.
-    #[serde(with = "crate::travel::optional_path")]
+    #[serde(with = "crate::path_encoding::optional_path")]
     pub folder: Option<PathBuf>,
     /// The user it runs as; `None` is the server's `user`.
     pub user: Option<String>,
@@ -100,7 +100,7 @@ pub struct WarmUp {
     /// What is asked for, in order: paths from their `/`, with queries perhaps.
     pub targets: Vec<String>,
     /// The folder that scripts lie in, where they are files.
-    #[serde(with = "crate::travel::optional_path")]
+    #[serde(with = "crate::path_encoding::optional_path")]
     pub root: Option<PathBuf>,
     /// The host that is asked for.
     pub host: String,
@@ -138,7 +138,7 @@ pub enum Place {
     /// A folder of the server's, in memory.
     Memory,
     /// A folder in this one.
-    Folder(#[serde(with = "crate::travel::path")] PathBuf),
+    Folder(#[serde(with = "crate::path_encoding::path")] PathBuf),
     /// PHP's own settings hold.
     Off,
 }

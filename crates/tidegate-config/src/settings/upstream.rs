@@ -86,7 +86,7 @@ pub enum MemberAddress {
     /// An address and a port.
     Tcp(SocketAddr),
     /// A unix socket; absolute.
-    Unix(#[serde(with = "crate::travel::path")] PathBuf),
+    Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
     /// A name that is looked up, again and again as its records say.
     Name {
         /// Lower case, without a dot at its end.

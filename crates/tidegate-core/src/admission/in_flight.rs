@@ -14,7 +14,7 @@
 use super::Ledger;
 use super::addresses::subscriber;
 use super::shares::{self, Key};
-use super::turns::{Bounds, Entry, Turn, TurnQueue, Turns};
+use super::turns::{Arrival, Bounds, Turn, TurnQueue, Turns};
 use crate::memory::{self, Holdings};
 use crate::reply::Reply;
 use crate::response::Response;
@@ -281,16 +281,16 @@ impl Place {
             Waker::noop(),
         );
         match entry {
-            Entry::Granted => {
+            Arrival::Granted => {
                 ledger.enter_flight();
                 Place::Taken
             }
-            Entry::Queued { turn, .. } => {
+            Arrival::Queued { turn, .. } => {
                 ledger.stats.queued.add(1);
                 ledger.stats.requests_queued.add(1);
                 Place::Queued(Box::new(turn))
             }
-            Entry::Full => Place::Refused(QueueRefusal::Full),
+            Arrival::Full => Place::Refused(QueueRefusal::Full),
         }
     }
 }

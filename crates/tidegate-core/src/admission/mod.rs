@@ -117,7 +117,7 @@ impl Ledger {
 
 /// As what a connection was let in; it is given back when the connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub enum Admitted {
     /// Within the limits.
     Plain,
     /// Within the limits, and counted for its address.
@@ -226,7 +226,7 @@ impl Admission {
 
     /// A connection has come: whether it may stay, and why not.
     #[inline]
-    pub fn connection(&mut self, peer: Peer) -> Result<Entry, ConnectionRefusal> {
+    pub fn connection(&mut self, peer: Peer) -> Result<Admitted, ConnectionRefusal> {
         if self.overload.is_shedding() && self.overload.sheds_connection(self.spent()) {
             return Err(ConnectionRefusal::Overload);
         }
@@ -239,9 +239,9 @@ impl Admission {
                 if !shared.addresses.enter(address, most) {
                     return Err(ConnectionRefusal::Address);
                 }
-                Entry::Counted
+                Admitted::Counted
             }
-            _ => Entry::Plain,
+            _ => Admitted::Plain,
         };
         if shared.open.fetch_add(1, Relaxed) < self.connections {
             return Ok(entry);
@@ -252,11 +252,11 @@ impl Admission {
 
     /// A connection that was let in for a balancer, as this, is that of a client which the balancer has named: whether it
     /// may stay.
-    pub fn named(&self, entry: Entry, client: Peer) -> Result<Entry, ConnectionRefusal> {
+    pub fn named(&self, entry: Admitted, client: Peer) -> Result<Admitted, ConnectionRefusal> {
         match (entry, self.per_address, client) {
-            (Entry::Plain, Some(most), Peer::Tcp(address)) if !self.is_exempt(client) => {
+            (Admitted::Plain, Some(most), Peer::Tcp(address)) if !self.is_exempt(client) => {
                 match self.ledger.shared.addresses.enter(address, most) {
-                    true => Ok(Entry::Counted),
+                    true => Ok(Admitted::Counted),
                     false => Err(ConnectionRefusal::Address),
                 }
             }
@@ -278,11 +278,11 @@ impl Admission {
     }
 
     /// Lets in a connection beyond the limits, for the status page; a few at a time.
-    pub fn reserve(&self, why: ConnectionRefusal) -> Option<Entry> {
+    pub fn reserve(&self, why: ConnectionRefusal) -> Option<Admitted> {
         let shared = &self.ledger.shared;
         if shared.reserved.fetch_add(1, Relaxed) < RESERVE {
             shared.open.fetch_add(1, Relaxed);
-            return Some(Entry::Reserved(why));
+            return Some(Admitted::Reserved(why));
         }
         shared.reserved.fetch_sub(1, Relaxed);
         None
@@ -290,12 +290,12 @@ impl Admission {
 
     /// A connection that was let in has ended.
     #[inline]
-    pub fn leave(&self, entry: Entry, peer: Peer) {
+    pub fn leave(&self, entry: Admitted, peer: Peer) {
         let shared = &self.ledger.shared;
         shared.open.fetch_sub(1, Relaxed);
         match (entry, peer) {
-            (Entry::Counted, Peer::Tcp(address)) => shared.addresses.leave(address),
-            (Entry::Reserved(_), _) => drop(shared.reserved.fetch_sub(1, Relaxed)),
+            (Admitted::Counted, Peer::Tcp(address)) => shared.addresses.leave(address),
+            (Admitted::Reserved(_), _) => drop(shared.reserved.fetch_sub(1, Relaxed)),
             _ => {}
         }
     }

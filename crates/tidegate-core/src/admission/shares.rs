@@ -40,7 +40,7 @@ pub enum Sharing {
 
 /// What asking for a place gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub enum Placement {
     /// A place.
     Place,
     /// A turn, by its number.
@@ -141,9 +141,9 @@ impl<const N: usize, W> Shares<N, W> {
     }
 
     /// Asks for one of `most` places, or for a turn where no more than `length` wait.
-    pub fn enter(&mut self, claim: &Claim<N>, most: u32, length: u32, who: impl FnOnce() -> W) -> Entry {
+    pub fn enter(&mut self, claim: &Claim<N>, most: u32, length: u32, who: impl FnOnce() -> W) -> Placement {
         if self.try_enter(claim, most) {
-            return Entry::Place;
+            return Placement::Place;
         }
         // The lines share their room as the places are shared.
         let line = self.lines.get(&line_of(claim)).map_or(0, |line| line.waiting.len());
@@ -153,7 +153,7 @@ impl<const N: usize, W> Shares<N, W> {
             _ => line > 0 && line as u64 >= u64::from(free) * weight(claim),
         };
         if length == 0 || is_full {
-            return Entry::Full;
+            return Placement::Full;
         }
         self.numbers += 1;
         self.waiting += 1;
@@ -161,7 +161,7 @@ impl<const N: usize, W> Shares<N, W> {
         let line = self.lines.entry(line_of(claim));
         let line = line.or_insert_with(|| Line { claim: *claim, waiting: VecDeque::new() });
         line.waiting.push_back((number, who()));
-        Entry::Turn(number)
+        Placement::Turn(number)
     }
 
     /// Who waits for this turn; `None` when it has come, and with it a place.
@@ -270,7 +270,7 @@ mod tests {
 
     /// What `turns` does with them.
     impl Two {
-        fn ask(&mut self, claim: &Claim<2>, most: u32, length: u32) -> Entry {
+        fn ask(&mut self, claim: &Claim<2>, most: u32, length: u32) -> Placement {
             self.enter(claim, most, length, || None)
         }
 
@@ -295,7 +295,7 @@ mod tests {
 
     fn fill(shares: &mut Two, claim: &Claim<2>, most: u32) -> u32 {
         let mut taken = 0;
-        while shares.ask(claim, most, 0) == Entry::Place {
+        while shares.ask(claim, most, 0) == Placement::Place {
             taken += 1;
         }
         taken
@@ -304,10 +304,10 @@ mod tests {
     #[test]
     fn turns_come_in_the_order_of_arrival() {
         let (mut shares, one) = (Two::default(), claim(1, 1));
-        assert_eq!(shares.ask(&one, 1, 2), Entry::Place);
+        assert_eq!(shares.ask(&one, 1, 2), Placement::Place);
         let (first, second) = (shares.ask(&one, 1, 2), shares.ask(&one, 1, 2));
-        let (Entry::Turn(first), Entry::Turn(second)) = (first, second) else { panic!("two turns") };
-        assert_eq!(shares.ask(&one, 1, 2), Entry::Full);
+        let (Placement::Turn(first), Placement::Turn(second)) = (first, second) else { panic!("two turns") };
+        assert_eq!(shares.ask(&one, 1, 2), Placement::Full);
         assert!(
             !shares.has_come(&one, first, Waker::noop()) && !shares.has_come(&one, second, Waker::noop())
         );
@@ -316,7 +316,7 @@ mod tests {
         assert!(shares.withdraw(&one, first).is_none(), "its place is taken until it is left");
         assert!(shares.withdraw(&one, second).is_some());
         assert!(shares.give_on(&one, 1).is_empty());
-        assert_eq!(shares.ask(&one, 1, 2), Entry::Place);
+        assert_eq!(shares.ask(&one, 1, 2), Placement::Place);
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         }
         let (mut shares, one, count) = (Two::default(), claim(1, 1), Arc::new(Count(AtomicUsize::new(0))));
         shares.ask(&one, 1, 1);
-        let Entry::Turn(turn) = shares.ask(&one, 1, 1) else { panic!("a turn") };
+        let Placement::Turn(turn) = shares.ask(&one, 1, 1) else { panic!("a turn") };
         let waker = Waker::from(count.clone());
         assert!(!shares.has_come(&one, turn, &waker) && !shares.has_come(&one, turn, &waker));
         shares.give_on(&one, 1).into_iter().for_each(Waker::wake);
@@ -349,7 +349,7 @@ mod tests {
         // Whoever comes last still has one.
         let mut last = 0;
         for upstream in 100..5000 {
-            last += u32::from(shares.ask(&claim(upstream, upstream), 4096, 0) == Entry::Place);
+            last += u32::from(shares.ask(&claim(upstream, upstream), 4096, 0) == Placement::Place);
         }
         assert_eq!(last, 4900);
     }
@@ -359,7 +359,7 @@ mod tests {
         let mut shares = Two::default();
         for party in 0..1000 {
             let claim = claim(party, party);
-            assert_eq!(shares.ask(&claim, 4096, 0), Entry::Place);
+            assert_eq!(shares.ask(&claim, 4096, 0), Placement::Place);
         }
         for party in 0..1000 {
             let _ = shares.give_on(&claim(party, party), 4096);
@@ -371,9 +371,9 @@ mod tests {
     fn who_cannot_be_served_does_not_stand_before_who_can() {
         let (mut shares, hung, well) = (Two::default(), claim(1, 1), claim(2, 2));
         fill(&mut shares, &hung, 8);
-        assert!(matches!(shares.ask(&hung, 8, 9), Entry::Turn(_)));
-        assert_eq!(shares.ask(&well, 8, 9), Entry::Place);
-        let Entry::Turn(turn) = shares.ask(&well, 8, 9) else { panic!("no second place is free") };
+        assert!(matches!(shares.ask(&hung, 8, 9), Placement::Turn(_)));
+        assert_eq!(shares.ask(&well, 8, 9), Placement::Place);
+        let Placement::Turn(turn) = shares.ask(&well, 8, 9) else { panic!("no second place is free") };
         assert!(shares.give_on(&well, 8).is_empty());
         assert!(shares.has_come(&well, turn, Waker::noop()), "the one that is sure of a place");
     }
@@ -383,13 +383,13 @@ mod tests {
         let (mut shares, hung, well) = (Two::default(), claim(1, 1), claim(2, 2));
         fill(&mut shares, &hung, 8);
         let mut waiting = 0;
-        while matches!(shares.ask(&hung, 8, 90), Entry::Turn(_)) {
+        while matches!(shares.ask(&hung, 8, 90), Placement::Turn(_)) {
             waiting += 1;
         }
         assert_eq!(waiting, 80);
-        assert_eq!(shares.ask(&well, 8, 90), Entry::Place);
-        assert!(matches!(shares.ask(&well, 8, 90), Entry::Turn(_)));
-        assert_eq!(shares.ask(&hung, 8, 0), Entry::Full);
+        assert_eq!(shares.ask(&well, 8, 90), Placement::Place);
+        assert!(matches!(shares.ask(&well, 8, 90), Placement::Turn(_)));
+        assert_eq!(shares.ask(&hung, 8, 0), Placement::Full);
     }
 
     #[test]
@@ -409,8 +409,8 @@ mod tests {
         shares.set_sharing(Sharing::Among(2));
         assert!(shares.try_enter(&site(2), 4));
         assert_eq!((0..9).filter(|_| shares.try_enter(&site(1), 4)).count(), 3);
-        assert_eq!(shares.enter(&site(1), 4, 1, || ()), Entry::Turn(1));
-        assert_eq!(shares.enter(&site(1), 4, 1, || ()), Entry::Full);
+        assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Turn(1));
+        assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Full);
         shares.leave(&site(2));
         assert!(shares.next(4).is_none(), "kept for the other, who has none now");
         assert!(shares.try_enter(&site(2), 4));
@@ -431,9 +431,9 @@ mod tests {
                 let claim = claim(upstream, site);
                 match what {
                     0 | 1 => match shares.ask(&claim, most, length) {
-                        Entry::Place => taken.push(claim),
-                        Entry::Turn(turn) => turns.push((claim, turn)),
-                        Entry::Full => prop_assert!(length == 0 || turns.iter().any(|(of, _)| *of == claim)),
+                        Placement::Place => taken.push(claim),
+                        Placement::Turn(turn) => turns.push((claim, turn)),
+                        Placement::Full => prop_assert!(length == 0 || turns.iter().any(|(of, _)| *of == claim)),
                     },
                     2 if !taken.is_empty() => {
                         let left = taken.remove(which % taken.len());

@@ -23,16 +23,16 @@ fn peer(address: &str) -> Peer {
 fn connections_are_counted_in_all_and_by_address() {
     let mut admission = admission("connections 3; connections-per-address 1");
     let one = peer("192.0.2.1");
-    assert_eq!(admission.connection(one), Ok(Entry::Counted));
+    assert_eq!(admission.connection(one), Ok(Admitted::Counted));
     assert_eq!(admission.connection(one), Err(ConnectionRefusal::Address));
-    assert_eq!(admission.connection(peer("127.0.0.1")), Ok(Entry::Plain));
-    assert_eq!(admission.connection(Peer::Unix), Ok(Entry::Plain));
+    assert_eq!(admission.connection(peer("127.0.0.1")), Ok(Admitted::Plain));
+    assert_eq!(admission.connection(Peer::Unix), Ok(Admitted::Plain));
     assert_eq!(admission.connection(peer("192.0.2.2")), Err(ConnectionRefusal::Connections));
-    admission.leave(Entry::Plain, Peer::Unix);
+    admission.leave(Admitted::Plain, Peer::Unix);
     assert_eq!(admission.connection(one), Err(ConnectionRefusal::Address));
-    assert_eq!(admission.connection(peer("192.0.2.2")), Ok(Entry::Counted), "its refusal left no trace");
-    admission.leave(Entry::Counted, one);
-    assert_eq!(admission.connection(one), Ok(Entry::Counted));
+    assert_eq!(admission.connection(peer("192.0.2.2")), Ok(Admitted::Counted), "its refusal left no trace");
+    admission.leave(Admitted::Counted, one);
+    assert_eq!(admission.connection(one), Ok(Admitted::Counted));
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn settings_that_change_lose_no_count() {
     let entry = admission.connection(one).unwrap();
     admission.adopt(&settings("connections-per-address 1; exempt-addresses \"all\""), 0);
     let free = admission.connection(one).unwrap();
-    assert_eq!(free, Entry::Plain);
+    assert_eq!(free, Admitted::Plain);
     admission.adopt(&settings("connections-per-address 1"), 0);
     admission.leave(free, one);
     assert_eq!(admission.connection(one), Err(ConnectionRefusal::Address));
     admission.leave(entry, one);
-    assert_eq!(admission.connection(one), Ok(Entry::Counted));
+    assert_eq!(admission.connection(one), Ok(Admitted::Counted));
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn the_reserve_is_small() {
     let admission = admission("connections 1");
     let why = ConnectionRefusal::Connections;
     for _ in 0..RESERVE {
-        assert_eq!(admission.reserve(why), Some(Entry::Reserved(why)));
+        assert_eq!(admission.reserve(why), Some(Admitted::Reserved(why)));
     }
     assert_eq!(admission.reserve(why), None);
-    admission.leave(Entry::Reserved(why), Peer::Unix);
+    admission.leave(Admitted::Reserved(why), Peer::Unix);
     assert!(admission.reserve(why).is_some());
 }
 

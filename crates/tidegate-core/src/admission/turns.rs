@@ -53,7 +53,7 @@ impl Woken {
 }
 
 /// What became of an arrival.
-pub enum Entry {
+pub enum Arrival {
     /// It has a place.
     Granted,
     /// As many wait as may.
@@ -127,7 +127,7 @@ impl<const N: usize, R: Copy, T: Tally> TurnQueue<N, R, T> {
         bounds: &Bounds<R>,
         now: impl FnOnce() -> u64,
         waker: &Waker,
-    ) -> Entry {
+    ) -> Arrival {
         let is_first = self.shares.waiting() == 0;
         let mut since = 0;
         let who = || {
@@ -135,14 +135,14 @@ impl<const N: usize, R: Copy, T: Tally> TurnQueue<N, R, T> {
             Waiting { since, waker: waker.clone() }
         };
         match self.shares.enter(claim, bounds.places, bounds.length, who) {
-            shares::Entry::Place => {
+            shares::Placement::Place => {
                 self.tally.granted(self.shares.taken(), None);
-                Entry::Granted
+                Arrival::Granted
             }
-            shares::Entry::Full => Entry::Full,
-            shares::Entry::Turn(ticket) => {
+            shares::Placement::Full => Arrival::Full,
+            shares::Placement::Turn(ticket) => {
                 let expires = bounds.age.map(|age| since.saturating_add(nanos(age)));
-                Entry::Queued { turn: Turn { ticket, since, expires, deadline: None }, is_first }
+                Arrival::Queued { turn: Turn { ticket, since, expires, deadline: None }, is_first }
             }
         }
     }

@@ -5,7 +5,7 @@
 //! whether the server is too busy; then come the phases of the site (`phase`).
 
 use super::Connection;
-use crate::admission::{Account, Entry};
+use crate::admission::{Account, Admitted};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBody};
 use crate::context::Ctx;
@@ -56,8 +56,8 @@ pub(super) struct RequestHead<'a> {
 impl<'a> RequestHead<'a> {
     /// What is logged of it, as long as nobody knows more of the client than its address.
     #[inline]
-    pub(super) fn entry(&self, client: Peer) -> log::Entry<'a> {
-        log::Entry {
+    pub(super) fn entry(&self, client: Peer) -> log::AccessRecord<'a> {
+        log::AccessRecord {
             client,
             scheme: "",
             method: self.method_token,
@@ -144,7 +144,7 @@ impl Connection {
         cx: &mut Ctx,
         engine: &Engine,
         head: &RequestHead<'a>,
-        entry: &mut log::Entry<'a>,
+        entry: &mut log::AccessRecord<'a>,
     ) -> Decision {
         let site = engine.site_for(usize::from(self.listener), head.authority);
         let fields = head.fields; // a copy, so that nobody needs the head in memory
@@ -298,7 +298,7 @@ impl Connection {
     /// was let in for it.
     #[inline]
     fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
-        let why = if let Entry::Reserved(why) = self.entry { Some(why) } else { None };
+        let why = if let Admitted::Reserved(why) = self.entry { Some(why) } else { None };
         if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
             return false;
         }

@@ -18,7 +18,7 @@ mod send;
 mod stream;
 mod transport;
 
-use crate::admission::Entry;
+use crate::admission::Admitted;
 use crate::batch::Batch;
 use crate::body::RequestBodyError;
 use crate::context::Ctx;
@@ -97,7 +97,7 @@ pub struct Connection {
     local: LocalAddress,
     listener: u16,
     /// As what it was let in.
-    entry: Entry,
+    entry: Admitted,
     timer: Timer,
     /// Bytes may be there to read.
     readable: bool,
@@ -227,7 +227,7 @@ impl Connection {
             admitted: peer,
             local: LocalAddress::new(),
             listener,
-            entry: Entry::Plain,
+            entry: Admitted::Plain,
             timer: Timer::Off,
             readable: true, // read once right after accepting
             peer_closed: false,
@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// The same, let in as this.
-    pub fn admitted_as(self, entry: Entry, admitted: Peer) -> Self {
+    pub fn admitted_as(self, entry: Admitted, admitted: Peer) -> Self {
         Connection { entry, admitted, ..self }
     }
 
@@ -267,7 +267,7 @@ impl Connection {
     }
 
     /// As what it was let in.
-    pub fn entry(&self) -> Entry {
+    pub fn entry(&self) -> Admitted {
         self.entry
     }
 
@@ -351,7 +351,7 @@ impl Connection {
     fn is_last_request(&self, of_server: &RequestLimits) -> bool {
         let limits = self.limits.as_deref().unwrap_or(of_server);
         limits.keep_alive_requests.is_some_and(|most| self.served >= most)
-            || matches!(self.entry, Entry::Reserved(_))
+            || matches!(self.entry, Admitted::Reserved(_))
     }
 
     /// Nothing of a request or response is under way.

@@ -11,7 +11,7 @@ use crate::admission;
 use crate::body::BodySink;
 use crate::body_stream::{BodyStream, Chunk};
 use crate::context::Ctx;
-use crate::log::{Entry, Sink};
+use crate::log::{AccessRecord, Sink};
 use crate::response::{Body, FilePiece, Head, Message, Part, Response};
 use std::io;
 use std::ops::Range;
@@ -235,7 +235,7 @@ impl<F> Output<F> {
 
     /// Exactly once for each response: counters, histogram, access line.
     #[inline]
-    pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request) {
+    pub(super) fn count(&self, cx: &mut Ctx, entry: Option<(Sink, AccessRecord<'_>)>, request: &Request) {
         tally(
             cx,
             entry,

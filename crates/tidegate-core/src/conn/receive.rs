@@ -5,7 +5,7 @@ use super::decide::{Decision, Outcome, RequestHead};
 use super::preface::is_meant_for_http1;
 use super::send::Output;
 use super::{Connection, Request, Timer, Work, faults};
-use crate::admission::Entry;
+use crate::admission::Admitted;
 use crate::answer;
 use crate::batch::Batch;
 use crate::body::RequestBody;
@@ -174,7 +174,7 @@ impl Connection {
             Outcome::TooLarge => (self.keep_alive, self.unread) = (false, true),
             // Opening a connection anew would cost both sides more than the answer.
             Outcome::TurnedAway => {
-                if decoder.is_some() || !matches!(self.entry, Entry::Plain | Entry::Counted) {
+                if decoder.is_some() || !matches!(self.entry, Admitted::Plain | Admitted::Counted) {
                     cx.stats.keep_alive_refusals.add(self.keep_alive.into());
                     (self.keep_alive, self.unread) = (false, decoder.is_some() || !is_last);
                 }
@@ -265,7 +265,7 @@ impl Connection {
             received: 0,
             discard_size: 0,
         };
-        let entry = log::Entry {
+        let entry = log::AccessRecord {
             client: self.peer,
             scheme: if self.transport.is_tls() { "https" } else { "http" },
             method: "-",
@@ -291,7 +291,7 @@ impl Connection {
         request: Request,
         is_last: bool,
         sink: Option<Sink>,
-        entry: &log::Entry<'_>,
+        entry: &log::AccessRecord<'_>,
     ) -> io::Result<()> {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));

@@ -10,7 +10,7 @@ use super::receive::push_interim;
 use super::stream::Http1Framer;
 use super::{Connection, Request, Work};
 use crate::context::Ctx;
-use crate::log::{Ending, Entry, Sink};
+use crate::log::{AccessRecord, Ending, Sink};
 use crate::response::{Body, Head, Message, Response};
 use std::io;
 use std::rc::Rc;
@@ -98,7 +98,12 @@ pub(super) struct Done<'a> {
 }
 
 #[inline]
-pub(super) fn tally(cx: &mut Ctx, entry: Option<(Sink, Entry<'_>)>, request: &Request, done: &Done<'_>) {
+pub(super) fn tally(
+    cx: &mut Ctx,
+    entry: Option<(Sink, AccessRecord<'_>)>,
+    request: &Request,
+    done: &Done<'_>,
+) {
     let nanos = monotonic_ns().saturating_sub(request.started);
     cx.stats.sent_bytes.add(done.sent);
     cx.stats.responses.add(done.status.0);
@@ -183,7 +188,7 @@ impl Connection {
         request: &Request,
         is_last: bool,
         sink: Option<Sink>,
-        entry: &Entry<'_>,
+        entry: &AccessRecord<'_>,
     ) -> io::Result<Option<Output>> {
         let entry = || sink.map(|sink| (sink, *entry));
         let started = match self.as_it_is(&response, request) {

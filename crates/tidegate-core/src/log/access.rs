@@ -14,7 +14,7 @@ const FLUSH_AT: usize = 64 << 10;
 
 /// What a line tells of a request.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct AccessRecord<'a> {
     /// Who asks.
     pub client: Peer,
     /// `http` or `https`, as the client speaks it.
@@ -85,7 +85,7 @@ impl EntryFields<'_> {
     }
 }
 
-/// An [`Entry`] that outlives its request's buffer: for responses that do not finish at once.
+/// An [`AccessRecord`] that outlives its request's buffer: for responses that do not finish at once.
 pub struct Record {
     text: Box<[u8]>,
     /// Ends of method, target, authority and referer in `text`.
@@ -107,7 +107,7 @@ impl Record {
     }
 
     /// Copies what the line needs.
-    fn capture(entry: &Entry<'_>, sink: Sink, format: &AccessFormat) -> Box<Record> {
+    fn capture(entry: &AccessRecord<'_>, sink: Sink, format: &AccessFormat) -> Box<Record> {
         let parts = [
             entry.method.as_bytes(),
             entry.target.as_bytes(),
@@ -144,10 +144,10 @@ impl Record {
     }
 
     /// The entry.
-    pub fn entry(&self) -> Entry<'_> {
+    pub fn entry(&self) -> AccessRecord<'_> {
         let [a, b, c, d] = self.ends.map(|end| end as usize);
         let text = |from: usize, to: usize| std::str::from_utf8(&self.text[from..to]).unwrap_or("-");
-        Entry {
+        AccessRecord {
             client: self.client,
             scheme: self.scheme,
             method: text(0, a),
@@ -219,7 +219,7 @@ impl AccessBuffers {
     }
 
     /// Copies what the line of a log will need.
-    pub fn capture(&self, entry: &Entry<'_>, sink: Sink) -> Box<Record> {
+    pub fn capture(&self, entry: &AccessRecord<'_>, sink: Sink) -> Box<Record> {
         let buffer = self.buffers.iter().find(|buffer| buffer.sink == sink);
         Record::capture(entry, sink, buffer.map_or(&AccessFormat::Common, |buffer| &buffer.format))
     }
@@ -245,7 +245,7 @@ impl AccessBuffers {
     }
 
     /// Writes a line.
-    pub fn line(&mut self, sink: Sink, entry: &Entry<'_>, ending: &Ending<'_>) {
+    pub fn line(&mut self, sink: Sink, entry: &AccessRecord<'_>, ending: &Ending<'_>) {
         let Some(buffer) = self.buffers.iter_mut().find(|buffer| buffer.sink == sink) else { return };
         if buffer.only_errors && ending.status < 400 {
             return;
@@ -281,7 +281,7 @@ pub(super) fn push_peer(out: &mut Vec<u8>, peer: Peer) {
     }
 }
 
-fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
+fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &Ending<'_>) {
     push_peer(out, entry.client);
     out.extend_from_slice(b" - ");
     match entry.tls.and_then(|tls| tls.client.as_ref()) {
@@ -310,7 +310,7 @@ fn push_common(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Endin
     push_decimal(out, ending.bytes());
 }
 
-fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &Entry<'_>, ending: &Ending<'_>) {
+fn push_json(out: &mut Vec<u8>, time: &[u8], entry: &AccessRecord<'_>, ending: &Ending<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
     out.extend_from_slice(time);
     out.extend_from_slice(b"\",\"remote\":\"");

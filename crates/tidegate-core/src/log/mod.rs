@@ -14,7 +14,7 @@ mod writer;
 
 pub use applications::{ApplicationLog, application, level_of, set_application_logs};
 
-pub use access::{AccessBuffers, Ending, Entry, EntryFields, KeptField, Record};
+pub use access::{AccessBuffers, AccessRecord, Ending, EntryFields, KeptField, Record};
 pub use tidegate_config::settings::Level;
 
 pub use error::{error, info, set_error_log, warn};

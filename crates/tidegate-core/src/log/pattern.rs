@@ -2,7 +2,7 @@
 //!
 //! Whatever a client has sent is escaped, so that it cannot end the line or close a quote (FAULTS 38).
 
-use super::access::{Ending, Entry, Times, push_peer};
+use super::access::{AccessRecord, Ending, Times, push_peer};
 use super::push_escaped;
 use tidegate_config::settings::LogPart;
 use tidegate_http::push_decimal;
@@ -13,7 +13,7 @@ pub(super) fn push(
     out: &mut Vec<u8>,
     parts: &[LogPart],
     times: &Times,
-    entry: &Entry<'_>,
+    entry: &AccessRecord<'_>,
     ending: &Ending<'_>,
 ) {
     let (path, query) = match entry.target.split_once('?') {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn every_placeholder() {
         let fields = [Field { name: "x-a", value: b"in \"q\"\x1b" }];
-        let entry = Entry {
+        let entry = AccessRecord {
             scheme: "http",
             client: Peer::Tcp("[::ffff:192.0.2.7]:4711".parse().unwrap()),
             method: "GET",

@@ -66,8 +66,8 @@ impl Writer {
     pub fn start() -> io::Result<Arc<Writer>> {
         let (queue, work) = channel();
         let counts = Arc::new(Counts::default());
-        let scribe = Scribe { work, logs: Vec::new(), counts: counts.clone() };
-        std::thread::Builder::new().name("tidegate-log".into()).spawn(move || scribe.run())?;
+        let log_thread = LogThread { work, logs: Vec::new(), counts: counts.clone() };
+        std::thread::Builder::new().name("tidegate-log".into()).spawn(move || log_thread.run())?;
         Ok(Arc::new(Writer { queue, logs: Mutex::default(), counts }))
     }
 
@@ -178,7 +178,7 @@ impl Counts {
 }
 
 /// The thread.
-struct Scribe {
+struct LogThread {
     work: Receiver<Work>,
     logs: Vec<OpenLog>,
     counts: Arc<Counts>,
@@ -195,7 +195,7 @@ struct OpenLog {
     said: u64,
 }
 
-impl Scribe {
+impl LogThread {
     fn run(mut self) {
         loop {
             match self.next() {

@@ -4,7 +4,7 @@
 //! when room is needed: second chance, so that a scan over many files does not push out what is in use.
 //! Look-ups allocate nothing.
 
-use super::entry::Entry;
+use super::entry::FileEntry;
 use super::watch::Watcher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::cell::Cell;
@@ -42,7 +42,7 @@ struct Slot {
     hash: u64,
     instance: Instance,
     path: Box<[u8]>,
-    entry: Rc<Entry>,
+    entry: Rc<FileEntry>,
     /// Asked for since the hand came by.
     is_used: Cell<bool>,
     hits: Cell<u64>,
@@ -53,9 +53,9 @@ struct Slot {
 /// What a look-up found.
 pub enum Cached {
     /// Young enough to be used as it is.
-    Fresh(Rc<Entry>),
+    Fresh(Rc<FileEntry>),
     /// To be compared with the file system first.
-    Old(Rc<Entry>),
+    Old(Rc<FileEntry>),
     /// Not there.
     Nothing,
 }
@@ -121,7 +121,7 @@ impl FileCache {
         &mut self,
         instance: Instance,
         path: &[u8],
-        entry: &Rc<Entry>,
+        entry: &Rc<FileEntry>,
         root: &Arc<Root>,
         depends: &[Box<[u8]>],
     ) -> bool {

@@ -29,7 +29,7 @@ pub struct Maker {
 }
 
 /// A file in all the forms it can be sent in.
-pub struct Entry {
+pub struct FileEntry {
     /// As it is.
     pub identity: Representation,
     /// In a content coding: from a sibling, or made by us when first asked for.
@@ -151,7 +151,7 @@ pub fn metas_of(found: &FoundFile) -> Vec<Meta> {
 
 impl Maker {
     /// Puts an entry together.
-    pub fn entry(&self, lookup: &Lookup, relative: &[u8], contents: Contents, now: u64) -> Entry {
+    pub fn entry(&self, lookup: &Lookup, relative: &[u8], contents: Contents, now: u64) -> FileEntry {
         let Some(meta) = contents.metas.first().copied() else {
             unreachable!("invariant: the file itself is always first")
         };
@@ -174,7 +174,7 @@ impl Maker {
                 None => encoded.push((coding, ready)),
             }
         }
-        Entry {
+        FileEntry {
             identity: self.representation(&parts, contents.identity, None),
             encoded: RefCell::new(encoded),
             media_type,
@@ -186,7 +186,7 @@ impl Maker {
     }
 
     /// A form that was made on the fly.
-    pub fn made(&self, entry: &Entry, coding: Coding, bytes: Vec<u8>) -> Representation {
+    pub fn made(&self, entry: &FileEntry, coding: Coding, bytes: Vec<u8>) -> Representation {
         let meta = &entry.metas[0];
         let parts = Parts { media_type: &entry.media_type, meta, varies: true };
         self.representation(&parts, Content::Bytes(bytes), Some((coding, meta)))
@@ -255,7 +255,7 @@ fn media_type_of(lookup: &Lookup, relative: &[u8]) -> Box<str> {
     }
 }
 
-impl Entry {
+impl FileEntry {
     /// Memory held, bytes.
     pub fn footprint(&self) -> usize {
         let ready = self.encoded.borrow();
@@ -266,7 +266,7 @@ impl Entry {
                 _ => 0,
             })
             .sum();
-        size_of::<Entry>() + self.identity.footprint() + encoded + self.media_type.len()
+        size_of::<FileEntry>() + self.identity.footprint() + encoded + self.media_type.len()
     }
 
     /// Descriptors held.

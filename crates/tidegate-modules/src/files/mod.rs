@@ -14,7 +14,7 @@ pub use locate::open_root;
 
 use crate::{compress, index};
 use cache::{Cached, Instance};
-use entry::{Contents, Encoded, Entry, Maker, Representation};
+use entry::{Contents, Encoded, FileEntry, Maker, Representation};
 use locate::{Found, FoundFile, Located, Lookup, Why};
 use serve::{Wishes, respond};
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ use tidegate_core::explain::Foreseen;
 use tidegate_core::{Exchange, Filter, Handler, MayStore, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
-use tidegate_io::blocking::{self, Lane, Overloaded, Pending};
+use tidegate_io::blocking::{self, Overloaded, Pending, QueueKey};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::file::{Patience, Root};
 use tidegate_io::notify::Notifier;
@@ -289,11 +289,11 @@ impl Inner {
     /// A look-up that waits for the disk; `None` where too many do.
     fn locate_in_pool(&self, path: &[u8]) -> impl Future<Output = Option<io::Result<Located>>> + use<> {
         let (lookup, path) = (self.lookup.clone(), path.to_vec());
-        done(blocking::run_in(self.lookup.root.lane(), move || lookup.locate(&path, Patience::Wait)))
+        done(blocking::run_in(self.lookup.root.queue_key(), move || lookup.locate(&path, Patience::Wait)))
     }
 
     /// An answer for which the disk is waited for.
-    fn locate_later(self: &Rc<Self>, old: Option<Rc<Entry>>, exchange: &mut Exchange<'_>) -> Reply {
+    fn locate_later(self: &Rc<Self>, old: Option<Rc<FileEntry>>, exchange: &mut Exchange<'_>) -> Reply {
         let inner = self.clone();
         exchange.answer_after(self.locate_in_pool(exchange.path), move |located, exchange| match located {
             Some(Ok(located)) => inner.proceed(located, old, exchange, true),
@@ -306,7 +306,7 @@ impl Inner {
     fn proceed(
         self: &Rc<Self>,
         located: Located,
-        old: Option<Rc<Entry>>,
+        old: Option<Rc<FileEntry>>,
         exchange: &mut Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
@@ -318,7 +318,7 @@ impl Inner {
             old.checked.set(exchange.started);
             if has_waited {
                 // What had to be waited for to be opened may be waited for in closing, too.
-                let _ = blocking::run_in(self.lookup.root.lane(), move || drop(found));
+                let _ = blocking::run_in(self.lookup.root.queue_key(), move || drop(found));
             }
             return self.answer(old, exchange);
         }
@@ -372,8 +372,8 @@ impl Inner {
             Ok(contents) => self.store(contents, &reading, exchange),
             Err((file, error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 let inner = self.clone();
-                let lane = Lane::of_file(file.file.meta.identity);
-                let job = blocking::run_in(lane, move || Contents::read(*file, limit, Patience::Wait));
+                let queue_key = QueueKey::of_file(file.file.meta.identity);
+                let job = blocking::run_in(queue_key, move || Contents::read(*file, limit, Patience::Wait));
                 let reading = Reading { has_waited: true, ..reading };
                 exchange.answer_after(done(job), move |contents, exchange| match contents {
                     Some(Ok(contents)) => inner.store(contents, &reading, exchange),
@@ -400,7 +400,7 @@ impl Inner {
         self.answer(&entry, exchange)
     }
 
-    fn is_still(&self, entry: &Entry, path: &[u8]) -> bool {
+    fn is_still(&self, entry: &FileEntry, path: &[u8]) -> bool {
         match self.lookup.locate(path, Patience::Cached) {
             Ok(Located { found: Found::File(file), .. }) => entry::metas_of(&file) == entry.metas,
             Ok(_) => false,
@@ -411,7 +411,7 @@ impl Inner {
 
     /// The hot path.
     #[inline]
-    fn answer(self: &Rc<Self>, entry: &Rc<Entry>, exchange: &mut Exchange<'_>) -> Reply {
+    fn answer(self: &Rc<Self>, entry: &Rc<FileEntry>, exchange: &mut Exchange<'_>) -> Reply {
         let wishes = Wishes::of(exchange.fields);
         let form = if wishes.coding { self.choose(entry, exchange) } else { Form::Identity };
         match form {
@@ -424,7 +424,7 @@ impl Inner {
 
     fn respond(
         &self,
-        entry: &Entry,
+        entry: &FileEntry,
         form: &Representation,
         exchange: &Exchange<'_>,
         wishes: Wishes,
@@ -434,7 +434,7 @@ impl Inner {
     }
 
     /// Which form the client prefers of those there can be.
-    fn choose(&self, entry: &Entry, exchange: &Exchange<'_>) -> Form {
+    fn choose(&self, entry: &FileEntry, exchange: &Exchange<'_>) -> Form {
         let encoded = entry.encoded.borrow();
         if encoded.is_empty() {
             return Form::Identity;
@@ -457,7 +457,7 @@ impl Inner {
     }
 
     /// Whether a file is too large to be compressed as a whole, but is compressed as it is sent.
-    fn streams(&self, entry: &Entry) -> bool {
+    fn streams(&self, entry: &FileEntry) -> bool {
         self.maker.compress.as_ref().is_some_and(|settings| {
             entry.identity.len > entry::ENCODE_MAX
                 && entry.encoded.borrow().is_empty()
@@ -465,7 +465,7 @@ impl Inner {
         })
     }
 
-    fn answer_streamed(&self, entry: &Entry, exchange: &Exchange<'_>, wishes: Wishes) -> Reply {
+    fn answer_streamed(&self, entry: &FileEntry, exchange: &Exchange<'_>, wishes: Wishes) -> Reply {
         let mut response = self.respond(entry, &entry.identity, exchange, wishes);
         let filter = self.stream_filter.as_ref().and_then(|filter| filter.prepare(exchange));
         if let (Some(filter), Status::OK) = (filter, response.status) {
@@ -478,7 +478,7 @@ impl Inner {
     }
 
     /// Makes a form on the blocking pool; it stays with the entry.
-    fn make(self: &Rc<Self>, entry: Rc<Entry>, coding: Coding, exchange: &mut Exchange<'_>) -> Reply {
+    fn make(self: &Rc<Self>, entry: Rc<FileEntry>, coding: Coding, exchange: &mut Exchange<'_>) -> Reply {
         let level = self.maker.compress.as_ref().and_then(|settings| {
             settings.codings.iter().find(|(offered, _)| *offered == coding).map(|(_, level)| *level)
         });
@@ -592,7 +592,7 @@ enum Form {
 
 /// Gives the place free again when the client leaves while a form is made.
 struct Making {
-    entry: Rc<Entry>,
+    entry: Rc<FileEntry>,
     coding: Coding,
 }
 
@@ -607,14 +607,14 @@ impl Drop for Making {
     }
 }
 
-fn set_form(entry: &Entry, coding: Coding, form: Encoded) {
+fn set_form(entry: &FileEntry, coding: Coding, form: Encoded) {
     let mut encoded = entry.encoded.borrow_mut();
     if let Some((_, slot)) = encoded.iter_mut().find(|(present, _)| *present == coding) {
         *slot = form;
     }
 }
 
-async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
+async fn encode(entry: &FileEntry, coding: Coding, level: u8) -> Option<Vec<u8>> {
     let whole = entry.identity.len as usize;
     let job = match &entry.identity.file {
         None => {
@@ -622,8 +622,8 @@ async fn encode(entry: &Entry, coding: Coding, level: u8) -> Option<Vec<u8>> {
             blocking::run(move || compress::encode_whole(coding, level, &bytes))
         }
         Some(file) => {
-            let (lane, file) = (file.lane(), file.shared());
-            blocking::run_in(lane, move || {
+            let (queue_key, file) = (file.queue_key(), file.shared());
+            blocking::run_in(queue_key, move || {
                 let bytes =
                     tidegate_io::file::read_whole(std::os::fd::AsFd::as_fd(&file), whole, Patience::Wait)?;
                 compress::encode_whole(coding, level, &bytes)

@@ -7,7 +7,7 @@
 //! the next.
 
 use super::answer::Content;
-use super::stream::Line;
+use super::stream::Checkout;
 use super::upload::REQUEST;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -32,7 +32,7 @@ const SURPLUS: usize = 64 << 10;
 
 /// Waits for the end of a request, for so long, without a client. All of the request has been sent, and of the answer
 /// nobody wants more.
-pub(super) fn finish(line: Line, content: Content, patience: Duration) {
+pub(super) fn finish(line: Checkout, content: Content, patience: Duration) {
     if !content.ends_with_record() {
         return;
     }
@@ -43,7 +43,7 @@ pub(super) fn finish(line: Line, content: Content, patience: Duration) {
     runtime::try_with(|runtime| runtime.spawn(await_end(line, content, patience)));
 }
 
-async fn await_end(line: Line, mut content: Content, patience: Duration) {
+async fn await_end(line: Checkout, mut content: Content, patience: Duration) {
     let count = Counted::new();
     let mut deadline = Box::pin(timer::after(patience));
     let mut left = SURPLUS;
@@ -77,7 +77,7 @@ async fn await_end(line: Line, mut content: Content, patience: Duration) {
 }
 
 /// Lets go of an answer that has not ended.
-pub(super) fn give_up(line: Line, content: Content) {
+pub(super) fn give_up(line: Checkout, content: Content) {
     if let Some(decoder) = content.into_records() {
         abandon(line.connection, decoder);
     }

@@ -8,7 +8,7 @@
 use super::about::About;
 use super::link::Link;
 use super::places::Refused;
-use super::upstream::{Errand, Pick, Upstream};
+use super::upstream::{RoutingState, Selection, Upstream};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -23,10 +23,10 @@ const AT_ONCE: u32 = 2;
 /// A request in the words of its protocol, ready to be sent.
 pub(super) trait Attempt {
     /// The way to the application, and what the request brings to the choice of a member.
-    fn way(&mut self) -> (&Rc<Link>, &mut Errand, &About);
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About);
 
     /// Tries it with this member; `wants_new` where idle connections may be as old as one that has failed.
-    async fn attempt(&mut self, pick: Pick, wants_new: bool) -> Result<Response, Box<Failure>>;
+    async fn attempt(&mut self, pick: Selection, wants_new: bool) -> Result<Response, Box<Failure>>;
 
     /// Begins anew, with what is held of the content.
     fn rewind(&mut self);
@@ -36,7 +36,7 @@ pub(super) trait Attempt {
 pub(super) struct Failure {
     pub(super) fault: Fault,
     /// Who is to blame; `None` where that has been said.
-    pub(super) pick: Option<Pick>,
+    pub(super) pick: Option<Selection>,
     /// Whether it may be sent again, although it may be under way.
     pub(super) may_repeat: bool,
     /// A connection that is closed at the same moment is nobody's fault.
@@ -57,7 +57,7 @@ pub(super) enum Fault {
 
 impl Failure {
     /// Nobody was reached.
-    pub(super) fn unreachable(error: io::Error, pick: Option<Pick>) -> Box<Failure> {
+    pub(super) fn unreachable(error: io::Error, pick: Option<Selection>) -> Box<Failure> {
         Box::new(Failure { fault: Fault::Unreachable(error), pick, may_repeat: true, is_coincidence: false })
     }
 }
@@ -77,10 +77,10 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A) -> Response {
     let mut attempts = Attempts::default();
     request.way().0.shared.stats.gateway_requests.add(1);
     loop {
-        let (link, errand, _) = request.way();
-        let pick = match link.upstream.try_pick(errand) {
+        let (link, routing, _) = request.way();
+        let pick = match link.upstream.try_pick(routing) {
             Some(pick) => Ok(pick),
-            None => Box::pin(place(link, errand)).await,
+            None => Box::pin(place(link, routing)).await,
         };
         let pick = match pick {
             Ok(pick) => pick,
@@ -101,8 +101,8 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A) -> Response {
 }
 
 /// Waits for a place; how long is counted where it has to.
-async fn place(link: &Link, errand: &Errand) -> Result<Pick, Refused> {
-    let mut pick = std::pin::pin!(link.upstream.pick(errand));
+async fn place(link: &Link, routing: &RoutingState) -> Result<Selection, Refused> {
+    let mut pick = std::pin::pin!(link.upstream.pick(routing));
     let mut since = None;
     let outcome = std::future::poll_fn(|cx| {
         let polled = pick.as_mut().poll(cx);
@@ -123,7 +123,7 @@ impl Attempts {
     #[cold]
     fn end(&mut self, request: &mut impl Attempt, failure: Failure) -> Option<Response> {
         let Failure { fault, pick, may_repeat, is_coincidence } = failure;
-        let (link, errand, about) = request.way();
+        let (link, routing, about) = request.way();
         if is_coincidence && may_repeat && self.at_once < AT_ONCE {
             link.shared.stats.gateway_retries.add(1);
             self.at_once += 1;
@@ -135,11 +135,11 @@ impl Attempts {
         let is_sent = !matches!(fault, Fault::Unreachable(_));
         match (&fault, pick) {
             (Fault::Client, _) | (_, None) => {}
-            (Fault::Silent, Some(pick)) => pick.hung(errand),
-            (_, Some(mut pick)) => pick.failed(errand),
+            (Fault::Silent, Some(pick)) => pick.hung(routing),
+            (_, Some(mut pick)) => pick.failed(routing),
         }
         // Where nothing was sent somebody else may have it, whatever the request is.
-        if !may_repeat || !link.upstream.may_retry(errand, is_sent) {
+        if !may_repeat || !link.upstream.may_retry(routing, is_sent) {
             return Some(answer);
         }
         link.shared.stats.gateway_retries.add(1);
@@ -154,7 +154,7 @@ impl Attempts {
 }
 
 /// Says and counts a fault; what the client hears of it.
-fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Pick>) -> Response {
+fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Selection>) -> Response {
     let (failures, name) = (&link.shared.stats.gateway_failures, &link.name);
     match fault {
         Fault::Client => answer::error(Status::BAD_REQUEST),
@@ -162,7 +162,7 @@ fn failed(link: &Link, about: &About, fault: &Fault, pick: Option<&Pick>) -> Res
             failures.add(GatewayFailure::Unreachable, 1);
             let is_late = error.kind() == io::ErrorKind::TimedOut;
             let why = if is_late { "no connection in time".to_owned() } else { error.to_string() };
-            match (&link.upstream, pick.and_then(Pick::address)) {
+            match (&link.upstream, pick.and_then(Selection::address)) {
                 (Upstream::Pool(_) | Upstream::Group(_), Some(address)) => {
                     unreachable(about, &format_args!("{address} of {name}"), &why);
                 }

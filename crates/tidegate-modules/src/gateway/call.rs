@@ -11,9 +11,9 @@ use super::complaints::Complaints;
 use super::gather::gather;
 use super::link::Link;
 use super::redirects::Back;
-use super::stream::{Line, Relay, Silence};
+use super::stream::{Checkout, Relay, Silence};
 use super::upload::{REQUEST, Upload, UploadError};
-use super::upstream::{Errand, Pick};
+use super::upstream::{RoutingState, Selection};
 use super::{sendfile, tunnel};
 use std::future::Future;
 use std::io;
@@ -26,7 +26,7 @@ use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, Elsewhere, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// A request, ready to be sent.
 pub(super) struct Call {
     pub(super) link: Rc<Link>,
-    pub(super) errand: Errand,
+    pub(super) routing: RoutingState,
     pub(super) upload: Upload,
     pub(super) dialect: Dialect,
     /// Whether it may be sent again when the connection ends without an answer: only what is safe (RFC 9110 section
@@ -58,7 +58,7 @@ pub(super) struct Call {
     /// What of an answer leads back to this server.
     pub(super) back: Option<Back>,
     /// For a path of this server in place of an answer.
-    pub(super) elsewhere: Option<Elsewhere>,
+    pub(super) elsewhere: Option<InternalRedirect>,
     pub(super) about: About,
 }
 
@@ -86,16 +86,16 @@ enum Fault {
 }
 
 impl Attempt for Box<Call> {
-    fn way(&mut self) -> (&Rc<Link>, &mut Errand, &About) {
-        let Call { link, errand, about, .. } = &mut **self;
-        (link, errand, about)
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About) {
+        let Call { link, routing, about, .. } = &mut **self;
+        (link, routing, about)
     }
 
     fn rewind(&mut self) {
         self.upload.rewind();
     }
 
-    async fn attempt(&mut self, pick: Pick, wants_new: bool) -> Result<Response, Box<Failure>> {
+    async fn attempt(&mut self, pick: Selection, wants_new: bool) -> Result<Response, Box<Failure>> {
         let Some(pool) = self.link.pool(pick.address()) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
@@ -124,7 +124,7 @@ impl Attempt for Box<Call> {
                 };
                 match rest {
                     Ok(()) => {
-                        let line = Line { connection, pool, pick: pick.take() };
+                        let line = Checkout { connection, pool, pick: pick.take() };
                         self.answered(head, reader, line)
                     }
                     Err(error) => Err(Fault::Broken(error)),
@@ -159,7 +159,7 @@ impl Call {
     }
 
     #[cold]
-    fn failure(&self, fault: Fault, pick: Option<Pick>, is_reused: bool) -> Box<Failure> {
+    fn failure(&self, fault: Fault, pick: Option<Selection>, is_reused: bool) -> Box<Failure> {
         let may_repeat = match fault {
             Fault::Unanswered(_) => self.may_repeat || !self.upload.has_begun(),
             // It was not begun with.
@@ -196,8 +196,8 @@ impl Call {
     }
 
     /// The head of an answer has come.
-    fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Line) -> Result<Reply, Fault> {
-        let cookie = line.pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.errand));
+    fn answered(&mut self, mut head: AnswerHead, reader: HeadOf, mut line: Checkout) -> Result<Reply, Fault> {
+        let cookie = line.pick.as_mut().and_then(|pick| pick.answered(&self.link.upstream, &self.routing));
         if let Some(cookie) = cookie {
             head.lines.push("Set-Cookie", &cookie);
         }

@@ -1,8 +1,8 @@
 //! What a route knows of its application at run time: where it is, the connections of this worker to it, and
 //! the bounds of an exchange.
 
-use super::board::Board;
 use super::places::Membership;
+use super::pool_directory::PoolDirectory;
 use super::sendfile::Sendfile;
 use super::spill::Spill;
 use super::upstream::Upstream;
@@ -26,7 +26,7 @@ const MEMBERS_MAX: usize = 64;
 
 /// What the applications of one worker share.
 pub struct Shared {
-    board: Arc<Board>,
+    directory: Arc<PoolDirectory>,
     /// What the worker counts.
     pub(super) stats: Arc<Stats>,
     spill: RefCell<Arc<Spill>>,
@@ -41,11 +41,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// For one worker. `board` is the process's.
-    pub fn new(board: Arc<Board>, stats: Arc<Stats>, spill: &settings::gateway::Spill) -> Rc<Shared> {
+    /// For one worker. `directory` is the process's.
+    pub fn new(
+        directory: Arc<PoolDirectory>,
+        stats: Arc<Stats>,
+        spill: &settings::gateway::Spill,
+    ) -> Rc<Shared> {
         Rc::new(Shared {
-            spill: RefCell::new(board.spill(spill)),
-            board,
+            spill: RefCell::new(directory.spill(spill)),
+            directory,
             stats,
             prepared: RefCell::default(),
             is_draining: Cell::new(false),
@@ -68,7 +72,7 @@ impl Shared {
 
     /// Takes up the settings of a new revision, while the routes of the one before are still there.
     pub fn adopt(&self, spill: &settings::gateway::Spill) {
-        *self.spill.borrow_mut() = self.board.spill(spill);
+        *self.spill.borrow_mut() = self.directory.spill(spill);
         for link in self.prepared.take().iter().filter_map(Weak::upgrade) {
             link.membership.replace(link.upstream.join(link.site_account));
         }
@@ -99,7 +103,7 @@ impl Shared {
             pools.retain(|pool| pool.strong_count() > 0);
             !pools.is_empty()
         });
-        let pool = Pool::with_tls(self.board.peers().peer(address), limits, tls.cloned());
+        let pool = Pool::with_tls(self.directory.peers().peer(address), limits, tls.cloned());
         pools.entry(address.clone()).or_default().push(Rc::downgrade(&pool));
         pool
     }
@@ -165,7 +169,7 @@ impl Link {
         };
         let hasher = BuildHasherDefault::<DefaultHasher>::default();
         let site_account = account_of(site);
-        let upstream = Upstream::of(settings, &shared.board);
+        let upstream = Upstream::of(settings, &shared.directory);
         let link = Rc::new(Link {
             site_account,
             membership: RefCell::default(),
@@ -207,7 +211,7 @@ impl Link {
     /// The same where HTTP/2 is spoken: each route has its own, since one connection carries many requests.
     pub fn multiplexed(&self, member: Option<&Address>) -> Option<Rc<Http2Pool>> {
         let address = member.or(self.upstream.address())?;
-        let peer = || self.shared.board.peers().peer(address);
+        let peer = || self.shared.directory.peers().peer(address);
         let make = || Http2Pool::new(peer(), self.limits, self.tls.clone());
         Some(known_or(&self.multiplexed, address, make))
     }

@@ -2,14 +2,13 @@
 //!
 //! `places` is the queue before a pool, an upstream or one of its members, shared by the workers of a
 //! process. A worker never waits for an application: it asks for a place, and the future that holds the
-//! request waits. `board` is how the workers see the pools.
+//! request waits. `directory` is how the workers see the pools.
 
 mod abandon;
 mod about;
 mod answer;
 mod attempts;
 pub mod balance;
-pub mod board;
 mod call;
 pub mod cgi;
 mod complaints;
@@ -19,6 +18,7 @@ mod gather;
 pub mod link;
 mod multiplexed;
 pub mod places;
+pub mod pool_directory;
 pub mod proxy;
 mod redirects;
 pub mod script;

@@ -13,7 +13,7 @@ use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
 use super::stream::Silence;
-use super::upstream::{Errand, Pick};
+use super::upstream::{RoutingState, Selection};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -48,7 +48,7 @@ pub(super) struct Multiplexed {
     pub(super) interim: Option<InterimQueue>,
     /// Of the file that the application may have sent in its place.
     pub(super) range: Option<Vec<u8>>,
-    pub(super) errand: Errand,
+    pub(super) routing: RoutingState,
     /// What of an answer leads back to this server.
     pub(super) back: Option<Back>,
     pub(super) about: About,
@@ -62,15 +62,15 @@ enum Fault {
 }
 
 impl Attempt for Multiplexed {
-    fn way(&mut self) -> (&Rc<Link>, &mut Errand, &About) {
-        (&self.link, &mut self.errand, &self.about)
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About) {
+        (&self.link, &mut self.routing, &self.about)
     }
 
     fn rewind(&mut self) {
         self.upload.rewind();
     }
 
-    async fn attempt(&mut self, mut pick: Pick, _: bool) -> Result<Response, Box<Failure>> {
+    async fn attempt(&mut self, mut pick: Selection, _: bool) -> Result<Response, Box<Failure>> {
         let Some(pool) = self.link.multiplexed(pick.address()) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
@@ -91,7 +91,7 @@ impl Attempt for Multiplexed {
         match self.head(&stream).await {
             Ok(head) => {
                 self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                let cookie = pick.answered(&self.link.upstream, &self.errand);
+                let cookie = pick.answered(&self.link.upstream, &self.routing);
                 Ok(self.respond(head, cookie, stream, pick).await)
             }
             Err(fault) => {
@@ -160,7 +160,7 @@ impl Multiplexed {
         answer: Answer,
         cookie: Option<String>,
         stream: Http2Stream,
-        pick: Pick,
+        pick: Selection,
     ) -> Response {
         self.upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
@@ -342,7 +342,7 @@ struct Flow {
     left: Option<u64>,
     about: About,
     wants_trailers: bool,
-    _pick: Pick,
+    _pick: Selection,
 }
 
 impl BodyStream for Flow {

@@ -9,7 +9,7 @@
 
 mod queue;
 
-use queue::{Entry, Queue};
+use queue::{PlaceArrival, Queue};
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::pin::Pin;
@@ -268,9 +268,9 @@ impl Future for Take {
             this.places.mirror(&queue);
             drop(queue);
             match entry {
-                Entry::Granted => return Poll::Ready(Ok(this.place())),
-                Entry::Refused(refused) => return Poll::Ready(Err(refused)),
-                Entry::Queued { turn, is_first } => {
+                PlaceArrival::Granted => return Poll::Ready(Ok(this.place())),
+                PlaceArrival::Refused(refused) => return Poll::Ready(Err(refused)),
+                PlaceArrival::Queued { turn, is_first } => {
                     this.turn = Some(Box::new(turn));
                     if is_first && let Some(call) = this.places.on_pressure.get() {
                         call();

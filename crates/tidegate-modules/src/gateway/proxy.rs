@@ -10,7 +10,7 @@ use super::link::{Link, Shared};
 use super::multiplexed::{self, Multiplexed};
 use super::redirects::Redirects;
 use super::upload::{Framing, Upload};
-use super::upstream::Errand;
+use super::upstream::RoutingState;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use std::borrow::Cow;
@@ -260,7 +260,7 @@ impl Proxy {
             wants_trailers: wants_trailers(exchange),
             interim: exchange.interim(),
             range: self.link.sendfile.range_of(exchange),
-            errand: Errand::of(&self.link, exchange, may_repeat),
+            routing: RoutingState::of(&self.link, exchange, may_repeat),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             about: About::new(&self.link, exchange.target),
         };
@@ -307,7 +307,7 @@ impl Handler for Proxy {
         };
         let may_repeat = exchange.method.is_safe();
         let call = Call {
-            errand: Errand::of(&self.link, exchange, may_repeat),
+            routing: RoutingState::of(&self.link, exchange, may_repeat),
             link: self.link.clone(),
             upload,
             dialect: Dialect::Http { may_switch: upgrade.is_some() },

@@ -8,7 +8,7 @@ use super::proxy::USUAL_HEAD;
 use super::script::{Rule, Script, Scripts};
 use super::spill::Spilled;
 use super::upload::{Framing, REQUEST, Upload};
-use super::upstream::Errand;
+use super::upstream::RoutingState;
 use crate::files::open_root;
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::memory::{self, Weight};
-use tidegate_core::{Elsewhere, Exchange, Handler, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Handler, InternalRedirect, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
@@ -98,11 +98,11 @@ impl Scripted {
 
 /// What a call has to know of its request.
 struct What {
-    errand: Errand,
+    routing: RoutingState,
     may_repeat: bool,
     head_only: bool,
     range: Option<Vec<u8>>,
-    elsewhere: Option<Elsewhere>,
+    elsewhere: Option<InternalRedirect>,
     about: About,
 }
 
@@ -204,7 +204,7 @@ impl Inner {
         // A script that has been started is not started again, whatever came of it.
         let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
         let what = What {
-            errand: Errand::of(&self.link, exchange, may_repeat),
+            routing: RoutingState::of(&self.link, exchange, may_repeat),
             may_repeat,
             head_only: exchange.method == Method::Head,
             range: self.link.sendfile.range_of(exchange),
@@ -266,7 +266,7 @@ impl Inner {
         };
         Call {
             link: self.link.clone(),
-            errand: what.errand,
+            routing: what.routing,
             upload,
             dialect,
             may_repeat: what.may_repeat,

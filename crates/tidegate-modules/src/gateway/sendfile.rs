@@ -103,7 +103,7 @@ pub(super) async fn respond(
     let path = relative.clone();
     let opened = match root.open_file(&path, Patience::Cached) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            match blocking::run_in(root.lane(), move || root.open_file(&path, Patience::Wait)) {
+            match blocking::run_in(root.queue_key(), move || root.open_file(&path, Patience::Wait)) {
                 Ok(job) => job.await,
                 Err(_) => return answer::busy(None),
             }

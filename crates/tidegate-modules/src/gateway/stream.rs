@@ -9,7 +9,7 @@ use super::about::About;
 use super::answer::{AnswerError, Content};
 use super::link::Link;
 use super::upload::{Upload, UploadError};
-use super::upstream::Pick;
+use super::upstream::Selection;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -34,17 +34,17 @@ const WORTHWHILE: usize = 4 << 10;
 const SPLICED: u64 = 32 << 10;
 
 /// A connection to an application that carries an exchange, and the place that it takes.
-pub(super) struct Line {
+pub(super) struct Checkout {
     pub(super) connection: Connection,
     pub(super) pool: Rc<Pool>,
     /// Its place.
-    pub(super) pick: Option<Pick>,
+    pub(super) pick: Option<Selection>,
 }
 
 /// Content that flows.
 pub(super) struct Relay {
     /// Gone once the application has done its part.
-    line: Option<Line>,
+    line: Option<Checkout>,
     content: Content,
     upload: Option<Upload>,
     /// Content that is here and the client has not taken yet.
@@ -60,7 +60,7 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn new(
-        line: Line,
+        line: Checkout,
         content: Content,
         upload: Option<Upload>,
         early: Vec<u8>,

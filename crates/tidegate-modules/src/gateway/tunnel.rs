@@ -5,7 +5,7 @@
 //! across a reload, and a stop or an upgrade drains it to its deadline (FAULTS 46).
 
 use super::answer::AnswerHead;
-use super::stream::{Line, Silence};
+use super::stream::{Checkout, Silence};
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tidegate_core::response::Head;
 use tidegate_core::{Author, Body, BodyStream, Chunk, Response};
 
 /// The response that opens a tunnel. `early` is what the application has sent behind its head.
-pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Line, timeout: Duration) -> Response {
+pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Checkout, timeout: Duration) -> Response {
     let (sink, from_client) = body::pipe(None);
     let tunnel = Tunnel {
         line,
@@ -35,7 +35,7 @@ pub(super) fn open(head: AnswerHead, early: Vec<u8>, line: Line, timeout: Durati
 }
 
 struct Tunnel {
-    line: Line,
+    line: Checkout,
     early: Vec<u8>,
     from_client: RequestBody,
     /// What the client has sent and the application has not taken.

@@ -1,10 +1,10 @@
 //! Which member of an application gets a request: the seam between the protocols and pools, groups and plain
 //! addresses.
 
-use super::balance::{self, Group, Sticky, Tried, Wish};
-use super::board::{Board, Lease, Pool};
+use super::balance::{self, BalanceKey, Group, Sticky, Tried};
 use super::link::Link;
 use super::places::{Membership, Place, PlaceLimits, Places, Refused};
+use super::pool_directory::{Lease, Pool, PoolDirectory};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -37,10 +37,10 @@ pub enum Upstream {
 }
 
 /// What a request brings to the choice of a member, and where it has been tried.
-pub(super) struct Errand {
+pub(super) struct RoutingState {
     /// A hash of the site on whose account it waits.
     site: u64,
-    wish: Wish,
+    balance_key: BalanceKey,
     sticky: Sticky,
     tried: Tried,
     /// Processes of a pool that have failed it.
@@ -48,16 +48,16 @@ pub(super) struct Errand {
     retries: u32,
 }
 
-impl Errand {
+impl RoutingState {
     /// Of a request; `may_repeat` when it may be sent again although it may have been begun with.
-    pub(super) fn of(link: &Link, exchange: &Exchange<'_>, may_repeat: bool) -> Errand {
-        let wish = match &link.upstream {
-            Upstream::Group(group) => Wish::of(group, link.site_account, exchange, may_repeat),
-            Upstream::Address { .. } | Upstream::Pool(_) => Wish::default(),
+    pub(super) fn of(link: &Link, exchange: &Exchange<'_>, may_repeat: bool) -> RoutingState {
+        let balance_key = match &link.upstream {
+            Upstream::Group(group) => BalanceKey::of(group, link.site_account, exchange, may_repeat),
+            Upstream::Address { .. } | Upstream::Pool(_) => BalanceKey::default(),
         };
-        Errand {
+        RoutingState {
             site: link.site_account,
-            wish,
+            balance_key,
             sticky: Sticky::of(exchange),
             tried: Tried::default(),
             left: Vec::new(),
@@ -67,50 +67,50 @@ impl Errand {
 }
 
 /// A member that takes a request; its place is free again when this is dropped.
-pub struct Pick(Held);
+pub struct Selection(Permit);
 
-enum Held {
+enum Permit {
     Nothing,
     Place { _place: Place, until_head: bool },
     Lease(Lease),
     Member(balance::Lease),
 }
 
-impl Pick {
+impl Selection {
     /// It has not answered until the deadline: where it is a process of ours, it is ended.
-    pub(super) fn hung(self, errand: &mut Errand) {
+    pub(super) fn hung(self, routing: &mut RoutingState) {
         match self.0 {
-            Held::Lease(lease) => lease.hung(),
-            Held::Member(mut lease) => lease.failed(&mut errand.tried),
-            Held::Nothing | Held::Place { .. } => {}
+            Permit::Lease(lease) => lease.hung(),
+            Permit::Member(mut lease) => lease.failed(&mut routing.tried),
+            Permit::Nothing | Permit::Place { .. } => {}
         }
     }
 
     /// It could not be reached, or what came of it is no answer.
-    pub(super) fn failed(&mut self, errand: &mut Errand) {
+    pub(super) fn failed(&mut self, routing: &mut RoutingState) {
         match &mut self.0 {
-            Held::Member(lease) => lease.failed(&mut errand.tried),
-            Held::Lease(lease) => errand.left.push(lease.address().clone()),
-            Held::Nothing | Held::Place { .. } => {}
+            Permit::Member(lease) => lease.failed(&mut routing.tried),
+            Permit::Lease(lease) => routing.left.push(lease.address().clone()),
+            Permit::Nothing | Permit::Place { .. } => {}
         }
     }
 
     /// It has answered. The value of a `Set-Cookie` that brings the client back to it, where one is wanted.
-    pub(super) fn answered(&mut self, upstream: &Upstream, errand: &Errand) -> Option<String> {
-        if let Held::Place { until_head: true, .. } = &self.0 {
-            self.0 = Held::Nothing;
+    pub(super) fn answered(&mut self, upstream: &Upstream, routing: &RoutingState) -> Option<String> {
+        if let Permit::Place { until_head: true, .. } = &self.0 {
+            self.0 = Permit::Nothing;
         }
-        let (Held::Member(lease), Upstream::Group(group)) = (&mut self.0, upstream) else { return None };
+        let (Permit::Member(lease), Upstream::Group(group)) = (&mut self.0, upstream) else { return None };
         lease.answered();
-        errand.sticky.set_cookie(group, errand.wish, lease.tag())
+        routing.sticky.set_cookie(group, routing.balance_key, lease.tag())
     }
 
     /// Where to connect; `None` is the one address of the upstream.
     pub fn address(&self) -> Option<&Address> {
         match &self.0 {
-            Held::Lease(lease) => Some(lease.address()),
-            Held::Member(lease) => Some(lease.address()),
-            Held::Nothing | Held::Place { .. } => None,
+            Permit::Lease(lease) => Some(lease.address()),
+            Permit::Member(lease) => Some(lease.address()),
+            Permit::Nothing | Permit::Place { .. } => None,
         }
     }
 }
@@ -146,12 +146,12 @@ type Bounds = (usize, usize, Duration, bool);
 
 impl Upstream {
     /// The upstream that settings name.
-    pub fn of(settings: &Gateway, board: &Board) -> Upstream {
+    pub fn of(settings: &Gateway, directory: &PoolDirectory) -> Upstream {
         let address = match &settings.to {
             Destination::Named(name) => {
-                return match board.groups().named(name) {
+                return match directory.groups().named(name) {
                     Some(group) => Upstream::Group(group),
-                    None => Upstream::Pool(board.pool(name)),
+                    None => Upstream::Pool(directory.pool(name)),
                 };
             }
             Destination::Tcp(address) => Address::Tcp(*address),
@@ -171,7 +171,7 @@ impl Upstream {
             };
             let key =
                 (settings.to.clone(), (limits.places, limits.queue_length, settings.queue_age, until_head));
-            board.queues().of(key, limits)
+            directory.queues().of(key, limits)
         });
         Upstream::Address { address, places, until_head }
     }
@@ -187,12 +187,12 @@ impl Upstream {
     }
 
     /// A place at once, where the choice is simple and one is free.
-    pub(super) fn try_pick(&self, errand: &Errand) -> Option<Pick> {
+    pub(super) fn try_pick(&self, routing: &RoutingState) -> Option<Selection> {
         match self {
-            Upstream::Address { places: None, .. } => Some(Pick(Held::Nothing)),
+            Upstream::Address { places: None, .. } => Some(Selection(Permit::Nothing)),
             Upstream::Address { places: Some(places), until_head, .. } => {
-                let pick = |place| Pick(Held::Place { _place: place, until_head: *until_head });
-                places.try_take(errand.site).map(pick)
+                let pick = |place| Selection(Permit::Place { _place: place, until_head: *until_head });
+                places.try_take(routing.site).map(pick)
             }
             Upstream::Pool(_) | Upstream::Group(_) => None,
         }
@@ -202,29 +202,29 @@ impl Upstream {
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or the application is down.
-    pub(super) async fn pick(&self, errand: &Errand) -> Result<Pick, Refused> {
+    pub(super) async fn pick(&self, routing: &RoutingState) -> Result<Selection, Refused> {
         let held = match self {
-            Upstream::Address { places: None, .. } => Held::Nothing,
+            Upstream::Address { places: None, .. } => Permit::Nothing,
             Upstream::Address { places: Some(places), until_head, .. } => {
-                Held::Place { _place: places.take(errand.site).await?, until_head: *until_head }
+                Permit::Place { _place: places.take(routing.site).await?, until_head: *until_head }
             }
-            Upstream::Pool(pool) => Held::Lease(pool.take(errand.site, &errand.left).await?),
-            Upstream::Group(group) => Held::Member(group.take(errand.wish, &errand.tried).await?),
+            Upstream::Pool(pool) => Permit::Lease(pool.take(routing.site, &routing.left).await?),
+            Upstream::Group(group) => Permit::Member(group.take(routing.balance_key, &routing.tried).await?),
         };
-        Ok(Pick(held))
+        Ok(Selection(held))
     }
 
     /// Whether a request that has failed may be sent again, to somebody else; the caller knows whether that is
     /// safe. `is_sent`: it may be under way where it has failed.
-    pub(super) fn may_retry(&self, errand: &mut Errand, is_sent: bool) -> bool {
+    pub(super) fn may_retry(&self, routing: &mut RoutingState, is_sent: bool) -> bool {
         match self {
             // It would meet the same again.
             Upstream::Address { .. } => false,
             Upstream::Pool(_) => {
-                errand.retries += 1;
-                errand.retries <= POOL_RETRIES
+                routing.retries += 1;
+                routing.retries <= POOL_RETRIES
             }
-            Upstream::Group(group) => group.may_retry(&errand.tried, is_sent),
+            Upstream::Group(group) => group.may_retry(&routing.tried, is_sent),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::query::{Order, Sort, View};
 use super::render::Document;
-use super::scan::{Entry, Kind, Listing};
+use super::scan::{Kind, Listing, ListingEntry};
 use super::text;
 use std::io::Write;
 use tidegate_http::media_type;
@@ -53,7 +53,7 @@ pub fn head(out: &mut Vec<u8>, document: &Document) {
 }
 
 /// One entry.
-pub fn row(out: &mut Vec<u8>, name: &[u8], entry: &Entry) {
+pub fn row(out: &mut Vec<u8>, name: &[u8], entry: &ListingEntry) {
     let slash = if entry.kind == Kind::Folder { "/" } else { "" };
     let class = match entry.kind {
         Kind::Folder => "folder",

@@ -5,7 +5,7 @@
 //! size. `"truncated": true` stands before the entries where the folder holds more than is read.
 
 use super::render::Document;
-use super::scan::{Entry, Kind};
+use super::scan::{Kind, ListingEntry};
 use super::text;
 use std::io::Write;
 use tidegate_http::path::encode_path;
@@ -24,7 +24,7 @@ pub fn head(out: &mut Vec<u8>, document: &Document) {
 }
 
 /// One entry, a line of its own.
-pub fn entry(out: &mut Vec<u8>, name: &[u8], entry: &Entry, is_first: bool) {
+pub fn entry(out: &mut Vec<u8>, name: &[u8], entry: &ListingEntry, is_first: bool) {
     out.extend_from_slice(if is_first { b"\n{\"name\":" } else { b",\n{\"name\":" });
     string(out, name);
     let _ = write!(out, ",\"href\":\"{}", encode_path(name));

@@ -86,7 +86,7 @@ pub fn list(
     request: Request,
 ) -> Reply {
     let settings = settings.clone();
-    match blocking::run_in(root.lane(), move || make(&root, &relative, &folder, &settings, &request)) {
+    match blocking::run_in(root.queue_key(), move || make(&root, &relative, &folder, &settings, &request)) {
         Ok(pending) => Reply::Later(Box::pin(async move { respond(pending.await) })),
         Err(blocking::Overloaded) => Reply::Ready(busy()),
     }

@@ -44,7 +44,7 @@ const READ: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Listing {
     names: Names,
-    entries: Vec<Entry>,
+    entries: Vec<ListingEntry>,
     /// Entries of the folder, on all pages.
     pub total: u64,
     /// Those of them that are folders.
@@ -72,7 +72,7 @@ pub enum Kind {
 
 /// One entry of a page.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct ListingEntry {
     name: NameAt,
     /// File or folder.
     pub kind: Kind,
@@ -106,12 +106,12 @@ pub enum ScanError {
 
 impl Listing {
     /// The entries of the page, in order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ListingEntry] {
         &self.entries
     }
 
     /// The bytes of a name: no slash, no NUL, otherwise anything.
-    pub fn name(&self, entry: &Entry) -> &[u8] {
+    pub fn name(&self, entry: &ListingEntry) -> &[u8] {
         self.names.at(entry.name)
     }
 }
@@ -144,7 +144,7 @@ pub fn scan(
     for record in shown {
         let name = names.at(record.name);
         let (Some(seen), Some(name)) = (place.look(name), kept.push(name)) else { continue };
-        entries.push(Entry { name, kind: seen.kind, size: seen.size, modified: seen.modified });
+        entries.push(ListingEntry { name, kind: seen.kind, size: seen.size, modified: seen.modified });
     }
     let mut listing = Listing {
         names: kept,

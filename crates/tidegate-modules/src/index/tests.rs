@@ -4,7 +4,7 @@
 
 use super::query::{Format, Order, Sort, View};
 use super::render::{Document, Rows};
-use super::scan::{Entry, Kind, Listing, Wanted, scan};
+use super::scan::{Kind, Listing, ListingEntry, Wanted, scan};
 use super::{Request, html, json};
 use proptest::prelude::*;
 use std::ffi::OsStr;
@@ -353,7 +353,7 @@ fn decode(attribute: &str) -> Vec<u8> {
     tidegate_http::path::normalise(&path, &mut scratch).unwrap()[1..].to_vec()
 }
 
-static ONE_BYTE: LazyLock<Entry> = LazyLock::new(|| {
+static ONE_BYTE: LazyLock<ListingEntry> = LazyLock::new(|| {
     let folder = Folder::new("one-byte");
     folder.file(b"x", 1, 1);
     folder.scan("", |_| {}).entries()[0]

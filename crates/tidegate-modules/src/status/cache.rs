@@ -27,12 +27,12 @@ pub(super) struct CacheState {
     /// Workers whose answer could not be read.
     silent: usize,
     merged: Map<String, Value>,
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<CacheRow>>,
 }
 
 /// A file in the caches of one or more workers.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct CacheRow {
     pub path: String,
     /// Those of all workers, each once.
     pub flags: String,
@@ -72,7 +72,7 @@ impl CacheState {
     }
 
     /// The entries that a page has room for, and how many there are.
-    fn shown(&self) -> Option<(&[Entry], usize)> {
+    fn shown(&self) -> Option<(&[CacheRow], usize)> {
         let entries = self.entries.as_deref()?;
         Some((&entries[..entries.len().min(SHOWN)], entries.len()))
     }
@@ -80,7 +80,7 @@ impl CacheState {
     fn to_json(&self) -> String {
         let mut answer = json!({ "workers": self.workers, "silent": self.silent, "cache": self.merged });
         if let (Some(entries), Value::Object(answer)) = (&self.entries, &mut answer) {
-            let list: Vec<Value> = entries.iter().map(Entry::to_json).collect();
+            let list: Vec<Value> = entries.iter().map(CacheRow::to_json).collect();
             answer.insert("list".into(), list.into());
         }
         format!("{answer}\n")
@@ -96,7 +96,7 @@ impl CacheState {
         if let Some((entries, all)) = self.shown() {
             let _ = writeln!(text, "\nFiles ({all}):\n-----\nflags workers references hits size age path");
             for entry in entries {
-                let Entry { path, flags, workers, references, hits, size, age } = entry;
+                let CacheRow { path, flags, workers, references, hits, size, age } = entry;
                 let path = path.escape_debug();
                 let _ = writeln!(text, "{flags} {workers} {references} {hits} {size} {age} {path}");
             }
@@ -139,7 +139,7 @@ impl CacheState {
     }
 }
 
-impl Entry {
+impl CacheRow {
     fn to_json(&self) -> Value {
         json!({
             "path": self.path,
@@ -182,8 +182,8 @@ fn merge_values(mine: &Value, theirs: &Value) -> Value {
     }
 }
 
-fn merge_lists(lists: &[String]) -> Vec<Entry> {
-    let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
+fn merge_lists(lists: &[String]) -> Vec<CacheRow> {
+    let mut entries: BTreeMap<String, CacheRow> = BTreeMap::new();
     for list in lists {
         let Ok(Value::Array(list)) = serde_json::from_str(list) else { continue };
         for of_worker in &list {
@@ -192,7 +192,7 @@ fn merge_lists(lists: &[String]) -> Vec<Entry> {
             let text = |name| of_worker.get(name).and_then(Value::as_str).unwrap_or_default();
             let entry = entries
                 .entry(text("path").into())
-                .or_insert_with_key(|path| Entry { path: path.clone(), ..Entry::default() });
+                .or_insert_with_key(|path| CacheRow { path: path.clone(), ..CacheRow::default() });
             for flag in text("flags").chars() {
                 if !entry.flags.contains(flag) {
                     entry.flags.push(flag);
@@ -272,7 +272,7 @@ mod tests {
         ];
         let entries = merge_lists(&lists.map(String::from));
         assert_eq!(entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["/a", "/b"]);
-        let merged = Entry {
+        let merged = CacheRow {
             path: "/b".into(),
             flags: "CI".into(),
             workers: 2,

@@ -3,7 +3,7 @@
 
 use super::ServerInfo;
 use super::ask::Action;
-use super::cache::Entry;
+use super::cache::CacheRow;
 use super::report::Section;
 use std::fmt::{Display, Formatter, Result, Write};
 
@@ -66,7 +66,7 @@ pub(super) fn server(info: &ServerInfo, sections: &[Section], refresh: Option<u3
 pub(super) fn cache(
     is_enabled: Option<bool>,
     sections: &[Section],
-    files: Option<(&[Entry], usize)>,
+    files: Option<(&[CacheRow], usize)>,
     refresh: Option<u32>,
 ) -> String {
     let mut page = open("File cache");
@@ -187,7 +187,7 @@ fn tables(page: &mut String, sections: &[Section]) {
     }
 }
 
-fn list(page: &mut String, entries: &[Entry], all: usize) {
+fn list(page: &mut String, entries: &[CacheRow], all: usize) {
     let _ = writeln!(page, "<h2>Files</h2>\n<p>Files in the caches of the workers: {all}.");
     if entries.len() < all {
         let _ = writeln!(page, "The first {} are shown; the JSON has them all.", entries.len());
@@ -198,7 +198,7 @@ fn list(page: &mut String, entries: &[Entry], all: usize) {
     }
     page.push_str("</tr>\n");
     for entry in entries {
-        let Entry { path, flags, workers, references, hits, size, age } = entry;
+        let CacheRow { path, flags, workers, references, hits, size, age } = entry;
         let (path, flags) = (Escaped(path), Escaped(flags));
         let _ = writeln!(
             page,

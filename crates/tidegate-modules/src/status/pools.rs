@@ -138,7 +138,7 @@ type Measure = (&'static str, &'static str, &'static str, fn(&PoolStatus) -> Sam
 pub(super) fn write_prometheus(text: &mut String, pools: &[PoolStatus]) {
     const MEASURES: [Measure; 13] = [
         ("up", "gauge", "Whether the pool takes requests.", |pool| {
-            vec![("", f64::from(u8::from(pool.phase == crate::gateway::board::PoolPhase::Up)))]
+            vec![("", f64::from(u8::from(pool.phase == crate::gateway::pool_directory::PoolPhase::Up)))]
         }),
         ("processes", "gauge", "Processes of the pool.", |pool| vec![("", pool.processes.len() as f64)]),
         ("requests_total", "counter", "Requests given to the pool.", |pool| {
@@ -219,8 +219,8 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gateway::board::{PoolAddress, PoolPhase};
     use crate::gateway::places::Demand;
+    use crate::gateway::pool_directory::{PoolAddress, PoolPhase};
     use crate::gateway::supervise::status::{OpcacheState, ProcessStatus};
 
     fn pool() -> PoolStatus {

@@ -25,7 +25,7 @@ pub(super) struct Request {
 
 /// How a client behaves while a batch is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Conduct {
+pub(super) enum ClientBehaviour {
     /// It reads as fast as it can.
     Honest,
     /// It reads so many bytes at a time and rests between them; when the time is over it leaves.
@@ -48,7 +48,7 @@ pub(super) enum Conduct {
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
     pub(super) requests: Vec<Request>,
-    pub(super) conduct: Conduct,
+    pub(super) conduct: ClientBehaviour,
     /// Silence behind it.
     pub(super) gap: Duration,
 }
@@ -195,7 +195,7 @@ impl Author<'_> {
         Batch { requests, conduct, gap }
     }
 
-    fn conduct(&mut self, session: &Session) -> Conduct {
+    fn conduct(&mut self, session: &Session) -> ClientBehaviour {
         let plan = self.plan;
         match self.crowd {
             Crowd::SlowReaders => {
@@ -204,37 +204,43 @@ impl Author<'_> {
                 let grace = plan.limits.rate_grace.as_millis() as u64;
                 let rate = (plan.limits.send_rate * 2).max(buffer * 6 * 1000 / grace);
                 let pause = self.random.between(5, 50);
-                return Conduct::Slow {
+                return ClientBehaviour::Slow {
                     bytes: (rate * pause / 1000).max(1) as usize,
                     pause: Duration::from_millis(pause),
                     time: plan.limits.rate_grace * 4 + Duration::from_secs(2),
                 };
             }
             Crowd::Greedy(_) => {
-                return Conduct::NeverRead { time: self.random.millis(3000, 6000) };
+                return ClientBehaviour::NeverRead { time: self.random.millis(3000, 6000) };
             }
-            Crowd::Burst(_) if self.random.chance(95) => return Conduct::Honest,
-            Crowd::Multiplexed if self.random.chance(70) => return Conduct::Honest,
+            Crowd::Burst(_) if self.random.chance(95) => return ClientBehaviour::Honest,
+            Crowd::Multiplexed if self.random.chance(70) => return ClientBehaviour::Honest,
             _ => {}
         }
         let is_reset = self.random.chance(50);
         let after = self.random.size(1 << 20);
         let mut conducts = vec![
-            (10, Conduct::Honest),
-            (2, Conduct::Pause { after, time: (plan.limits.rate_grace / 4).min(Duration::from_millis(500)) }),
-            (2, Conduct::Abort { after, is_reset }),
-            (1, Conduct::Unfinished { is_reset }),
-            (1, Conduct::NeverRead { time: self.random.millis(10, 1500) }),
+            (10, ClientBehaviour::Honest),
+            (
+                2,
+                ClientBehaviour::Pause {
+                    after,
+                    time: (plan.limits.rate_grace / 4).min(Duration::from_millis(500)),
+                },
+            ),
+            (2, ClientBehaviour::Abort { after, is_reset }),
+            (1, ClientBehaviour::Unfinished { is_reset }),
+            (1, ClientBehaviour::NeverRead { time: self.random.millis(10, 1500) }),
         ];
         if session.is_http2 {
-            conducts.push((3, Conduct::ResetStreams { percent: self.random.between(5, 90) }));
+            conducts.push((3, ClientBehaviour::ResetStreams { percent: self.random.between(5, 90) }));
         } else if !plan.listeners[session.listener].is_tls() {
-            conducts.push((1, Conduct::HalfClose));
+            conducts.push((1, ClientBehaviour::HalfClose));
         }
         self.random.weighted(&conducts)
     }
 
-    fn request(&mut self, session: &Session, conduct: Conduct, may_upload: bool) -> Request {
+    fn request(&mut self, session: &Session, conduct: ClientBehaviour, may_upload: bool) -> Request {
         let plan = self.plan;
         let site = self.random.below(plan.sites.len() as u64) as usize;
         let wants_application = match self.crowd {
@@ -267,7 +273,7 @@ impl Author<'_> {
         }
     }
 
-    fn application_request(&mut self, site: usize, conduct: Conduct, may_upload: bool) -> Request {
+    fn application_request(&mut self, site: usize, conduct: ClientBehaviour, may_upload: bool) -> Request {
         let plan = self.plan;
         let index = match self.crowd {
             Crowd::Burst(index) | Crowd::Greedy(index) => index,

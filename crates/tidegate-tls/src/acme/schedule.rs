@@ -48,11 +48,11 @@ impl Task {
 /// What is to be done for each name, and when. All times are seconds since 1970; `chance` is from 0 to 1.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ScheduleEntry>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct ScheduleEntry {
     obtain_at: i64,
     /// `None`: there is no certificate, or its authority knows no windows.
     ask_at: Option<i64>,
@@ -69,7 +69,7 @@ impl Schedule {
     pub fn set_names(&mut self, names: &[String], now: i64) {
         self.entries.retain(|name, _| names.contains(name));
         for name in names {
-            let new = Entry {
+            let new = ScheduleEntry {
                 obtain_at: now,
                 ask_at: None,
                 failures: 0,
@@ -103,7 +103,7 @@ impl Schedule {
         let life = not_after.saturating_sub(not_before).max(0);
         // Between two thirds of its life and a fiftieth later.
         let at = not_before.saturating_add(life / 3 * 2).saturating_add(part(life / 50, chance));
-        *entry = Entry {
+        *entry = ScheduleEntry {
             obtain_at: at.max(floor),
             ask_at: Some(now),
             failures: 0,

@@ -84,7 +84,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             for address in master.listening() {
                 complain(&format!("listening on {address}\n"));
             }
-            match handover.take().map(|handover| handover.ready(&notes, master.roster())) {
+            match handover.take().map(|handover| handover.ready(&notes, master.status_registry())) {
                 Some(false) => master.abandon(),
                 Some(true) => master.run(true),
                 None => master.run(false),

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
-use tidegate_modules::gateway::board::PoolAddress;
+use tidegate_modules::gateway::pool_directory::PoolAddress;
 use tidegate_modules::gateway::supervise::launch::{Launch, find_group, find_user};
 use tidegate_modules::gateway::supervise::sockets::{BACKLOG, Listening};
 

@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What the thread says.
-pub enum Said {
+pub enum AcmeEvent {
     /// For the server processes; whoever waits for it hears when they have been told.
     Update(TlsUpdate, Option<oneshot::Sender<()>>),
     /// Of a name.
@@ -92,15 +92,15 @@ impl Acme {
 
 impl Master {
     /// What the thread has said.
-    pub(super) fn hear_acme(&mut self, said: Said) {
+    pub(super) fn hear_acme(&mut self, said: AcmeEvent) {
         match said {
-            Said::Update(update, told) => {
+            AcmeEvent::Update(update, told) => {
                 self.give_automatic(&update);
                 if let Some(told) = told {
                     let _ = told.send(());
                 }
             }
-            Said::Outcome(Outcome::Ready { name, pair, issuer }) => {
+            AcmeEvent::Outcome(Outcome::Ready { name, pair, issuer }) => {
                 let until = tidegate_tls::Certificate::new(&pair).map_or(0, |made| made.about.not_after);
                 let automatic = vec![(name.clone(), pair)];
                 self.give_automatic(&TlsUpdate { automatic, ..TlsUpdate::default() });
@@ -114,7 +114,7 @@ impl Master {
                     }
                 }
             }
-            Said::Outcome(Outcome::Failed { name, why, next, has_other }) => {
+            AcmeEvent::Outcome(Outcome::Failed { name, why, next, has_other }) => {
                 let minutes = (next - wall_seconds()).max(0) / 60;
                 let meanwhile =
                     if has_other { "the present one stays in use" } else { "there is none meanwhile" };
@@ -149,7 +149,7 @@ async fn work(mut wanted: UnboundedReceiver<Wanted>, events: Sender<Event>) {
     let (orders, received) = unbounded_channel();
     let report = events.clone();
     let manager = Manager::new(WallClock, move |outcome| {
-        let _ = report.send(Event::Acme(Said::Outcome(outcome)));
+        let _ = report.send(Event::Acme(AcmeEvent::Outcome(outcome)));
     });
     tokio::task::spawn_local(manager.run(received));
     let mut storage: Option<Rc<Storage>> = None;
@@ -195,7 +195,7 @@ fn look_for_answers(storage: Option<&Storage>, known: &mut Vec<(String, String)>
     let gone = gone.map(|(token, _)| (token.clone(), None));
     let new = present.iter().map(|(token, answer)| (token.clone(), Some(answer.clone())));
     let update = TlsUpdate { tokens: gone.chain(new).collect(), ..TlsUpdate::default() };
-    let _ = events.send(Event::Acme(Said::Update(update, None)));
+    let _ = events.send(Event::Acme(AcmeEvent::Update(update, None)));
     *known = present;
 }
 
@@ -264,7 +264,7 @@ struct ToWorkers(Sender<Event>);
 impl ToWorkers {
     async fn tell(&self, update: TlsUpdate) {
         let (told, heard) = oneshot::channel();
-        if self.0.send(Event::Acme(Said::Update(update, Some(told)))).is_ok() {
+        if self.0.send(Event::Acme(AcmeEvent::Update(update, Some(told)))).is_ok() {
             let _ = heard.await;
             tokio::time::sleep(SETTLE).await;
         }
@@ -314,6 +314,6 @@ impl Issue for Own {
 /// Shared by the master's threads: nothing. This keeps the compiler's word for it.
 const _: fn() = || {
     fn is_send<T: Send>() {}
-    is_send::<Said>();
+    is_send::<AcmeEvent>();
     is_send::<Arc<Settings>>();
 };

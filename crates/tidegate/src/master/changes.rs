@@ -145,7 +145,7 @@ impl Master {
         else {
             return None;
         };
-        successor.tell(&self.roster.figures());
+        successor.tell(&self.status_registry.figures());
         let said = format!(
             "{}process {} serves; process {} finishes what is open, for {} s at most",
             successor.notes,

@@ -7,8 +7,8 @@
 
 use super::Event;
 use super::proof::Proof;
-use super::roster::Roster;
 use super::sealing;
+use super::status_registry::StatusRegistry;
 use crate::revision::ServeOptions;
 use anyhow::{Context, Result, bail};
 use rustix::fs::Mode;
@@ -303,7 +303,11 @@ impl Draft {
     }
 
     /// Moves it to its place, where a predecessor's or a stale one may lie, and serves it.
-    pub fn install(self, roster: Arc<Roster>, events: Sender<Event>) -> Result<ControlSocket> {
+    pub fn install(
+        self,
+        status_registry: Arc<StatusRegistry>,
+        events: Sender<Event>,
+    ) -> Result<ControlSocket> {
         let at = || format!("cannot make the control socket {}", self.path.display());
         if fs::symlink_metadata(&self.path).is_ok_and(|there| !is_socket(&there)) {
             let _ = fs::remove_file(&self.draft);
@@ -315,7 +319,7 @@ impl Draft {
         let (listener, proof) = (self.listener, self.proof.clone());
         std::thread::Builder::new()
             .name("tidegate-control".into())
-            .spawn(move || accept(&listener, proof.as_ref(), &roster, &events))
+            .spawn(move || accept(&listener, proof.as_ref(), &status_registry, &events))
             .with_context(at)?;
         Ok(ControlSocket { identity: identity(&self.path), path: self.path, proof: self.proof })
     }
@@ -342,7 +346,12 @@ fn is_socket(there: &fs::Metadata) -> bool {
     there.file_type().is_socket()
 }
 
-fn accept(listener: &UnixListener, proof: Option<&Arc<Proof>>, roster: &Arc<Roster>, events: &Sender<Event>) {
+fn accept(
+    listener: &UnixListener,
+    proof: Option<&Arc<Proof>>,
+    status_registry: &Arc<StatusRegistry>,
+    events: &Sender<Event>,
+) {
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
@@ -358,10 +367,10 @@ fn accept(listener: &UnixListener, proof: Option<&Arc<Proof>>, roster: &Arc<Rost
             continue;
         }
         open.fetch_add(1, Relaxed);
-        let (roster, events, counted) = (roster.clone(), events.clone(), open.clone());
+        let (status_registry, events, counted) = (status_registry.clone(), events.clone(), open.clone());
         let proof = proof.cloned();
         let served = std::thread::Builder::new().name("tidegate-command".into()).spawn(move || {
-            serve(&stream, proof.as_deref(), &roster, &events);
+            serve(&stream, proof.as_deref(), &status_registry, &events);
             counted.fetch_sub(1, Relaxed);
         });
         if served.is_err() {
@@ -387,7 +396,12 @@ fn may_command(stream: &UnixStream, proof: Option<&Proof>) -> Result<(), Reply> 
     }
 }
 
-fn serve(stream: &UnixStream, proof: Option<&Proof>, roster: &Roster, events: &Sender<Event>) {
+fn serve(
+    stream: &UnixStream,
+    proof: Option<&Proof>,
+    status_registry: &StatusRegistry,
+    events: &Sender<Event>,
+) {
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let _ = stream.set_write_timeout(Some(PATIENCE));
     let mut line = String::new();
@@ -400,13 +414,13 @@ fn serve(stream: &UnixStream, proof: Option<&Proof>, roster: &Roster, events: &S
     let Some(line) = line.strip_suffix('\n') else { return };
     let request = match Request::parse(line) {
         None => return respond(stream, &Reply::failed("the server does not know this command")),
-        Some(Request::Status(form)) => return respond(stream, &Reply::ok(roster.report(form))),
+        Some(Request::Status(form)) => return respond(stream, &Reply::ok(status_registry.report(form))),
         Some(Request::Cache(question)) => {
             let (question, format) = match question.strip_suffix("json") {
                 Some(question) => (question.trim_end(), Format::Json),
                 None => (question.as_str(), Format::Text),
             };
-            let (is_ok, text) = roster.cache(question, format);
+            let (is_ok, text) = status_registry.cache(question, format);
             return respond(stream, &Reply { is_ok, text });
         }
         Some(order) => order,
@@ -465,17 +479,17 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert_eq!(owner(&path), None, "nobody answers on a stale one");
         let (events, _orders) = channel();
-        let first = Draft::bind(&path).unwrap().install(Roster::new(), events.clone()).unwrap();
+        let first = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events.clone()).unwrap();
         assert_eq!(owner(&path), Some(std::process::id().cast_signed()));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let second = Draft::bind(&path).unwrap().install(Roster::new(), events).unwrap();
+        let second = Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).unwrap();
         first.remove();
         assert!(path.exists());
         second.remove();
         assert!(!path.exists());
         fs::write(&path, "not a socket").unwrap();
         let (events, _orders) = channel();
-        assert!(Draft::bind(&path).unwrap().install(Roster::new(), events).is_err());
+        assert!(Draft::bind(&path).unwrap().install(StatusRegistry::new(), events).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The main process: it owns the listening sockets, the settings, the logs and the server processes, and obeys
 //! signals and the control socket. It never touches client traffic, so nothing here is ever in a request's way.
 //!
-//! `servers` starts and replaces the server processes, `roster` is what the whole server tells of itself,
+//! `servers` starts and replaces the server processes, `status_registry` is what the whole server tells of itself,
 //! `reload` and `upgrade` change settings and program. The order of the start matters: what can fail comes
 //! first, what others can see comes last.
 
@@ -16,10 +16,10 @@ mod pid_file;
 mod pools;
 pub mod proof;
 mod reload;
-mod roster;
 mod sealing;
 mod servers;
 mod sockets;
+mod status_registry;
 mod tls;
 pub mod upgrade;
 mod upstreams;
@@ -39,12 +39,12 @@ use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
-use roster::Roster;
 use sealing::ControlPaths;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use sockets::Sockets;
+use status_registry::StatusRegistry;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -78,9 +78,9 @@ pub enum Event {
     /// The settings of a reload have been read.
     Read(Box<reload::Read>),
     /// The thread for automatic certificates has said something.
-    Acme(acme::Said),
+    Acme(acme::AcmeEvent),
     /// A server process has said something.
-    Said(u64, ToMaster),
+    AcmeEvent(u64, ToMaster),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -105,7 +105,7 @@ pub struct Master {
     servers: Servers,
     tls: Tls,
     acme: acme::Acme,
-    roster: Arc<Roster>,
+    status_registry: Arc<StatusRegistry>,
     writer: Arc<Writer>,
     /// What of the control socket is sealed.
     sealed_control: Option<Arc<ControlPaths>>,
@@ -191,14 +191,14 @@ impl Master {
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
         assigned.iter().for_each(|assigned| log::info(assigned));
-        let roster = Roster::new();
+        let status_registry = StatusRegistry::new();
         let clients = layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
         let pools = Pools::start(clients)?;
         pools.adopt(&settings);
         let upstreams = Arc::new(Upstreams::default());
-        roster.set_pools(pools.clone());
+        status_registry.set_pools(pools.clone());
         let servers = Servers::new(
-            roster.clone(),
+            status_registry.clone(),
             (pools.clone(), upstreams.clone()),
             sender.clone(),
             &options.executable,
@@ -221,7 +221,7 @@ impl Master {
             servers,
             tls,
             acme: acme::Acme::default(),
-            roster,
+            status_registry,
             writer,
             sealed_control: control,
             pid_file: None,
@@ -240,12 +240,13 @@ impl Master {
         master.begin_tls()?;
         master.upstreams.adopt(&master.current.settings, master.tls.store());
         master.start_servers()?;
-        let (roster, sender) = (master.roster.clone(), master.sender.clone());
+        let (status_registry, sender) = (master.status_registry.clone(), master.sender.clone());
         let path = master.current.settings.pid_file.clone();
-        let last = draft.map(|draft| draft.install(roster, sender)).transpose().and_then(|control| {
-            master.control = control;
-            path.as_deref().map(PidFile::write).transpose()
-        });
+        let last =
+            draft.map(|draft| draft.install(status_registry, sender)).transpose().and_then(|control| {
+                master.control = control;
+                path.as_deref().map(PidFile::write).transpose()
+            });
         match last {
             Ok(pid_file) => master.pid_file = pid_file,
             Err(error) => {
@@ -261,8 +262,8 @@ impl Master {
     fn take_number(&mut self) {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
-        self.current.number = self.roster.next_revision(&self.current.settings, addresses, total);
-        self.roster.set_certificates(self.tls.certificates(&self.current.settings));
+        self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
+        self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
     }
 
     /// Every address that is listened on, as a reader would type it.
@@ -272,8 +273,8 @@ impl Master {
     }
 
     /// What the whole server tells of itself.
-    pub fn roster(&self) -> &Arc<Roster> {
-        &self.roster
+    pub fn status_registry(&self) -> &Arc<StatusRegistry> {
+        &self.status_registry
     }
 
     /// Serves until told to end. `has_predecessor`: the service manager hears from that one who is ready.
@@ -359,7 +360,7 @@ impl Master {
     fn obey_servers(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Acme(said) => self.hear_acme(said),
-            Event::Said(id, message) => self.servers.said(id, message, &self.current),
+            Event::AcmeEvent(id, message) => self.servers.said(id, message, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
@@ -436,7 +437,7 @@ impl Master {
             log::info("the logs were opened anew");
         }
         done.failures.iter().for_each(log::error);
-        self.roster.set_own_losses(self.writer.lost_lines());
+        self.status_registry.set_own_losses(self.writer.lost_lines());
     }
 
     fn give_own_log(&self) -> Result<()> {
@@ -456,7 +457,7 @@ impl Master {
             ending.successor.get_or_insert(successor);
         }
         self.waiting.clear();
-        self.roster.set_draining();
+        self.status_registry.set_draining();
         self.servers.is_ending = true;
         if ending.successor.is_some() {
             self.control = None; // its place is the successor's
@@ -477,7 +478,7 @@ impl Master {
         log::info(&said);
         self.writer.flush();
         if let Some(successor) = &ending.successor {
-            successor.tell(&self.roster.figures());
+            successor.tell(&self.status_registry.figures());
         }
         if let Some(control) = &self.control {
             control.remove();

@@ -1,4 +1,4 @@
-//! The pools of the server: the supervisor beside the master's thread, and its link to the board of every server
+//! The pools of the server: the supervisor beside the master's thread, and its link to the directory of every server
 //! process.
 //!
 //! What the supervisor says goes to all of them, with the places of a pool divided among them; what they want
@@ -9,18 +9,18 @@ use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
-use tidegate_modules::gateway::board::{PoolDemand, PoolUpdate};
+use tidegate_modules::gateway::pool_directory::{PoolDemand, PoolUpdate};
 use tidegate_modules::gateway::supervise::status::PoolStatus;
 use tidegate_modules::gateway::supervise::{Ends, Supervisor};
 
 /// The supervisor and whom it speaks to.
 pub struct Pools {
     supervisor: Supervisor,
-    hub: Arc<Mutex<Hub>>,
+    subscribers: Arc<Mutex<Subscribers>>,
 }
 
 #[derive(Default)]
-struct Hub {
+struct Subscribers {
     /// What was said of each pool last: a process that starts hears it as well.
     updates: BTreeMap<String, PoolUpdate>,
     servers: Vec<Listener>,
@@ -47,55 +47,59 @@ impl Pools {
     /// Starts the supervisor, without pools. `clients` is the user that server processes run as, where it is
     /// not this one: it is given the sockets.
     pub fn start(clients: Option<(u32, u32)>) -> Result<Arc<Pools>> {
-        let hub = Arc::new(Mutex::new(Hub::default()));
-        let told = hub.clone();
+        let subscribers = Arc::new(Mutex::new(Subscribers::default()));
+        let told = subscribers.clone();
         let publish = Box::new(move |update: PoolUpdate| {
-            let mut hub = lock(&told);
-            hub.updates.insert(update.name.clone(), update.clone());
-            hub.tell_all(&update);
+            let mut subscribers = lock(&told);
+            subscribers.updates.insert(update.name.clone(), update.clone());
+            subscribers.tell_all(&update);
         });
         let ends = Ends { publish, demands: None, clients };
         let supervisor = Supervisor::start(ends).context("cannot start the supervisor of pools")?;
-        Ok(Arc::new(Pools { supervisor, hub }))
+        Ok(Arc::new(Pools { supervisor, subscribers }))
     }
 
     /// Takes up the pools of a revision.
     pub fn adopt(&self, settings: &Settings) {
         self.supervisor.set_patience(settings.drain_timeout);
-        lock(&self.hub).updates.retain(|name, _| settings.pools.iter().any(|pool| pool.name == *name));
+        lock(&self.subscribers)
+            .updates
+            .retain(|name, _| settings.pools.iter().any(|pool| pool.name == *name));
         self.supervisor.adopt(&settings.pools);
     }
 
     /// The server processes there are. New ones hear how things stand.
     pub fn set_servers(&self, servers: Vec<Served>) {
-        let mut hub = lock(&self.hub);
+        let mut subscribers = lock(&self.subscribers);
         let what = |served: &Served| (served.id, served.is_draining);
-        if hub.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
+        if subscribers.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
             return;
         }
         self.supervisor.set_servers(servers.iter().map(|served| served.pid).collect());
-        let mut before = std::mem::take(&mut hub.servers);
+        let mut before = std::mem::take(&mut subscribers.servers);
         for served in servers {
             let known = before.iter_mut().find(|known| known.served.id == served.id);
             let demands = known.map(|known| std::mem::take(&mut known.demands)).unwrap_or_default();
-            hub.servers.push(Listener { served, demands });
+            subscribers.servers.push(Listener { served, demands });
         }
         // With their number the share of each has changed.
-        let updates: Vec<PoolUpdate> = hub.updates.values().cloned().collect();
+        let updates: Vec<PoolUpdate> = subscribers.updates.values().cloned().collect();
         for update in &updates {
-            hub.tell_all(update);
+            subscribers.tell_all(update);
         }
     }
 
     /// What a server process wants.
     pub fn heard(&self, id: u64, demands: Vec<PoolDemand>) {
-        let mut hub = lock(&self.hub);
-        let Some(listener) = hub.servers.iter_mut().find(|listener| listener.served.id == id) else { return };
+        let mut subscribers = lock(&self.subscribers);
+        let Some(listener) = subscribers.servers.iter_mut().find(|listener| listener.served.id == id) else {
+            return;
+        };
         for demand in demands {
             listener.demands.insert(demand.name.clone(), demand);
         }
-        let all = hub.demands();
-        drop(hub);
+        let all = subscribers.demands();
+        drop(subscribers);
         self.supervisor.report(all);
     }
 
@@ -110,7 +114,7 @@ impl Pools {
     }
 }
 
-impl Hub {
+impl Subscribers {
     fn tell_all(&mut self, update: &PoolUpdate) {
         let count = self.servers.iter().filter(|listener| !listener.served.is_draining).count();
         let mut next = 0;
@@ -153,8 +157,8 @@ fn share(places: usize, count: usize, index: usize) -> usize {
     (places / count + usize::from(index < places % count)).max(usize::from(places > 0))
 }
 
-fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
-    hub.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(subscribers: &Mutex<Subscribers>) -> MutexGuard<'_, Subscribers> {
+    subscribers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

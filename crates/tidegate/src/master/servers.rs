@@ -7,8 +7,8 @@
 
 use super::Event;
 use super::pools::{Pools, Served};
-use super::roster::{self, Member, Roster};
 use super::sockets::Sockets;
+use super::status_registry::{self, Member, StatusRegistry};
 use super::upstreams::Upstreams;
 use super::{logs::Logs, upgrade, users};
 use crate::certificates::CertificateWatch;
@@ -203,7 +203,7 @@ pub struct Servers {
     last_id: u64,
     /// Times that a process was told to prepare.
     prepared: u64,
-    roster: Arc<Roster>,
+    status_registry: Arc<StatusRegistry>,
     pools: Arc<Pools>,
     upstreams: Arc<Upstreams>,
     events: Sender<Event>,
@@ -218,7 +218,7 @@ pub struct Servers {
 
 impl Servers {
     pub fn new(
-        roster: Arc<Roster>,
+        status_registry: Arc<StatusRegistry>,
         (pools, upstreams): (Arc<Pools>, Arc<Upstreams>),
         events: Sender<Event>,
         executable: &Path,
@@ -231,7 +231,7 @@ impl Servers {
             places: Vec::new(),
             last_id: 0,
             prepared: 0,
-            roster,
+            status_registry,
             pools,
             upstreams,
             events,
@@ -275,12 +275,13 @@ impl Servers {
         let id = self.last_id;
         let handle =
             Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        let (roster, heard, lost) = (self.roster.clone(), self.events.clone(), self.events.clone());
+        let (status_registry, heard, lost) =
+            (self.status_registry.clone(), self.events.clone(), self.events.clone());
         let link = Link::start(
             ours,
             move |link, message, _| {
-                if let Some(message) = roster::take_answers(&roster, link, message) {
-                    let _ = heard.send(Event::Said(id, message));
+                if let Some(message) = status_registry::take_answers(&status_registry, link, message) {
+                    let _ = heard.send(Event::AcmeEvent(id, message));
                 }
             },
             move |outcome| watch_end(id, child, outcome, &lost),
@@ -457,7 +458,7 @@ impl Servers {
                 server.cut = cut;
                 server.link.send(&ToServer::Stop, Vec::new());
                 self.news.push_back(News::Ended(id));
-                self.roster.has_ended(id, Some(*figures));
+                self.status_registry.has_ended(id, Some(*figures));
             }
             ToMaster::Pools(demands) => return self.pools.heard(id, demands),
             ToMaster::Starving(addresses) => {
@@ -469,7 +470,7 @@ impl Servers {
                 return;
             }
             ToMaster::Upstream(finding) => return self.upstreams.heard(id, finding),
-            ToMaster::Question(..) | ToMaster::Answer(..) => {} // the roster's
+            ToMaster::Question(..) | ToMaster::Answer(..) => {} // the status registry's
         }
         self.publish();
     }
@@ -519,7 +520,7 @@ impl Servers {
         if is_mistake && is_missed && !server.is_told {
             server.deadline = None; // so that its end is told
         }
-        self.roster.has_ended(id, None);
+        self.status_registry.has_ended(id, None);
         if is_mistake
             && is_missed
             && !self.is_ending
@@ -639,7 +640,7 @@ impl Servers {
         }
     }
 
-    /// Tells the roster how things are.
+    /// Tells the status registry how things are.
     fn publish(&self) {
         let now = tidegate_io::clock::wall_seconds();
         let mut members: Vec<Member> = Vec::new();
@@ -676,7 +677,7 @@ impl Servers {
             .collect();
         self.upstreams.set_servers(&links);
         self.pools.set_servers(links);
-        self.roster.set_members(members);
+        self.status_registry.set_members(members);
     }
 }
 

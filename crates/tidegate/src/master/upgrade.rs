@@ -7,8 +7,8 @@
 //! any moment, and those must get none of it (FAULTS 61).
 
 use super::Event;
-use super::roster::Roster;
 use super::sockets::{OpenAddress, Sockets};
+use super::status_registry::StatusRegistry;
 use crate::link::Figures;
 use crate::revision::lost_names;
 use anyhow::{Context, Result, bail};
@@ -249,18 +249,18 @@ impl Handover {
 
     /// Tells the predecessor that this process serves, and what whoever asked for it should know. `false`: it has ended
     /// meanwhile, because it was told to, and so should this one.
-    pub fn ready(self, notes: &str, roster: &Arc<Roster>) -> bool {
+    pub fn ready(self, notes: &str, status_registry: &Arc<StatusRegistry>) -> bool {
         let mut link = File::from(self.link);
         if link.write_all(&[notes.as_bytes(), READY].concat()).is_err() {
             return false;
         }
         // What it has counted comes now, and once more at its end.
-        let roster = roster.clone();
+        let status_registry = status_registry.clone();
         let hearing = std::thread::Builder::new().name("tidegate-before".into());
         let _ = hearing.spawn(move || {
             while let Ok(Some((bytes, _))) = passing::receive(link.as_fd()) {
                 if let Ok(figures) = serde_json::from_slice(&bytes) {
-                    roster.set_before(figures);
+                    status_registry.set_before(figures);
                 }
             }
         });

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use tidegate_modules::gateway::board::{Board, PoolDemand};
+use tidegate_modules::gateway::pool_directory::{PoolDemand, PoolDirectory};
 
 /// How often, while there is something to tell.
 const BUSY: Duration = Duration::from_millis(50);
@@ -14,20 +14,20 @@ const BUSY: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Starts the thread that tells.
-pub fn start(board: Arc<Board>, link: Arc<Link>) -> io::Result<()> {
+pub fn start(directory: Arc<PoolDirectory>, link: Arc<Link>) -> io::Result<()> {
     // One wake-up is as good as many.
     let (sender, pressed) = sync_channel::<()>(1);
     let starved = sender.clone();
-    board.on_pressure(move || {
+    directory.on_pressure(move || {
         let _ = sender.try_send(());
     });
-    board.on_starving(move || {
+    directory.on_starving(move || {
         let _ = starved.try_send(());
     });
     std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || {
         let mut last: Vec<PoolDemand> = Vec::new();
         loop {
-            let demands = board.demands();
+            let demands = directory.demands();
             let is_busy = demands.iter().any(|pool| pool.demand.in_use > 0 || pool.demand.waiting > 0);
             // While requests wait their age is news, and while none does the absence of any is news once.
             let is_news = demands != last || is_busy;
@@ -37,7 +37,7 @@ pub fn start(board: Arc<Board>, link: Arc<Link>) -> io::Result<()> {
             }
             last = demands;
             // Said again and again as long as it is so: others forget it soon.
-            let starving = board.starving();
+            let starving = directory.starving();
             let is_starving = !starving.is_empty();
             if is_starving {
                 link.send(&ToMaster::Starving(starving), Vec::new());

@@ -29,7 +29,7 @@ use tidegate_core::log::Writer;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::Asker;
 use tidegate_io::passing;
-use tidegate_modules::gateway::board::Board;
+use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_stats::{Snapshot, Worker as Stats};
 
 /// How long a worker may take to answer a question.
@@ -62,10 +62,13 @@ pub fn run() -> Result<ExitCode> {
     watch_signals(sender.clone())?;
     let writer = Writer::start().context("cannot start the log thread")?;
     let tls = TlsStore::new().context("cannot make keys for TLS session tickets")?;
-    let board = Board::new();
-    let members =
-        Arc::new(Members { workers: RwLock::default(), writer: writer.clone(), board: board.clone() });
-    let told = board.clone();
+    let directory = PoolDirectory::new();
+    let members = Arc::new(Members {
+        workers: RwLock::default(),
+        writer: writer.clone(),
+        directory: directory.clone(),
+    });
+    let told = directory.clone();
     let (asked, heard, lost) = (members.clone(), sender.clone(), sender.clone());
     let link = Link::start(
         link,
@@ -81,12 +84,12 @@ pub fn run() -> Result<ExitCode> {
     )
     .context("cannot start the link")?;
     let teller = link.clone();
-    board.groups().tell_with(move |finding| {
+    directory.groups().tell_with(move |finding| {
         // What a slow master does not take the others find out themselves.
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
-    demand::start(board.clone(), link.clone()).context("cannot start a thread")?;
-    orders::Server::new(link, writer, tls, members, board, (sender, events), warning).run();
+    demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
+    orders::Server::new(link, writer, tls, members, directory, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -124,7 +127,7 @@ fn watch_signals(events: Sender<Event>) -> Result<()> {
 struct Members {
     workers: RwLock<Vec<(Asker, Arc<Stats>)>>,
     writer: Arc<Writer>,
-    board: Arc<Board>,
+    directory: Arc<PoolDirectory>,
 }
 
 impl Members {
@@ -133,7 +136,11 @@ impl Members {
         if let Ok(workers) = self.workers.read() {
             workers.iter().for_each(|(_, stats)| counted.merge(&stats.snapshot()));
         }
-        Figures { counted, log_lines_lost: self.writer.lost_lines(), groups: self.board.groups().report() }
+        Figures {
+            counted,
+            log_lines_lost: self.writer.lost_lines(),
+            groups: self.directory.groups().report(),
+        }
     }
 
     fn ask(&self, question: &str) -> Vec<String> {

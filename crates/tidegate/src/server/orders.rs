@@ -19,7 +19,7 @@ use tidegate_core::listen::Listener;
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_core::worker::{self, Command, Handle};
-use tidegate_modules::gateway::board::Board;
+use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::spill::Spill;
 
 /// How long a worker may take to do what it is told.
@@ -37,7 +37,7 @@ pub(super) struct Server {
     writer: Arc<Writer>,
     tls: Arc<TlsStore>,
     members: Arc<Members>,
-    board: Arc<Board>,
+    directory: Arc<PoolDirectory>,
     /// What limits count of all workers.
     counts: Arc<Shared>,
     sender: Sender<Event>,
@@ -67,7 +67,7 @@ impl Server {
         writer: Arc<Writer>,
         tls: Arc<TlsStore>,
         members: Arc<Members>,
-        board: Arc<Board>,
+        directory: Arc<PoolDirectory>,
         (sender, events): (Sender<Event>, Receiver<Event>),
         warning: Option<String>,
     ) -> Server {
@@ -76,7 +76,7 @@ impl Server {
             writer,
             tls,
             members,
-            board,
+            directory,
             counts: Arc::default(),
             sender,
             events,
@@ -206,7 +206,8 @@ impl Server {
 
     /// The first settings: workers that listen to nobody yet show that the settings can be served.
     fn start_workers(&mut self, settings: &Arc<Settings>, listeners: Vec<Vec<Listener>>) -> io::Result<()> {
-        let make = Registry::maker(StatusView::new(self.link.clone()), self.board.clone(), self.tls.clone());
+        let make =
+            Registry::maker(StatusView::new(self.link.clone()), self.directory.clone(), self.tls.clone());
         for number in 0..listeners.len() {
             let sender = self.sender.clone();
             let on_end = Box::new(move || drop(sender.send(Event::WorkerEnded(number))));
@@ -246,7 +247,7 @@ impl Server {
 
     /// What belongs to no settings but `present` goes, but for what requests under way use.
     fn let_go(&self, present: &Settings) {
-        self.board.keep(present);
+        self.directory.keep(present);
         self.tls.settle(&TlsFiles::default());
     }
 

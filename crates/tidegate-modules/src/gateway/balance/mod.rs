@@ -3,18 +3,19 @@
 //! A [`Group`] is shared by the workers of a process. The rules are in `policy`, `health` and `budget`, which
 //! have no clock, no lock and no socket; here they meet what is shared. Where members have places, one queue
 //! stands before the whole group: who waits is given the first place that comes free, wherever that is.
-//! `groups` holds those of the process, `wish` is what of a request decides where it goes.
+//! `groups` holds those of the process, `balance_key` is what of a request decides where it goes.
 
+mod balance_key;
 pub mod budget;
 pub mod groups;
 pub mod health;
 mod member;
 pub mod policy;
 pub mod report;
-mod wish;
 
 use super::places::{Place, PlaceLimits, Places, Refused};
 use super::upstream::USUAL_PLACES;
+pub(super) use balance_key::{BalanceKey, Sticky};
 use budget::Budget;
 use groups::{Fact, Finding, Tell};
 use health::{Fitness, Outcome, Rules};
@@ -30,7 +31,6 @@ use tidegate_config::settings::upstream::{Balance, Eject, Upstream};
 use tidegate_core::log;
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::connect::Address;
-pub(super) use wish::{Sticky, Wish};
 
 /// A group and its members.
 pub struct Group {
@@ -104,7 +104,11 @@ impl Group {
     ///
     /// # Errors
     /// The queue is full, the wait was too long, or no member can be asked.
-    pub(super) async fn take(self: &Arc<Self>, wish: Wish, tried: &Tried) -> Result<Lease, Refused> {
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        balance_key: BalanceKey,
+        tried: &Tried,
+    ) -> Result<Lease, Refused> {
         let now = monotonic_ns();
         if tried.0.is_empty() {
             self.budget().on_request(now);
@@ -112,11 +116,11 @@ impl Group {
         if now >= self.next_return.load(Relaxed) {
             self.fit_places(now);
         }
-        let (place, now) = match self.places.try_take(wish.site) {
+        let (place, now) = match self.places.try_take(balance_key.site) {
             Some(place) => (place, now),
-            None => (self.places.take(wish.site).await?, monotonic_ns()),
+            None => (self.places.take(balance_key.site).await?, monotonic_ns()),
         };
-        let (member, index, address) = self.choose(wish, tried, now)?;
+        let (member, index, address) = self.choose(balance_key, tried, now)?;
         member.requests.fetch_add(1, Relaxed);
         Ok(Lease { group: self.clone(), member, index, address, is_reported: false, place: Some(place) })
     }
@@ -187,10 +191,15 @@ impl Group {
     }
 
     /// Chooses a member and takes one of its places.
-    fn choose(&self, wish: Wish, tried: &Tried, now: u64) -> Result<(Arc<Member>, usize, Address), Refused> {
+    fn choose(
+        &self,
+        balance_key: BalanceKey,
+        tried: &Tried,
+        now: u64,
+    ) -> Result<(Arc<Member>, usize, Address), Refused> {
         // Another worker may take the place that was seen free; then it is seen no more.
         for _ in 0..self.members.len() {
-            let (index, address) = self.look(wish, tried, now)?;
+            let (index, address) = self.look(balance_key, tried, now)?;
             let Some(member) = self.members.get(index) else { break };
             if member.try_enter() {
                 return Ok((member.clone(), index, address));
@@ -201,19 +210,19 @@ impl Group {
         }
         // What is free belongs to members that cannot be asked. This happens to who tries again, and while a
         // member is on its way out: one more is better than none.
-        let (index, address) = self.look(wish, tried, now)?;
+        let (index, address) = self.look(balance_key, tried, now)?;
         let Some(member) = self.members.get(index) else { return Err(self.down(now)) };
         member.in_use.fetch_add(1, Relaxed);
         Ok((member.clone(), index, address))
     }
 
-    fn look(&self, wish: Wish, tried: &Tried, now: u64) -> Result<(usize, Address), Refused> {
+    fn look(&self, balance_key: BalanceKey, tried: &Tried, now: u64) -> Result<(usize, Address), Refused> {
         let index = match &self.members[..] {
             // The usual case: nothing to weigh. Not even an ejection would help, so only its checks keep
             // requests away.
             [only] if only.fitness(now, &self.rules).0 != Fitness::Down => 0,
             [_] => return Err(self.down(now)),
-            _ => self.look_at_many(wish, tried, now)?,
+            _ => self.look_at_many(balance_key, tried, now)?,
         };
         match self.members.get(index).and_then(|member| self.address(index, member, tried, now)) {
             Some(address) => Ok((index, address)),
@@ -226,7 +235,7 @@ impl Group {
             .address(now, |address| tried.0.iter().any(|(known, tried)| *known == index && tried == address))
     }
 
-    fn look_at_many(&self, wish: Wish, tried: &Tried, now: u64) -> Result<usize, Refused> {
+    fn look_at_many(&self, balance_key: BalanceKey, tried: &Tried, now: u64) -> Result<usize, Refused> {
         let mut fit: Vec<Candidate<'_>> = Vec::with_capacity(self.members.len());
         let mut backups: Vec<Candidate<'_>> = Vec::new();
         let mut trial = None;
@@ -255,7 +264,7 @@ impl Group {
             if member.settings.is_backup { backups.push(candidate) } else { fit.push(candidate) }
         }
         if let Some(index) = trial
-            && (wish.may_repeat || (fit.is_empty() && backups.is_empty()))
+            && (balance_key.may_repeat || (fit.is_empty() && backups.is_empty()))
             && let Some(member) = self.members.get(index)
         {
             member.begin_trial(now);
@@ -270,9 +279,9 @@ impl Group {
         }
         let is_wanted = |candidate: &&Candidate<'_>| {
             let member = self.members.get(candidate.member);
-            member.is_some_and(|member| Some(self.tag(member)) == wish.tag)
+            member.is_some_and(|member| Some(self.tag(member)) == balance_key.tag)
         };
-        if wish.tag.is_some()
+        if balance_key.tag.is_some()
             && let Some(known) = candidates.iter().find(is_wanted)
         {
             return Ok(known.member);
@@ -281,7 +290,7 @@ impl Group {
             Balance::RoundRobin => self.turns().next(&candidates),
             Balance::LeastConnections => policy::least_loaded(&mut candidates, &mut self.turns()),
             Balance::TwoChoices => policy::of_two(&candidates, fastrand::u64(..)),
-            Balance::Hash(_) => policy::by_hash(&candidates, wish.key),
+            Balance::Hash(_) => policy::by_hash(&candidates, balance_key.key),
         };
         chosen.ok_or_else(|| self.down(now))
     }

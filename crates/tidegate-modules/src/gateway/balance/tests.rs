@@ -55,15 +55,15 @@ fn patient(settings: Upstream) -> Arc<Group> {
 }
 
 /// Takes a lease that is there at once.
-fn take(group: &Arc<Group>, wish: Wish, tried: &Tried) -> Result<Lease, Refused> {
-    match pin!(group.take(wish, tried)).poll(&mut Context::from_waker(Waker::noop())) {
+fn take(group: &Arc<Group>, balance_key: BalanceKey, tried: &Tried) -> Result<Lease, Refused> {
+    match pin!(group.take(balance_key, tried)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => panic!("it waits"),
     }
 }
 
 fn taken(group: &Arc<Group>) -> Lease {
-    take(group, Wish::default(), &Tried::default()).unwrap()
+    take(group, BalanceKey::default(), &Tried::default()).unwrap()
 }
 
 fn names(group: &Arc<Group>, count: usize) -> String {
@@ -112,7 +112,7 @@ fn backups_stand_in() {
     group.set_down(&group.members[0], true);
     assert_eq!(names(&group, 3), "zzz");
     group.set_down(&group.members[1], true);
-    assert!(matches!(take(&group, Wish::default(), &Tried::default()), Err(Refused::Down { .. })));
+    assert!(matches!(take(&group, BalanceKey::default(), &Tried::default()), Err(Refused::Down { .. })));
     group.set_down(&group.members[0], false);
     assert_eq!(names(&group, 1), "a");
 }
@@ -127,7 +127,7 @@ fn a_retry_goes_elsewhere_and_the_budget_ends_it() {
         for _ in 0..1_000 {
             let mut tried = Tried::default();
             loop {
-                let mut lease = take(&group, Wish::default(), &tried).unwrap();
+                let mut lease = take(&group, BalanceKey::default(), &tried).unwrap();
                 assert!(!tried.0.iter().any(|(index, _)| *index == lease.index));
                 sent += 1;
                 lease.failed(&mut tried);
@@ -150,16 +150,16 @@ fn a_cookie_and_a_key_decide() {
     let group = group(vec![member("a"), member("b"), member("c")]);
     let tag = Some(group.tag(&group.members[1]));
     for _ in 0..4 {
-        let wish = Wish { tag, ..Wish::default() };
-        assert_eq!(take(&group, wish, &Tried::default()).unwrap().member.name(), "b");
+        let balance_key = BalanceKey { tag, ..BalanceKey::default() };
+        assert_eq!(take(&group, balance_key, &Tried::default()).unwrap().member.name(), "b");
     }
     let settings =
         Upstream { balance: Balance::Hash(HashKey::Path), ..upstream(vec![member("a"), member("b")]) };
     let hashed = Group::new(settings, None);
-    let wish = Wish { key: 7, ..Wish::default() };
-    let first = take(&hashed, wish, &Tried::default()).unwrap().index;
+    let balance_key = BalanceKey { key: 7, ..BalanceKey::default() };
+    let first = take(&hashed, balance_key, &Tried::default()).unwrap().index;
     for _ in 0..8 {
-        assert_eq!(take(&hashed, wish, &Tried::default()).unwrap().index, first);
+        assert_eq!(take(&hashed, balance_key, &Tried::default()).unwrap().index, first);
     }
 }
 
@@ -171,7 +171,7 @@ fn who_waits_gets_the_first_place_that_comes_free() {
     let second = taken(&group);
     assert_eq!((first.member.name(), second.member.name()), ("a", "b"));
     let tried = Tried::default();
-    let mut third = pin!(group.take(Wish::default(), &tried));
+    let mut third = pin!(group.take(BalanceKey::default(), &tried));
     let mut context = Context::from_waker(Waker::noop());
     assert!(third.as_mut().poll(&mut context).is_pending());
     drop(second);
@@ -192,7 +192,9 @@ fn a_member_that_is_put_aside_takes_its_places_along() {
     assert_eq!(lease.member.name(), "b");
     let tried = Tried::default();
     assert!(
-        pin!(group.take(Wish::default(), &tried)).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+        pin!(group.take(BalanceKey::default(), &tried))
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
     );
     // When its time is over somebody may try it.
     group.members[0].set_down(false, 0);
@@ -205,7 +207,7 @@ fn a_member_that_is_put_aside_takes_its_places_along() {
 fn a_name_is_waited_for_until_it_is_looked_up() {
     let group = group(vec![named("n")]);
     let tried = Tried::default();
-    let mut waits = pin!(group.take(Wish::default(), &tried));
+    let mut waits = pin!(group.take(BalanceKey::default(), &tried));
     let mut context = Context::from_waker(Waker::noop());
     assert!(waits.as_mut().poll(&mut context).is_pending());
     assert_eq!(states(&group), [MemberState::Awaited]);
@@ -213,7 +215,7 @@ fn a_name_is_waited_for_until_it_is_looked_up() {
     let Poll::Ready(Ok(lease)) = waits.as_mut().poll(&mut context) else { panic!("no place") };
     assert_eq!(lease.address(), &Address::Tcp(address("n")));
     group.set_addresses(&group.members[0], &[]);
-    assert!(matches!(take(&group, Wish::default(), &tried), Err(Refused::Down { .. })));
+    assert!(matches!(take(&group, BalanceKey::default(), &tried), Err(Refused::Down { .. })));
 }
 
 #[test]
@@ -234,13 +236,13 @@ fn of_several_addresses_the_dead_one_is_passed_over() {
     let mut failures = 0;
     for _ in 0..10 {
         let mut tried = Tried::default();
-        let mut lease = take(&group, Wish::default(), &tried).unwrap();
+        let mut lease = take(&group, BalanceKey::default(), &tried).unwrap();
         if lease.address() == &dead {
             failures += 1;
             lease.failed(&mut tried);
             assert!(group.may_retry(&tried, false));
             drop(lease);
-            lease = take(&group, Wish::default(), &tried).unwrap();
+            lease = take(&group, BalanceKey::default(), &tried).unwrap();
         }
         assert_eq!(lease.address(), &alive);
         lease.answered();
@@ -257,8 +259,8 @@ fn one_request_that_may_be_repeated_tries_a_member_that_was_ill() {
     lease.failed(&mut Tried::default());
     drop(lease);
     assert_eq!(names(&group, 2), "bb", "what may not be repeated does not try");
-    let wish = Wish { may_repeat: true, ..Wish::default() };
-    let mut lease = take(&group, wish, &Tried::default()).unwrap();
+    let balance_key = BalanceKey { may_repeat: true, ..BalanceKey::default() };
+    let mut lease = take(&group, balance_key, &Tried::default()).unwrap();
     assert_eq!(lease.member.name(), "a");
     lease.answered();
     assert_eq!(states(&group), [MemberState::Up; 2]);

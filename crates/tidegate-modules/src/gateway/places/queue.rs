@@ -15,7 +15,7 @@ use tidegate_stats::{Distribution, Histogram, Metric};
 const SITE: u32 = 8;
 
 /// What became of an arrival.
-pub(super) enum Entry {
+pub(super) enum PlaceArrival {
     Granted,
     Refused(Refused),
     Queued {
@@ -150,22 +150,22 @@ impl Queue {
     }
 
     /// An arrival. The clock is read only for who has to wait.
-    pub(super) fn enter(&mut self, site: u64, now: impl FnOnce() -> u64, waker: &Waker) -> Entry {
+    pub(super) fn enter(&mut self, site: u64, now: impl FnOnce() -> u64, waker: &Waker) -> PlaceArrival {
         if let Some(retry_after) = self.down {
             self.turns.tally.refused_down += 1;
-            return Entry::Refused(Refused::Down { retry_after });
+            return PlaceArrival::Refused(Refused::Down { retry_after });
         }
         match self.turns.enter(&claim(site), &self.bounds(), now, waker) {
-            turns::Entry::Granted => Entry::Granted,
-            turns::Entry::Full => {
+            turns::Arrival::Granted => PlaceArrival::Granted,
+            turns::Arrival::Full => {
                 self.turns.tally.refused_full += 1;
-                Entry::Refused(Refused::Full { retry_after: self.patience() })
+                PlaceArrival::Refused(Refused::Full { retry_after: self.patience() })
             }
-            turns::Entry::Queued { turn, is_first } => {
+            turns::Arrival::Queued { turn, is_first } => {
                 let waiting = self.waiting();
                 let peak = &mut self.turns.tally.peak_waiting;
                 *peak = (*peak).max(waiting);
-                Entry::Queued { turn, is_first }
+                PlaceArrival::Queued { turn, is_first }
             }
         }
     }
@@ -325,14 +325,14 @@ mod tests {
                 let mut woken = Woken::default();
                 match step {
                     Step::Arrive => match queue.enter(ONE, || now, Waker::noop()) {
-                        Entry::Granted => {
+                        PlaceArrival::Granted => {
                             prop_assert!(!down && model.line.is_empty() && model.holding < limits.places);
                             model.holding += 1;
                             heard += 1;
                         }
-                        Entry::Refused(Refused::Down { .. }) => prop_assert!(down),
-                        Entry::Refused(_) => prop_assert!(!down && model.line.len() >= limits.queue_length),
-                        Entry::Queued { turn, is_first } => {
+                        PlaceArrival::Refused(Refused::Down { .. }) => prop_assert!(down),
+                        PlaceArrival::Refused(_) => prop_assert!(!down && model.line.len() >= limits.queue_length),
+                        PlaceArrival::Queued { turn, is_first } => {
                             let (ticket, expires) = (turn.ticket(), turn.expires());
                             prop_assert!(!down && model.line.len() < limits.queue_length);
                             prop_assert_eq!(expires, Some(now + age));
@@ -424,11 +424,11 @@ mod tests {
         assert!(!queue.try_enter(ONE));
         assert!(matches!(
             queue.enter(ONE, || 10, Waker::noop()),
-            Entry::Queued { turn, is_first: true } if turn.ticket() == 1
+            PlaceArrival::Queued { turn, is_first: true } if turn.ticket() == 1
         ));
         assert!(matches!(
             queue.enter(ONE, || 20, Waker::noop()),
-            Entry::Queued { turn, is_first: false } if turn.ticket() == 2
+            PlaceArrival::Queued { turn, is_first: false } if turn.ticket() == 2
         ));
         queue.release(ONE, || 50, &mut Woken::default());
         let demand = queue.demand(60);
@@ -456,10 +456,12 @@ mod tests {
         queue.join(hung);
         queue.join(well);
         assert_eq!((0..9).filter(|_| queue.try_enter(hung)).count(), 3);
-        let Entry::Queued { turn, .. } = queue.enter(hung, || 0, Waker::noop()) else { panic!("it waits") };
+        let PlaceArrival::Queued { turn, .. } = queue.enter(hung, || 0, Waker::noop()) else {
+            panic!("it waits")
+        };
         let ticket = turn.ticket();
         assert!(queue.try_enter(well));
-        let Entry::Queued { turn, .. } = queue.enter(well, || 0, Waker::noop()) else { panic!() };
+        let PlaceArrival::Queued { turn, .. } = queue.enter(well, || 0, Waker::noop()) else { panic!() };
         let second = turn.ticket();
         queue.release(well, || 0, &mut Woken::default());
         assert_eq!(queue.settled(well, second, Waker::noop()), Some(Ok(())), "the later, for it has none");

@@ -3,7 +3,7 @@
 //! Blocking, on a thread of the caller's, and bounded in time and in what is kept. Never on the way of a client's
 //! request.
 
-use crate::gateway::board::PoolAddress;
+use crate::gateway::pool_directory::PoolAddress;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;

@@ -3,11 +3,11 @@
 
 use super::guard::Guard;
 use super::opcache::Opcache;
-use super::running::{Hands, Running};
+use super::running::{Effects, Running};
 use super::sockets::Folder;
 use super::status::PoolStatus;
 use super::temporary::Sweeper;
-use crate::gateway::board::{PoolDemand, PoolUpdate};
+use crate::gateway::pool_directory::{PoolDemand, PoolUpdate};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeMap;
 use std::io;
@@ -246,26 +246,26 @@ impl Driver {
                 }
             }
         }
-        let Some((hands, running, leaving)) = self.hands() else { return };
+        let Some((effects, running, leaving)) = self.effects() else { return };
         let gone: Vec<String> =
             running.keys().filter(|name| !pools.iter().any(|pool| pool.name == **name)).cloned().collect();
         for name in gone {
             if let Some(mut pool) = running.remove(&name) {
-                pool.stop(&hands);
+                pool.stop(&effects);
                 leaving.push(pool);
             }
         }
         for pool in pools {
             if let Some(index) = leaving.iter().position(|leaving| leaving.pool.name == pool.name) {
                 let mut resumed = leaving.swap_remove(index);
-                resumed.resume(pool.clone(), &hands);
+                resumed.resume(pool.clone(), &effects);
                 running.insert(pool.name.clone(), resumed);
             }
             match running.get_mut(&pool.name) {
-                Some(known) => known.redefine(pool, &hands),
+                Some(known) => known.redefine(pool, &effects),
                 None => {
-                    let seed = u64::from(std::process::id()) << 32 | u64::from(hands.now.subsec_nanos());
-                    running.insert(pool.name.clone(), Running::new(pool, seed, &hands));
+                    let seed = u64::from(std::process::id()) << 32 | u64::from(effects.now.subsec_nanos());
+                    running.insert(pool.name.clone(), Running::new(pool, seed, &effects));
                 }
             }
         }
@@ -283,20 +283,20 @@ impl Driver {
     }
 
     fn take_demands(&mut self, demands: Vec<PoolDemand>) {
-        let Some((hands, running, leaving)) = self.hands() else { return };
+        let Some((effects, running, leaving)) = self.effects() else { return };
         for demand in demands {
             if let Some(pool) = running.get_mut(&demand.name) {
-                pool.demand(demand.clone(), &hands);
+                pool.demand(demand.clone(), &effects);
             }
             if let Some(pool) = leaving.iter_mut().find(|pool| pool.pool.name == demand.name) {
-                pool.demand(demand, &hands);
+                pool.demand(demand, &effects);
             }
         }
     }
 
     /// What carrying out needs, and the pools that it is done with: those of the settings, and those that end.
-    fn hands(&mut self) -> Option<(Hands<'_>, &mut BTreeMap<String, Running>, &mut Vec<Running>)> {
-        let hands = Hands {
+    fn effects(&mut self) -> Option<(Effects<'_>, &mut BTreeMap<String, Running>, &mut Vec<Running>)> {
+        let effects = Effects {
             folder: self.folder.as_ref()?,
             guard: &self.guard,
             sweeper: &self.sweeper,
@@ -304,13 +304,13 @@ impl Driver {
             now: self.begun.elapsed(),
             waker: &self.waker,
         };
-        Some((hands, &mut self.pools, &mut self.leaving))
+        Some((effects, &mut self.pools, &mut self.leaving))
     }
 
-    fn each(&mut self, mut f: impl FnMut(&mut Running, &Hands<'_>)) {
-        let Some((hands, running, leaving)) = self.hands() else { return };
+    fn each(&mut self, mut f: impl FnMut(&mut Running, &Effects<'_>)) {
+        let Some((effects, running, leaving)) = self.effects() else { return };
         for pool in running.values_mut().chain(leaving) {
-            f(pool, &hands);
+            f(pool, &effects);
         }
     }
 
@@ -350,14 +350,14 @@ impl Driver {
         if guard_has_ended {
             self.guard.has_ended();
         }
-        let Some((hands, running, leaving)) = self.hands() else { return };
+        let Some((effects, running, leaving)) = self.effects() else { return };
         let mut pools: Vec<&mut Running> = running.values_mut().chain(leaving).collect();
         // What was written first: it may say why a process has ended.
         for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| *is_output) {
             pools[*index].written(*slot);
         }
         for (index, slot, _) in happened.iter().filter(|(_, _, is_output)| !is_output) {
-            pools[*index].ended(*slot, &hands);
+            pools[*index].ended(*slot, &effects);
         }
     }
 

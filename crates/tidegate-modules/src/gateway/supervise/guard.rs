@@ -232,7 +232,7 @@ impl Handle {
 /// # Errors
 /// Standard input cannot be read.
 pub fn run() -> io::Result<()> {
-    let mut told = Told::default();
+    let mut table = ProcessTable::default();
     let (mut line, mut buffer) = (Vec::new(), [0; 4096]);
     let mut stdin = io::stdin().lock();
     loop {
@@ -245,24 +245,24 @@ pub fn run() -> io::Result<()> {
         };
         for byte in buffer.iter().take(count) {
             match byte {
-                b'\n' => told.take(&std::mem::take(&mut line)),
+                b'\n' => table.take(&std::mem::take(&mut line)),
                 byte => line.push(*byte),
             }
         }
     }
-    told.end();
+    table.end();
     Ok(())
 }
 
 #[derive(Default)]
-struct Told {
+struct ProcessTable {
     processes: BTreeMap<u32, Handle>,
     servers: BTreeMap<u32, Handle>,
     folder: Option<PathBuf>,
     patience: Duration,
 }
 
-impl Told {
+impl ProcessTable {
     fn take(&mut self, line: &[u8]) {
         if let Some(folder) = line.strip_prefix(b"folder ") {
             self.folder = Some(std::ffi::OsString::from_vec(folder.to_vec()).into());
@@ -345,22 +345,22 @@ impl Told {
         for pid in entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok()) {
             all.extend(stat(pid).filter(|known| !known.has_ended).map(|known| (pid, known)));
         }
-        let told = self.processes.values();
-        let told = told.map(|handle| (handle.pid.as_raw_nonzero().get(), !handle.has_ended())).collect();
-        find_family(&told, &all, family);
+        let table = self.processes.values();
+        let table = table.map(|handle| (handle.pid.as_raw_nonzero().get(), !handle.has_ended())).collect();
+        find_family(&table, &all, family);
     }
 }
 
-/// Adds to `family` whatever of `all` belongs to it, and takes out what has gone. `told` are the processes of pools, each
+/// Adds to `family` whatever of `all` belongs to it, and takes out what has gone. `table` are the processes of pools, each
 /// with whether it is alive: it leads a group, whose number is nobody else's while the group has a member. What is
 /// in a group that no process of a pool has made is not touched: a script may join any.
-fn find_family(told: &BTreeMap<i32, bool>, all: &BTreeMap<i32, Stat>, family: &mut BTreeMap<i32, Stat>) {
+fn find_family(table: &BTreeMap<i32, bool>, all: &BTreeMap<i32, Stat>, family: &mut BTreeMap<i32, Stat>) {
     family.retain(|pid, known| all.get(pid).is_some_and(|now| now.began == known.began));
-    let is_alive = |pid: &i32| told.get(pid) == Some(&true);
+    let is_alive = |pid: &i32| table.get(pid) == Some(&true);
     loop {
-        let made = |group: &i32| told.contains_key(group) || family.contains_key(group);
+        let made = |group: &i32| table.contains_key(group) || family.contains_key(group);
         let groups = family.values().map(|known| known.group).filter(made);
-        let groups: BTreeSet<i32> = groups.chain(told.keys().copied().filter(|pid| is_alive(pid))).collect();
+        let groups: BTreeSet<i32> = groups.chain(table.keys().copied().filter(|pid| is_alive(pid))).collect();
         let is_ours = |known: &Stat| {
             is_alive(&known.parent) || family.contains_key(&known.parent) || groups.contains(&known.group)
         };

@@ -17,8 +17,8 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use tidegate_config::path_encoding;
 use tidegate_config::settings::pool::{IoPriority, Resources};
-use tidegate_config::travel;
 use tidegate_io::process::{IoClass, set_io_priority};
 
 /// What this program is run as, also once its file has been replaced by a newer one.
@@ -30,10 +30,10 @@ const LISTEN_FD: i32 = 3;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Working folder.
-    #[serde(with = "travel::optional_path")]
+    #[serde(with = "path_encoding::optional_path")]
     pub folder: Option<PathBuf>,
     /// Root folder (`chroot`), entered before the working folder.
-    #[serde(with = "travel::optional_path")]
+    #[serde(with = "path_encoding::optional_path")]
     pub root: Option<PathBuf>,
     /// User, by name or number.
     pub user: Option<String>,
@@ -56,7 +56,7 @@ pub struct Launch {
     /// Leads a session of its own, so that a terminal that closes does not end it.
     pub has_session: bool,
     /// What is kept out of its reach ([`seal`]); empty for a program that has another user than the server.
-    #[serde(with = "travel::paths")]
+    #[serde(with = "path_encoding::paths")]
     pub sealed: Vec<PathBuf>,
 }
 

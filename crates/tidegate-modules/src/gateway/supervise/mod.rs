@@ -1,8 +1,8 @@
 //! Pools: starts, sizes, watches and replaces the processes of applications.
 //!
 //! Runs on a thread of its own in the master, away from clients. It says how pools are in
-//! [`PoolUpdate`](super::board::PoolUpdate)s and is told what is wanted in
-//! [`PoolDemand`](super::board::PoolDemand)s. `machine` decides, `driver` and `running` do, `child` is one
+//! [`PoolUpdate`](super::pool_directory::PoolUpdate)s and is told what is wanted in
+//! [`PoolDemand`](super::pool_directory::PoolDemand)s. `machine` decides, `driver` and `running` do, `child` is one
 //! process, `launch` is what happens inside it before the program runs, `guard` what remains should the master be killed. `ask` makes requests of the server's own, for
 //! `warm_up` and `opcache`.
 

@@ -7,7 +7,7 @@
 
 use super::ask::{Question, ask};
 use super::status::{OpcacheFigures, OpcacheState, OpcacheStatus};
-use crate::gateway::board::PoolAddress;
+use crate::gateway::pool_directory::PoolAddress;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,14 +32,14 @@ pub(super) struct Opcache {
 #[derive(Default)]
 struct Known {
     /// What was told last, and when.
-    told: Option<(Told, Instant)>,
+    told: Option<(OpcacheAnswer, Instant)>,
     /// When somebody has asked last, or is asking: however many look at the status, one asks.
     asked: Option<Instant>,
 }
 
 /// What the script answers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Told {
+struct OpcacheAnswer {
     state: OpcacheState,
     #[serde(default)]
     figures: Option<OpcacheFigures>,
@@ -103,12 +103,12 @@ impl Opcache {
     }
 }
 
-fn read(content: &[u8]) -> Told {
+fn read(content: &[u8]) -> OpcacheAnswer {
     serde_json::from_slice(content).unwrap_or_else(|_| unknown("PHP answered something else".to_owned()))
 }
 
-fn unknown(why: String) -> Told {
-    Told { state: OpcacheState::Unknown, figures: None, why: Some(why) }
+fn unknown(why: String) -> OpcacheAnswer {
+    OpcacheAnswer { state: OpcacheState::Unknown, figures: None, why: Some(why) }
 }
 
 #[cfg(test)]

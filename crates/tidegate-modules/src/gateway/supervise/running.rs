@@ -10,7 +10,7 @@ use super::sockets::{BACKLOG, Folder, Listening};
 use super::status::{PoolStatus, ProcessStatus};
 use super::temporary::Sweeper;
 use super::warm_up::WarmingUp;
-use crate::gateway::board::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
+use crate::gateway::pool_directory::{PoolAddress, PoolDemand, PoolMember, PoolPhase, PoolUpdate};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tidegate_core::log;
 const EXTERNAL_PLACES: usize = 16;
 
 /// What carrying out needs.
-pub(super) struct Hands<'a> {
+pub(super) struct Effects<'a> {
     pub(super) folder: &'a Folder,
     pub(super) guard: &'a Guard,
     pub(super) sweeper: &'a Sweeper,
@@ -49,8 +49,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(pool: Arc<Pool>, seed: u64, hands: &Hands<'_>) -> Running {
-        let machine = rules_of(&pool).map(|rules| Machine::new(rules, seed, hands.now));
+    pub(super) fn new(pool: Arc<Pool>, seed: u64, effects: &Effects<'_>) -> Running {
+        let machine = rules_of(&pool).map(|rules| Machine::new(rules, seed, effects.now));
         let hooks = pool.hooks.iter().cloned().map(Watch::new).collect();
         let mut running = Running {
             pool,
@@ -63,13 +63,13 @@ impl Running {
             last: None,
             external_sequence: 0,
         };
-        running.publish(hands);
-        running.advance(hands);
+        running.publish(effects);
+        running.advance(effects);
         running
     }
 
     /// Takes up another definition. Nothing happens where it says the same.
-    pub(super) fn redefine(&mut self, pool: Arc<Pool>, hands: &Hands<'_>) {
+    pub(super) fn redefine(&mut self, pool: Arc<Pool>, effects: &Effects<'_>) {
         if self.pool.is_same_as(&pool) {
             self.pool = pool;
             return;
@@ -88,42 +88,42 @@ impl Running {
                     self.pool.name
                 ));
                 let mut actions = Vec::new();
-                machine.replace(rules, hands.now, &mut actions);
+                machine.replace(rules, effects.now, &mut actions);
                 self.machine = Some(machine);
-                self.carry_out(actions, hands);
+                self.carry_out(actions, effects);
             }
             (Some(_), None) => {
                 // It runs elsewhere now: ours are ended, and the workers are told at once.
-                self.children.values().for_each(|child| hands.guard.ended(child.number()));
+                self.children.values().for_each(|child| effects.guard.ended(child.number()));
                 self.children.clear();
                 self.sockets.clear();
                 self.shared = None;
             }
             (None, Some(rules)) => {
-                let mut machine = Machine::new(rules, self.started, hands.now);
+                let mut machine = Machine::new(rules, self.started, effects.now);
                 machine.follow(self.external_sequence);
                 self.machine = Some(machine);
             }
             (None, None) => {}
         }
-        self.publish(hands);
-        self.advance(hands);
+        self.publish(effects);
+        self.advance(effects);
     }
 
     /// Ends the processes once they are done.
-    pub(super) fn stop(&mut self, hands: &Hands<'_>) {
-        self.with_machine(hands, |machine, now, actions| machine.stop(now, actions));
+    pub(super) fn stop(&mut self, effects: &Effects<'_>) {
+        self.with_machine(effects, |machine, now, actions| machine.stop(now, actions));
     }
 
     /// Ends the processes at once.
-    pub(super) fn stop_now(&mut self, hands: &Hands<'_>) {
-        self.with_machine(hands, |machine, now, actions| machine.stop_now(now, actions));
+    pub(super) fn stop_now(&mut self, effects: &Effects<'_>) {
+        self.with_machine(effects, |machine, now, actions| machine.stop_now(now, actions));
     }
 
     /// It is wanted again before it has ended.
-    pub(super) fn resume(&mut self, pool: Arc<Pool>, hands: &Hands<'_>) {
-        self.with_machine(hands, |machine, now, actions| machine.resume(now, actions));
-        self.redefine(pool, hands);
+    pub(super) fn resume(&mut self, pool: Arc<Pool>, effects: &Effects<'_>) {
+        self.with_machine(effects, |machine, now, actions| machine.resume(now, actions));
+        self.redefine(pool, effects);
     }
 
     /// Whether nothing of it runs any more, having been told to end.
@@ -132,17 +132,17 @@ impl Running {
     }
 
     /// Does what is due.
-    pub(super) fn advance(&mut self, hands: &Hands<'_>) {
-        self.with_machine(hands, |machine, now, actions| machine.advance(now, actions));
+    pub(super) fn advance(&mut self, effects: &Effects<'_>) {
+        self.with_machine(effects, |machine, now, actions| machine.advance(now, actions));
         for slot in self.unready() {
-            if self.is_ready(slot, hands) {
-                self.with_machine(hands, |machine, now, actions| machine.ready(slot, now, actions));
+            if self.is_ready(slot, effects) {
+                self.with_machine(effects, |machine, now, actions| machine.ready(slot, now, actions));
             }
         }
     }
 
     /// Whether a process takes connections by now, and has had what it gets first.
-    fn is_ready(&mut self, slot: Slot, hands: &Hands<'_>) -> bool {
+    fn is_ready(&mut self, slot: Slot, effects: &Effects<'_>) -> bool {
         let Some(child) = self.children.get_mut(&slot) else { return false };
         if let Some(warming_up) = &child.warming_up {
             if warming_up.is_done() {
@@ -156,14 +156,14 @@ impl Running {
             return false;
         }
         if let PoolAddress::Unix(path) = child.way.address() {
-            hands.folder.give(path);
+            effects.folder.give(path);
         }
         let Some(warm_up) = warm_up_of(&child.pool) else { return true };
-        match WarmingUp::begin(warm_up.clone(), child.way.address().clone(), hands.waker.clone()) {
+        match WarmingUp::begin(warm_up.clone(), child.way.address().clone(), effects.waker.clone()) {
             Ok(warming_up) => {
                 child.warming_up = Some(warming_up);
                 if let Some(machine) = &mut self.machine {
-                    machine.opened(slot, hands.now);
+                    machine.opened(slot, effects.now);
                 }
                 false
             }
@@ -192,10 +192,10 @@ impl Running {
     }
 
     /// Takes in what the workers want.
-    pub(super) fn demand(&mut self, demand: PoolDemand, hands: &Hands<'_>) {
+    pub(super) fn demand(&mut self, demand: PoolDemand, effects: &Effects<'_>) {
         let (waiting, in_use) = (demand.demand.waiting, demand.demand.in_use);
         for hook in &mut self.hooks {
-            hook.look(&self.pool.name, waiting, in_use, hands.now);
+            hook.look(&self.pool.name, waiting, in_use, effects.now);
         }
         let usage: Vec<Usage> = demand
             .members
@@ -211,23 +211,23 @@ impl Running {
                 })
             })
             .collect();
-        self.with_machine(hands, |machine, now, actions| {
+        self.with_machine(effects, |machine, now, actions| {
             machine.demand(demand.sequence, &demand.demand, &usage, now, actions);
         });
         self.last = Some(demand);
     }
 
     /// A process has ended.
-    pub(super) fn ended(&mut self, slot: Slot, hands: &Hands<'_>) {
+    pub(super) fn ended(&mut self, slot: Slot, effects: &Effects<'_>) {
         let Some(child) = self.children.get_mut(&slot) else { return };
         let name = format_args!("pool {} [{}]", self.pool.name, child.number()).to_string();
         // What is left of its group is ended first, so that nobody writes on.
         child.kill();
         log::application(&self.pool.name, &name, &child.read_rest());
-        hands.guard.ended(child.number());
+        effects.guard.ended(child.number());
         let Some(how) = child.reap() else { return };
         self.children.remove(&slot);
-        self.with_machine(hands, |machine, now, actions| machine.exited(slot, &how, now, actions));
+        self.with_machine(effects, |machine, now, actions| machine.exited(slot, &how, now, actions));
     }
 
     /// A process has written something.
@@ -237,25 +237,29 @@ impl Running {
         log::application(&self.pool.name, &about, &child.read());
     }
 
-    fn with_machine(&mut self, hands: &Hands<'_>, f: impl FnOnce(&mut Machine, Duration, &mut Vec<Action>)) {
+    fn with_machine(
+        &mut self,
+        effects: &Effects<'_>,
+        f: impl FnOnce(&mut Machine, Duration, &mut Vec<Action>),
+    ) {
         let Some(machine) = &mut self.machine else { return };
         let mut actions = Vec::new();
-        f(machine, hands.now, &mut actions);
-        self.carry_out(actions, hands);
+        f(machine, effects.now, &mut actions);
+        self.carry_out(actions, effects);
     }
 
-    fn carry_out(&mut self, actions: Vec<Action>, hands: &Hands<'_>) {
+    fn carry_out(&mut self, actions: Vec<Action>, effects: &Effects<'_>) {
         let mut actions = std::collections::VecDeque::from(actions);
         while let Some(action) = actions.pop_front() {
             match action {
                 Action::Start(slot) => {
-                    let outcome = self.start(slot, hands);
+                    let outcome = self.start(slot, effects);
                     let Some(machine) = &mut self.machine else { return };
                     let mut more = Vec::new();
                     match outcome {
-                        Ok(true) => machine.ready(slot, hands.now, &mut more),
+                        Ok(true) => machine.ready(slot, effects.now, &mut more),
                         Ok(false) => {}
-                        Err(problem) => machine.exited(slot, &problem, hands.now, &mut more),
+                        Err(problem) => machine.exited(slot, &problem, effects.now, &mut more),
                     }
                     actions.extend(more);
                 }
@@ -269,20 +273,20 @@ impl Running {
                         child.kill();
                     }
                 }
-                Action::Publish => self.publish(hands),
+                Action::Publish => self.publish(effects),
                 Action::Say(what) => log::warn(format_args!("pool {}: {what}", self.pool.name)),
             }
         }
     }
 
     /// Starts a process; whether it takes requests at once.
-    fn start(&mut self, slot: Slot, hands: &Hands<'_>) -> Result<bool, String> {
+    fn start(&mut self, slot: Slot, effects: &Effects<'_>) -> Result<bool, String> {
         let pool = self.pool.clone();
         let Application::Processes(processes) = &pool.application else {
             return Err("is not ours to start".into());
         };
         let (sockets, shared) = (&mut self.sockets, &mut self.shared);
-        let mut socket = || slot_socket(&pool, processes, slot, sockets, shared, hands.folder);
+        let mut socket = || slot_socket(&pool, processes, slot, sockets, shared, effects.folder);
         let number = self.started;
         self.started += 1;
         let start = Start {
@@ -290,22 +294,22 @@ impl Running {
             processes,
             slot,
             number,
-            folder: hands.folder,
-            sweeper: hands.sweeper,
+            folder: effects.folder,
+            sweeper: effects.sweeper,
             socket: &mut socket,
         };
         let child = child::start(start)?;
-        hands.guard.started(child.number());
+        effects.guard.started(child.number());
         let is_warmed_up = warm_up_of(&pool).is_some();
         if is_warmed_up {
-            hands.waker.wake(); // it may begin at once
+            effects.waker.wake(); // it may begin at once
         }
         let is_ready = matches!(child.way, child::Way::Socket(_)) && !is_warmed_up;
         self.children.insert(slot, child);
         Ok(is_ready)
     }
 
-    fn publish(&mut self, hands: &Hands<'_>) {
+    fn publish(&mut self, effects: &Effects<'_>) {
         let mut members: Vec<PoolMember> = Vec::new();
         let (sequence, phase, retry_after) = match (&self.machine, &self.pool.application) {
             (Some(machine), _) => {
@@ -317,7 +321,7 @@ impl Running {
                         None => members.push(PoolMember { address, places }),
                     }
                 }
-                (machine.sequence(), machine.phase(), machine.retry_after(hands.now))
+                (machine.sequence(), machine.phase(), machine.retry_after(effects.now))
             }
             (None, Application::External(address)) => {
                 let address = pool_address(address);
@@ -327,7 +331,7 @@ impl Running {
             }
             (None, Application::Processes(_)) => return,
         };
-        (hands.publish)(PoolUpdate {
+        (effects.publish)(PoolUpdate {
             name: self.pool.name.clone(),
             sequence,
             members,

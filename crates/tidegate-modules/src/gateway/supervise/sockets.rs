@@ -3,7 +3,7 @@
 //! A socket belongs to a place in a pool and outlives the process there: what waits in its backlog when a
 //! process dies is served by the successor.
 
-use crate::gateway::board::PoolAddress;
+use crate::gateway::pool_directory::PoolAddress;
 use rustix::fs::{Mode, mkdir};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,

@@ -1,7 +1,7 @@
 //! How pools stand, for the operator.
 
-use crate::gateway::board::{PoolAddress, PoolPhase};
 use crate::gateway::places::Demand;
+use crate::gateway::pool_directory::{PoolAddress, PoolPhase};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::ask::{Question, ask};
 use super::driver::Waker;
-use crate::gateway::board::PoolAddress;
+use crate::gateway::pool_directory::PoolAddress;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

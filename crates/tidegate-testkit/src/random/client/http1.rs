@@ -8,7 +8,7 @@ use crate::random::answer::{AnswerCheck, Broken, End};
 use crate::random::content;
 use crate::random::findings::Invariant;
 use crate::random::pause::rest;
-use crate::random::session::{Batch, Conduct, Request};
+use crate::random::session::{Batch, ClientBehaviour, Request};
 use crate::random::socket::{Got, Socket};
 
 const HEAD_MAX: usize = 64 << 10;
@@ -110,7 +110,7 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
         client.note(format!("> {} {} ({:?})", request.method, request.target, batch.conduct));
     }
     client.shared.tally.requests.fetch_add(batch.requests.len() as u64, Relaxed);
-    if let Conduct::Unfinished { is_reset } = batch.conduct {
+    if let ClientBehaviour::Unfinished { is_reset } = batch.conduct {
         // Not in the last request only: what was complete before it is under way.
         let end = bytes.len() * 2 / 3;
         let _ = connection.socket.write(&bytes[..end]);
@@ -125,17 +125,17 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
         client.note(format!("cannot send: {error}"));
     }
     match batch.conduct {
-        Conduct::NeverRead { time } => {
+        ClientBehaviour::NeverRead { time } => {
             client.rest(time);
             return Ok(Ended::Done(None));
         }
-        Conduct::HalfClose => {
+        ClientBehaviour::HalfClose => {
             let _ = connection.socket.finish_sending();
         }
         _ => {}
     }
     for (number, request) in batch.requests.iter().enumerate() {
-        let is_slow = matches!(batch.conduct, Conduct::Slow { .. } | Conduct::Pause { .. });
+        let is_slow = matches!(batch.conduct, ClientBehaviour::Slow { .. } | ClientBehaviour::Pause { .. });
         let mut excuse = client.excuse(batch);
         if connection.answers > 0
             && number == 0
@@ -166,7 +166,7 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
                 return Ok(Ended::Done(None));
             }
             Err(NoAnswer::Left) => {
-                if let Conduct::Abort { is_reset: true, .. } = batch.conduct {
+                if let ClientBehaviour::Abort { is_reset: true, .. } = batch.conduct {
                     connection.socket.reset();
                 }
                 return Ok(Ended::Done(None));
@@ -174,7 +174,7 @@ fn exchange(client: &mut Client<'_>, mut connection: Connection, batch: &Batch) 
             Err(NoAnswer::Broken(broken)) => return Err(broken),
         }
     }
-    if batch.conduct == Conduct::HalfClose {
+    if batch.conduct == ClientBehaviour::HalfClose {
         return Ok(Ended::Done(None));
     }
     Ok(Ended::Done(Some(connection)))
@@ -343,17 +343,21 @@ fn read_content(
 fn fill(client: &mut Client<'_>, connection: &mut Connection, batch: &Batch) -> Result<(), NoAnswer> {
     let mut piece = [0; 65_536];
     let most = match batch.conduct {
-        Conduct::Slow { time, .. } if connection.began.elapsed() > time => return Err(NoAnswer::Left),
-        Conduct::Slow { bytes, pause, .. } => {
+        ClientBehaviour::Slow { time, .. } if connection.began.elapsed() > time => {
+            return Err(NoAnswer::Left);
+        }
+        ClientBehaviour::Slow { bytes, pause, .. } => {
             rest(pause);
             bytes.min(piece.len())
         }
-        Conduct::Pause { after, time } if connection.read <= after && after < connection.read + 65_536 => {
+        ClientBehaviour::Pause { after, time }
+            if connection.read <= after && after < connection.read + 65_536 =>
+        {
             client.note(format!("reads nothing for {time:?}"));
             client.rest(time);
             piece.len()
         }
-        Conduct::Abort { after, .. } if connection.read >= after => return Err(NoAnswer::Left),
+        ClientBehaviour::Abort { after, .. } if connection.read >= after => return Err(NoAnswer::Left),
         _ => piece.len(),
     };
     match connection.socket.read(&mut piece[..most], PATIENCE) {

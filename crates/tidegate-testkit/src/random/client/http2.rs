@@ -14,7 +14,7 @@ use crate::random::frames::{
     take_frame,
 };
 use crate::random::pause::rest;
-use crate::random::session::{Batch, Conduct, Request};
+use crate::random::session::{Batch, ClientBehaviour, Request};
 use crate::random::socket::{Got, Socket};
 
 const CANCEL: u32 = 8;
@@ -69,7 +69,7 @@ pub(super) fn play(client: &mut Client<'_>) -> Result<(), Broken> {
             connection = Some(current);
         } else if matches!(
             batch.conduct,
-            Conduct::Abort { is_reset: true, .. } | Conduct::Unfinished { is_reset: true }
+            ClientBehaviour::Abort { is_reset: true, .. } | ClientBehaviour::Unfinished { is_reset: true }
         ) {
             current.socket.reset();
         }
@@ -121,7 +121,7 @@ fn play_batch(
     for request in requests.by_ref().take(at_once) {
         ask(client, connection, batch, request);
     }
-    if matches!(batch.conduct, Conduct::Unfinished { .. }) {
+    if matches!(batch.conduct, ClientBehaviour::Unfinished { .. }) {
         let end = connection.out.len() * 2 / 3;
         let _ = connection.socket.write(&connection.out[..end]);
         return Ok(false);
@@ -129,7 +129,7 @@ fn play_batch(
     let began = Instant::now();
     let mut waits_since = began;
     let mut has_paused = false;
-    if let Conduct::NeverRead { time } = batch.conduct {
+    if let ClientBehaviour::NeverRead { time } = batch.conduct {
         requests.by_ref().for_each(|request| ask(client, connection, batch, request));
         let out = std::mem::take(&mut connection.out);
         let _ = connection.socket.write(&out);
@@ -154,18 +154,18 @@ fn play_batch(
         }
         let mut piece = [0; 65_536];
         let most = match batch.conduct {
-            Conduct::Slow { time, .. } if began.elapsed() > time => return Ok(false),
-            Conduct::Slow { bytes, pause, .. } => {
+            ClientBehaviour::Slow { time, .. } if began.elapsed() > time => return Ok(false),
+            ClientBehaviour::Slow { bytes, pause, .. } => {
                 rest(pause);
                 bytes.min(piece.len())
             }
-            Conduct::Pause { after, time } if connection.read >= after && !has_paused => {
+            ClientBehaviour::Pause { after, time } if connection.read >= after && !has_paused => {
                 has_paused = true;
                 client.note(format!("reads nothing for {time:?}"));
                 client.rest(time);
                 piece.len()
             }
-            Conduct::Abort { after, .. } if connection.read >= after => return Ok(false),
+            ClientBehaviour::Abort { after, .. } if connection.read >= after => return Ok(false),
             _ => piece.len(),
         };
         match connection.socket.read(&mut piece[..most], Duration::from_secs(1)) {
@@ -225,7 +225,7 @@ fn ask(client: &mut Client<'_>, connection: &mut Connection<'_>, batch: &Batch, 
     let end = if request.upload.is_none() { END_STREAM } else { 0 };
     push_frame(&mut connection.out, HEADERS, END_HEADERS | end, id, &block);
     let mut resets_after = None;
-    if let Conduct::ResetStreams { percent } = batch.conduct
+    if let ClientBehaviour::ResetStreams { percent } = batch.conduct
         && u64::from(id / 2 * 37 % 100) < percent
         && connection.resets < RESETS
     {
@@ -240,7 +240,7 @@ fn ask(client: &mut Client<'_>, connection: &mut Connection<'_>, batch: &Batch, 
             return;
         }
     }
-    let is_slow = matches!(batch.conduct, Conduct::Slow { .. } | Conduct::Pause { .. });
+    let is_slow = matches!(batch.conduct, ClientBehaviour::Slow { .. } | ClientBehaviour::Pause { .. });
     let excuse = client.excuse(batch);
     connection.windows.open(id);
     connection.streams.insert(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::answer::{Broken, Excuse};
 use super::findings::{Finding, Findings, Invariant};
-use super::session::{Batch, Conduct, Session};
+use super::session::{Batch, ClientBehaviour, Session};
 use super::socket::Socket;
 use crate::client::Address;
 use crate::random::pause::rest;
@@ -138,7 +138,9 @@ impl Client<'_> {
 
     fn excuse(&self, batch: &Batch) -> Excuse {
         match batch.conduct {
-            Conduct::Abort { .. } | Conduct::Unfinished { .. } | Conduct::NeverRead { .. } => Excuse::Client,
+            ClientBehaviour::Abort { .. }
+            | ClientBehaviour::Unfinished { .. }
+            | ClientBehaviour::NeverRead { .. } => Excuse::Client,
             _ if self.shared.is_tight => Excuse::Scarcity,
             _ => Excuse::None,
         }

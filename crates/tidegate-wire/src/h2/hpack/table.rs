@@ -13,14 +13,14 @@ pub(super) struct Table {
     /// How much text was cut off before `text` begins.
     cut: u64,
     /// Oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     size: usize,
     max_size: usize,
     inserted: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct TableEntry {
     /// Counted from the first text ever held.
     at: u64,
     name: u32,
@@ -28,7 +28,7 @@ struct Entry {
     traits: Traits,
 }
 
-impl Entry {
+impl TableEntry {
     fn size(&self) -> usize {
         self.name as usize + self.value as usize + FIELD_OVERHEAD
     }
@@ -56,7 +56,7 @@ impl Table {
 
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
-        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.text.capacity() + self.entries.capacity() * size_of::<TableEntry>()
     }
 
     /// Name, value and what is known of them; 0 is the newest.
@@ -87,7 +87,7 @@ impl Table {
         let at = self.cut + self.text.len() as u64;
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(value);
-        self.entries.push_back(Entry { at, name: name.len() as u32, value: value.len() as u32, traits });
+        self.entries.push_back(TableEntry { at, name: name.len() as u32, value: value.len() as u32, traits });
         self.size += size;
         self.inserted += 1;
     }

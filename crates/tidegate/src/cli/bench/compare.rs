@@ -2,7 +2,7 @@
 
 use super::super::{complain, print};
 use super::load::{Demands, Generator, Intensity, Subject, field, url};
-use super::output::{Conduct, about_now, stop_on_signals, write};
+use super::output::{RunOptions, about_now, stop_on_signals, write};
 use super::{usage, wrong};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -68,7 +68,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    conduct: Conduct,
+    conduct: RunOptions,
 }
 
 /// Figures of one run.

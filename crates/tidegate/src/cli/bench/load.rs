@@ -107,12 +107,12 @@ pub struct Intensity {
     #[arg(long, value_enum, default_value = "constant", requires = "rate")]
     pub arrivals: ArrivalsName,
     #[command(flatten)]
-    pub manner: Manner,
+    pub manner: ConnectionOptions,
 }
 
 /// How connections are used.
 #[derive(Args, Clone)]
-pub struct Manner {
+pub struct ConnectionOptions {
     /// Close the connection after each request
     #[arg(long)]
     pub no_keepalive: bool,
@@ -242,7 +242,7 @@ impl Demands {
     }
 }
 
-impl Manner {
+impl ConnectionOptions {
     /// What this build cannot do yet, and what goes ill together.
     pub fn objection(&self) -> Option<&'static str> {
         if self.h3 {

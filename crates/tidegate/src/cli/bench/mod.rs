@@ -13,7 +13,7 @@ mod sweep;
 use super::complain;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use load::{Demands, Generator, Manner, Subject};
+use load::{ConnectionOptions, Demands, Generator, Subject};
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
@@ -104,7 +104,7 @@ fn usage(sentence: &str) -> ExitCode {
 fn prepare(
     subject: &Subject,
     demands: &Demands,
-    manner: &Manner,
+    manner: &ConnectionOptions,
     generator: &Generator,
     connections: u32,
 ) -> Result<(String, Plan)> {

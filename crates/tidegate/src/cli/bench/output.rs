@@ -36,12 +36,12 @@ pub struct Output {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     #[command(flatten)]
-    pub conduct: Conduct,
+    pub conduct: RunOptions,
 }
 
 /// What every command that makes runs may be told.
 #[derive(Args, Clone)]
-pub struct Conduct {
+pub struct RunOptions {
     /// No live line
     #[arg(short, long)]
     pub quiet: bool,
@@ -73,7 +73,7 @@ pub fn stop_on_signals() -> Result<Stop> {
     Ok(stop)
 }
 
-impl Conduct {
+impl RunOptions {
     /// Carries out a plan in this process, after a look whether the target is there.
     pub fn run_here(&self, plan: Plan, stop: &Stop) -> Result<(Outcome, Option<Host>)> {
         let agreed = preflight::reach(&plan)?;

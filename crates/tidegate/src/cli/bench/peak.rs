@@ -1,8 +1,8 @@
 //! `tidegate bench peak`: the highest rate that holds.
 
 use super::super::{complain, print};
-use super::load::{ArrivalsName, Demands, Generator, Manner, Subject};
-use super::output::{Conduct, about, interrupted, stop_on_signals, write};
+use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
+use super::output::{RunOptions, about, interrupted, stop_on_signals, write};
 use super::{prepare, usage};
 use anyhow::Result;
 use clap::Args;
@@ -57,7 +57,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = quantity::duration)]
     warmup: Duration,
     #[command(flatten)]
-    manner: Manner,
+    manner: ConnectionOptions,
     #[command(flatten)]
     demands: Demands,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    conduct: Conduct,
+    conduct: RunOptions,
 }
 
 /// Runs it.

@@ -1,8 +1,8 @@
 //! `tidegate bench sweep`: runs at rising rates.
 
 use super::super::{complain, print};
-use super::load::{ArrivalsName, Demands, Generator, Manner, Subject};
-use super::output::{Conduct, about, interrupted, stop_on_signals, write};
+use super::load::{ArrivalsName, ConnectionOptions, Demands, Generator, Subject};
+use super::output::{RunOptions, about, interrupted, stop_on_signals, write};
 use super::{prepare, usage};
 use anyhow::Result;
 use clap::Args;
@@ -48,7 +48,7 @@ pub struct Arguments {
     #[arg(long)]
     to_the_end: bool,
     #[command(flatten)]
-    manner: Manner,
+    manner: ConnectionOptions,
     #[command(flatten)]
     demands: Demands,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    conduct: Conduct,
+    conduct: RunOptions,
 }
 
 #[derive(Clone)]

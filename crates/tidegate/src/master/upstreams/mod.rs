@@ -28,11 +28,11 @@ use tidegate_tls::Connector;
 pub struct Upstreams {
     /// Started when the first group is there.
     prober: Mutex<Option<Prober>>,
-    hub: Arc<Mutex<Hub>>,
+    subscribers: Arc<Mutex<Subscribers>>,
 }
 
 #[derive(Default)]
-struct Hub {
+struct Subscribers {
     findings: Findings,
     /// Group and member.
     names: HashSet<(String, String)>,
@@ -43,17 +43,17 @@ impl Upstreams {
     /// Watches over the groups of a revision from now on; the files of its TLS have been read into `tls`.
     pub fn adopt(&self, settings: &Settings, tls: &TlsStore) {
         {
-            let mut hub = lock(&self.hub);
-            hub.findings.retain(&settings.upstreams);
+            let mut subscribers = lock(&self.subscribers);
+            subscribers.findings.retain(&settings.upstreams);
             let members = settings.upstreams.iter().flat_map(|upstream| {
                 upstream.members.iter().map(|member| (upstream.name.clone(), member.name.clone()))
             });
-            hub.names = members.collect();
+            subscribers.names = members.collect();
         }
         let mut prober = lock(&self.prober);
         if prober.is_none() && !settings.upstreams.is_empty() {
-            let hub = self.hub.clone();
-            match Prober::start(move |finding| lock(&hub).learn(finding)) {
+            let subscribers = self.subscribers.clone();
+            match Prober::start(move |finding| lock(&subscribers).learn(finding)) {
                 Ok(started) => *prober = Some(started),
                 // Members with an address serve nevertheless.
                 Err(error) => {
@@ -68,28 +68,28 @@ impl Upstreams {
 
     /// Requests of a server process have found out something about a member: the others hear it too.
     pub fn heard(&self, id: u64, finding: Finding) {
-        let mut hub = lock(&self.hub);
+        let mut subscribers = lock(&self.subscribers);
         // Names and checks are not theirs to tell of, nor members that nobody has written.
         let is_theirs = matches!(finding.fact, Fact::Ejected(_));
-        if !is_theirs || !hub.names.contains(&(finding.group.clone(), finding.member.clone())) {
+        if !is_theirs || !subscribers.names.contains(&(finding.group.clone(), finding.member.clone())) {
             return;
         }
-        hub.findings.learn(&finding);
-        for (_, link) in hub.servers.iter().filter(|(known, _)| *known != id) {
+        subscribers.findings.learn(&finding);
+        for (_, link) in subscribers.servers.iter().filter(|(known, _)| *known != id) {
             link.send(&ToServer::Upstreams(vec![finding.clone()]), Vec::new());
         }
     }
 
     /// The server processes there are. New ones hear what is known.
     pub fn set_servers(&self, servers: &[Served]) {
-        let mut hub = lock(&self.hub);
-        let all = hub.findings.all();
+        let mut subscribers = lock(&self.subscribers);
+        let all = subscribers.findings.all();
         for served in servers.iter().filter(|_| !all.is_empty()) {
-            if !hub.servers.iter().any(|(id, _)| *id == served.id) {
+            if !subscribers.servers.iter().any(|(id, _)| *id == served.id) {
                 served.link.send(&ToServer::Upstreams(all.clone()), Vec::new());
             }
         }
-        hub.servers = servers.iter().map(|served| (served.id, served.link.clone())).collect();
+        subscribers.servers = servers.iter().map(|served| (served.id, served.link.clone())).collect();
     }
 }
 
@@ -103,7 +103,7 @@ fn group(upstream: &Upstream, settings: &Settings, tls: &TlsStore) -> Group {
     Group { upstream: upstream.clone(), way }
 }
 
-impl Hub {
+impl Subscribers {
     fn learn(&mut self, finding: Finding) {
         self.findings.learn(&finding);
         for (_, link) in &self.servers {

@@ -7,7 +7,7 @@ use tidegate_core::Exchange;
 
 /// What a request wants of a group.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::gateway) struct Wish {
+pub(in crate::gateway) struct BalanceKey {
     /// A hash of the site on whose account it waits.
     pub(super) site: u64,
     /// Of what its settings say, for the policy `hash`.
@@ -25,14 +25,14 @@ pub(in crate::gateway) struct Sticky {
     is_secure: bool,
 }
 
-impl Wish {
+impl BalanceKey {
     /// Of a request.
     pub(in crate::gateway) fn of(
         group: &Group,
         site: u64,
         exchange: &Exchange<'_>,
         may_repeat: bool,
-    ) -> Wish {
+    ) -> BalanceKey {
         let key = match &group.settings.balance {
             Balance::Hash(key) => key_of(key, exchange),
             _ => 0,
@@ -41,7 +41,7 @@ impl Wish {
             let value = std::str::from_utf8(cookie(exchange, name)?).ok()?;
             u64::from_str_radix(value, 16).ok()
         });
-        Wish { site, key, tag, may_repeat }
+        BalanceKey { site, key, tag, may_repeat }
     }
 }
 
@@ -52,8 +52,13 @@ impl Sticky {
     }
 
     /// The value of `Set-Cookie`, where the client has to be told another member than it has named.
-    pub(in crate::gateway) fn set_cookie(self, group: &Group, wish: Wish, tag: u64) -> Option<String> {
-        let name = group.settings.sticky.as_ref().filter(|_| wish.tag != Some(tag))?;
+    pub(in crate::gateway) fn set_cookie(
+        self,
+        group: &Group,
+        balance_key: BalanceKey,
+        tag: u64,
+    ) -> Option<String> {
+        let name = group.settings.sticky.as_ref().filter(|_| balance_key.tag != Some(tag))?;
         let secure = if self.is_secure { "; Secure" } else { "" };
         Some(format!("{name}={tag:016x}; Path=/; HttpOnly; SameSite=Lax{secure}"))
     }

@@ -1,8 +1,8 @@
-//! What the workers of a process share of applications, in one place ([`Board`]): pools, groups, the queues before plain
+//! What the workers of a process share of applications, in one place ([`PoolDirectory`]): pools, groups, the queues before plain
 //! addresses, whom connections lead to, and the room for content that is kept.
 //!
 //! An engine that is built takes what it names from here, and changes nothing that others see. Once it is in force, or given
-//! up, [`Board::keep`] lets go of what no settings and no request use any more.
+//! up, [`PoolDirectory::keep`] lets go of what no settings and no request use any more.
 //!
 //! Of a pool: where each process listens, how many requests it takes at once, and whether it is alive.
 //!
@@ -169,7 +169,7 @@ type OnPressure = Arc<dyn Fn() + Send + Sync>;
 /// What the workers of a process share of applications. There is one for each process, and no other state of the gateways
 /// that outlives an engine.
 #[derive(Default)]
-pub struct Board {
+pub struct PoolDirectory {
     pools: RwLock<HashMap<String, Arc<Pool>>>,
     groups: Groups,
     queues: Queues,
@@ -178,9 +178,9 @@ pub struct Board {
     on_pressure: OnceLock<OnPressure>,
 }
 
-impl Board {
-    /// A board without pools.
-    pub fn new() -> Arc<Board> {
+impl PoolDirectory {
+    /// A directory without pools.
+    pub fn new() -> Arc<PoolDirectory> {
         Arc::default()
     }
 
@@ -277,7 +277,7 @@ impl Board {
     }
 }
 
-/// What a [`Board`] holds, in numbers.
+/// What a [`PoolDirectory`] holds, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Pools.
@@ -543,9 +543,9 @@ mod tests {
 
     #[test]
     fn requests_go_to_the_member_with_the_fewest() {
-        let board = Board::default();
-        let pool = board.pool("app");
-        board.apply(update(2, &[1, 2]));
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
+        directory.apply(update(2, &[1, 2]));
         let leases: Vec<Lease> = (0..4).map(|_| take(&pool).expect("a place")).collect();
         let mut ports: Vec<String> = leases.iter().map(|lease| lease.address().to_string()).collect();
         ports.sort();
@@ -554,16 +554,16 @@ mod tests {
         drop(leases);
         // One goes away, one comes: the counts of those that stay are kept.
         let _held = take(&pool).expect("a place");
-        board.apply(update(2, &[2, 3]));
+        directory.apply(update(2, &[2, 3]));
         assert_eq!(pool.addresses().len(), 2);
         assert_eq!(pool.places().in_use(), 1);
     }
 
     #[test]
     fn who_tries_again_leaves_the_one_that_has_failed() {
-        let board = Board::default();
-        let pool = board.pool("app");
-        board.apply(update(2, &[1, 2]));
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
+        directory.apply(update(2, &[1, 2]));
         let first = take(&pool).expect("a place");
         let left = [first.address().clone()];
         drop(first);
@@ -576,20 +576,20 @@ mod tests {
             assert_ne!(lease.address(), &left[0]);
         }
         // Where there is no other, its successor at the same address has it.
-        board.apply(PoolUpdate { sequence: 2, ..update(2, &[1]) });
+        directory.apply(PoolUpdate { sequence: 2, ..update(2, &[1]) });
         let only = [take(&pool).expect("a place").address().clone()];
         assert!(pin!(pool.take(1, &only)).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     }
 
     #[test]
     fn who_leaves_ends_what_it_has_and_costs_nobody_a_place() {
-        let board = Board::default();
-        let pool = board.pool("app");
-        board.apply(update(1, &[1, 2]));
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
+        directory.apply(update(1, &[1, 2]));
         let (one, two) = (take(&pool).expect("a place"), take(&pool).expect("a place"));
         let (one, two) = if one.address().to_string().ends_with(":1") { (one, two) } else { (two, one) };
-        board.apply(PoolUpdate { sequence: 2, ..update(1, &[2, 3]) });
-        let demand = &board.demands()[0];
+        directory.apply(PoolUpdate { sequence: 2, ..update(1, &[2, 3]) });
+        let demand = &directory.demands()[0];
         assert_eq!((demand.sequence, demand.members.len()), (2, 3));
         assert!(demand.members.iter().all(|member| member.in_use == usize::from(member.requests > 0)));
         let third = take(&pool).expect("the place of the new one");
@@ -597,23 +597,23 @@ mod tests {
         assert!(take(&pool).is_err());
         drop(one);
         assert!(take(&pool).is_err());
-        assert_eq!(board.demands()[0].members.len(), 2);
+        assert_eq!(directory.demands()[0].members.len(), 2);
         drop(two);
         assert!(take(&pool).is_ok());
     }
 
     #[test]
     fn a_pool_that_is_down_says_so_at_once() {
-        let board = Board::default();
-        let pool = board.pool("app");
+        let directory = PoolDirectory::default();
+        let pool = directory.pool("app");
         let retry_after = Some(Duration::from_secs(7));
-        board.apply(PoolUpdate { phase: PoolPhase::Failing, retry_after, ..update(0, &[]) });
+        directory.apply(PoolUpdate { phase: PoolPhase::Failing, retry_after, ..update(0, &[]) });
         assert_eq!(take(&pool).err().map(|refused| refused.retry_after_seconds()), Some(7));
-        board.apply(update(1, &[1]));
+        directory.apply(update(1, &[1]));
         assert!(take(&pool).is_ok());
-        assert_eq!(board.demands().len(), 1);
-        board.keep(&tidegate_config::from_folder("/".as_ref(), &[]).expect("sound settings"));
-        assert!(board.demands().is_empty());
+        assert_eq!(directory.demands().len(), 1);
+        directory.keep(&tidegate_config::from_folder("/".as_ref(), &[]).expect("sound settings"));
+        assert!(directory.demands().is_empty());
     }
 
     #[test]
@@ -621,9 +621,9 @@ mod tests {
         let update = PoolUpdate { retry_after: Some(Duration::from_millis(1500)), ..update(2, &[9]) };
         let text = serde_json::to_string(&update).expect("can be written");
         assert_eq!(serde_json::from_str::<PoolUpdate>(&text).expect("can be read"), update);
-        let board = Board::default();
-        board.apply(update.clone());
-        let demand = board.demands().remove(0);
+        let directory = PoolDirectory::default();
+        directory.apply(update.clone());
+        let demand = directory.demands().remove(0);
         let text = serde_json::to_string(&demand).expect("can be written");
         assert_eq!(serde_json::from_str::<PoolDemand>(&text).expect("can be read"), demand);
     }

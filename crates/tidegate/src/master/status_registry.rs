@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ASKING: usize = 32;
 
 /// Shared by the threads of the master.
-pub struct Roster {
+pub struct StatusRegistry {
     started: i64,
     facts: Mutex<Facts>,
     asking: AtomicUsize,
@@ -65,10 +65,10 @@ pub struct Member {
     pub last: Figures,
 }
 
-impl Roster {
+impl StatusRegistry {
     /// Of a server that starts now.
-    pub fn new() -> Arc<Roster> {
-        Arc::new(Roster {
+    pub fn new() -> Arc<StatusRegistry> {
+        Arc::new(StatusRegistry {
             started: tidegate_io::clock::wall_seconds(),
             facts: Mutex::default(),
             asking: AtomicUsize::new(0),
@@ -216,18 +216,18 @@ impl Roster {
             link.send(&ToServer::Answer(number, Answer::Workers(Vec::new())), Vec::new());
             return;
         }
-        let (roster, link) = (self.clone(), link.clone());
+        let (status_registry, link) = (self.clone(), link.clone());
         let asking = std::thread::Builder::new().name("tidegate-ask".into());
         let started = asking.spawn(move || {
             let said = match question {
                 Question::Figures => {
-                    let figures = roster.figures();
-                    Answer::Report(Box::new((roster.server(&figures), figures.counted)))
+                    let figures = status_registry.figures();
+                    Answer::Report(Box::new((status_registry.server(&figures), figures.counted)))
                 }
-                Question::Workers(question) => Answer::Workers(roster.ask(&question)),
+                Question::Workers(question) => Answer::Workers(status_registry.ask(&question)),
             };
             link.send(&ToServer::Answer(number, said), Vec::new());
-            roster.asking.fetch_sub(1, Relaxed);
+            status_registry.asking.fetch_sub(1, Relaxed);
         });
         if started.is_err() {
             self.asking.fetch_sub(1, Relaxed);
@@ -281,10 +281,14 @@ impl Roster {
     }
 }
 
-/// What a server process says to the master that the roster answers or takes; the rest comes back.
-pub fn take_answers(roster: &Arc<Roster>, link: &Arc<Link>, message: ToMaster) -> Option<ToMaster> {
+/// What a server process says to the master that the status registry answers or takes; the rest comes back.
+pub fn take_answers(
+    status_registry: &Arc<StatusRegistry>,
+    link: &Arc<Link>,
+    message: ToMaster,
+) -> Option<ToMaster> {
     match message {
-        ToMaster::Question(number, question) => roster.answer(link, number, question),
+        ToMaster::Question(number, question) => status_registry.answer(link, number, question),
         ToMaster::Answer(number, answer) => link.answered(number, answer),
         order => return Some(order),
     }
@@ -326,15 +330,15 @@ mod tests {
 
     #[test]
     fn counts_outlive_their_process_and_gauges_do_not() {
-        let roster = Roster::new();
+        let status_registry = StatusRegistry::new();
         let member = |id, last| Member { id, info: ProcessInfo::default(), link: None, last };
-        roster.set_members(vec![member(1, figures(5)), member(2, figures(7))]);
-        assert_eq!(roster.figures().counted.requests, 12);
-        roster.has_ended(1, None);
-        roster.has_ended(2, Some(figures(9)));
-        roster.has_ended(2, Some(figures(100)));
-        roster.set_before(figures(1000));
-        let sum = roster.figures();
+        status_registry.set_members(vec![member(1, figures(5)), member(2, figures(7))]);
+        assert_eq!(status_registry.figures().counted.requests, 12);
+        status_registry.has_ended(1, None);
+        status_registry.has_ended(2, Some(figures(9)));
+        status_registry.has_ended(2, Some(figures(100)));
+        status_registry.set_before(figures(1000));
+        let sum = status_registry.figures();
         assert_eq!((sum.counted.requests, sum.log_lines_lost), (1014, 3));
         assert_eq!((sum.counted.connections.current, sum.counted.workers), (0, 0));
         // What they had open when they ended has ended: three connections each, and no request was answered.

@@ -46,7 +46,7 @@ fn those_to_reset<K: Copy>(mut owners: Vec<Owner<K>>, wanted: u64, memory: u64) 
 
 impl Worker {
     /// Whether there is something to do soon even when nothing happens.
-    pub(super) fn wants_relief(&self) -> bool {
+    pub(super) fn wants_reclaim(&self) -> bool {
         self.cx.admission.is_short_of_memory()
     }
 

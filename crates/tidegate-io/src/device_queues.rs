@@ -9,30 +9,30 @@ use std::collections::{HashMap, VecDeque};
 
 /// What a job waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lane {
+pub struct QueueKey {
     /// `st_dev`.
     pub device: u64,
     /// `st_ino`; 0 for look-ups.
     pub file: u64,
 }
 
-impl Lane {
+impl QueueKey {
     /// For what waits for no disk.
-    pub const NO_DISK: Lane = Lane { device: u64::MAX, file: 0 };
+    pub const NO_DISK: QueueKey = QueueKey { device: u64::MAX, file: 0 };
 
     /// Of the file with this device and inode.
-    pub fn of_file((device, file): (u64, u64)) -> Lane {
-        Lane { device, file }
+    pub fn of_file((device, file): (u64, u64)) -> QueueKey {
+        QueueKey { device, file }
     }
 
     /// For looking things up on a device.
-    pub fn of_device(device: u64) -> Lane {
-        Lane { device, file: 0 }
+    pub fn of_device(device: u64) -> QueueKey {
+        QueueKey { device, file: 0 }
     }
 }
 
 /// Jobs that wait, and how many run.
-pub(crate) struct Lanes<J> {
+pub(crate) struct DeviceQueues<J> {
     threads: usize,
     devices: VecDeque<Device<J>>,
     busy: usize,
@@ -47,10 +47,10 @@ struct Device<J> {
     jobs: HashMap<u64, VecDeque<J>>,
 }
 
-impl<J> Lanes<J> {
+impl<J> DeviceQueues<J> {
     /// For a pool of so many threads.
-    pub(crate) const fn new(threads: usize) -> Lanes<J> {
-        Lanes { threads, devices: VecDeque::new(), busy: 0, waiting: 0 }
+    pub(crate) const fn new(threads: usize) -> DeviceQueues<J> {
+        DeviceQueues { threads, devices: VecDeque::new(), busy: 0, waiting: 0 }
     }
 
     /// Jobs that have not been started.
@@ -64,17 +64,18 @@ impl<J> Lanes<J> {
     }
 
     /// Takes a job.
-    pub(crate) fn push(&mut self, lane: Lane, job: J) {
+    pub(crate) fn push(&mut self, queue_key: QueueKey, job: J) {
         self.waiting += 1;
-        let place = self.devices.iter().position(|device| device.id == lane.device).unwrap_or_else(|| {
-            let (turns, jobs) = (VecDeque::new(), HashMap::new());
-            self.devices.push_back(Device { id: lane.device, running: 0, turns, jobs });
-            self.devices.len() - 1
-        });
+        let place =
+            self.devices.iter().position(|device| device.id == queue_key.device).unwrap_or_else(|| {
+                let (turns, jobs) = (VecDeque::new(), HashMap::new());
+                self.devices.push_back(Device { id: queue_key.device, running: 0, turns, jobs });
+                self.devices.len() - 1
+            });
         let device = &mut self.devices[place];
-        let jobs = device.jobs.entry(lane.file).or_default();
+        let jobs = device.jobs.entry(queue_key.file).or_default();
         if jobs.is_empty() {
-            device.turns.push_back(lane.file);
+            device.turns.push_back(queue_key.file);
         }
         jobs.push_back(job);
     }
@@ -126,43 +127,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn start_all(lanes: &mut Lanes<&'static str>) -> Vec<u64> {
-        std::iter::from_fn(|| lanes.start().map(|(device, _)| device)).collect()
+    fn start_all(queues: &mut DeviceQueues<&'static str>) -> Vec<u64> {
+        std::iter::from_fn(|| queues.start().map(|(device, _)| device)).collect()
     }
 
     #[test]
     fn a_stuck_device_leaves_threads_to_others() {
-        let mut lanes = Lanes::new(8);
+        let mut queues = DeviceQueues::new(8);
         for _ in 0..100 {
-            lanes.push(Lane { device: 1, file: 7 }, "stuck");
+            queues.push(QueueKey { device: 1, file: 7 }, "stuck");
         }
-        assert_eq!(start_all(&mut lanes).len(), 4);
+        assert_eq!(start_all(&mut queues).len(), 4);
         for _ in 0..100 {
-            lanes.push(Lane { device: 2, file: 7 }, "stuck too");
+            queues.push(QueueKey { device: 2, file: 7 }, "stuck too");
         }
-        assert_eq!(start_all(&mut lanes).len(), 2);
-        lanes.push(Lane { device: 3, file: 7 }, "healthy");
-        assert_eq!(start_all(&mut lanes), [3]);
-        lanes.push(Lane { device: 3, file: 8 }, "healthy");
-        assert_eq!(start_all(&mut lanes), []);
-        lanes.finish(3);
-        assert_eq!(start_all(&mut lanes), [3]);
+        assert_eq!(start_all(&mut queues).len(), 2);
+        queues.push(QueueKey { device: 3, file: 7 }, "healthy");
+        assert_eq!(start_all(&mut queues), [3]);
+        queues.push(QueueKey { device: 3, file: 8 }, "healthy");
+        assert_eq!(start_all(&mut queues), []);
+        queues.finish(3);
+        assert_eq!(start_all(&mut queues), [3]);
     }
 
     #[test]
     fn files_take_turns() {
-        let mut lanes = Lanes::new(2);
+        let mut queues = DeviceQueues::new(2);
         for job in ["a1", "a2", "a3"] {
-            lanes.push(Lane { device: 1, file: 1 }, job);
+            queues.push(QueueKey { device: 1, file: 1 }, job);
         }
-        lanes.push(Lane { device: 1, file: 2 }, "b1");
+        queues.push(QueueKey { device: 1, file: 2 }, "b1");
         let mut order = Vec::new();
-        while let Some((device, job)) = lanes.start() {
+        while let Some((device, job)) = queues.start() {
             order.push(job);
-            lanes.finish(device);
+            queues.finish(device);
         }
         assert_eq!(order, ["a1", "b1", "a2", "a3"]);
-        assert!(lanes.devices.is_empty() && lanes.waiting() == 0 && lanes.busy() == 0);
+        assert!(queues.devices.is_empty() && queues.waiting() == 0 && queues.busy() == 0);
     }
 
     proptest! {
@@ -170,25 +171,25 @@ mod tests {
         /// wait some run.
         #[test]
         fn bounded_and_complete(steps in proptest::collection::vec((0u64..4, 0u64..3, any::<bool>()), 0..200)) {
-            let mut lanes = Lanes::new(6);
+            let mut queues = DeviceQueues::new(6);
             let (mut pushed, mut running) = (0, Vec::new());
             for (device, file, pushes) in steps {
                 if pushes {
-                    lanes.push(Lane { device, file }, "job");
+                    queues.push(QueueKey { device, file }, "job");
                     pushed += 1;
                 } else if let Some(device) = running.pop() {
-                    lanes.finish(device);
+                    queues.finish(device);
                 }
-                running.extend(start_all(&mut lanes));
-                prop_assert!(running.len() <= 6 && running.len() == lanes.busy());
-                prop_assert!(lanes.waiting() == 0 || !running.is_empty());
-                prop_assert!(lanes.waiting() <= pushed);
+                running.extend(start_all(&mut queues));
+                prop_assert!(running.len() <= 6 && running.len() == queues.busy());
+                prop_assert!(queues.waiting() == 0 || !running.is_empty());
+                prop_assert!(queues.waiting() <= pushed);
             }
             while let Some(device) = running.pop() {
-                lanes.finish(device);
-                running.extend(start_all(&mut lanes));
+                queues.finish(device);
+                running.extend(start_all(&mut queues));
             }
-            prop_assert_eq!(lanes.waiting(), 0);
+            prop_assert_eq!(queues.waiting(), 0);
         }
     }
 }
