@@ -65,6 +65,8 @@ pub(super) struct Http2 {
     /// Bytes of all answers since streams were looked at last.
     moved: u32,
     is_closing: bool,
+    /// Requests that came after the client was told that it may make no more.
+    late: u64,
 }
 
 /// A request that could not be answered at once.
@@ -325,6 +327,7 @@ impl Connection {
             terms,
             wanted: terms,
             is_closing: false,
+            late: 0,
         }));
         self.timer = Timer::Off;
     }

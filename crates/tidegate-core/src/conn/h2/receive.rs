@@ -164,10 +164,16 @@ impl Connection {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
             h2.wire.drain(&mut h2.batch);
+        } else if is_last {
+            h2.late += 1;
+            if h2.late > u64::from(engine.settings.limits.streams) {
+                h2.wire.drain(&mut h2.batch); // more than can have been on their way when it was told
+            }
         }
         let own = self.limits(&engine);
         let terms = reading_terms(own);
-        h2.wanted = if h2.is_idle() { terms } else { h2.wanted.or(terms) };
+        let is_alone = h2.wire.open_streams() <= 1; // it is open itself
+        h2.wanted = if is_alone { terms } else { h2.wanted.or(terms) };
         let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
         let request = Request { ends_with_client, discard_size, ..request };
