@@ -57,6 +57,8 @@ pub struct Account {
     pub upstream: u64,
     /// The client.
     pub peer: Peer,
+    /// Bytes of the head, which whoever makes the answer keeps in one form or another.
+    pub head: u32,
 }
 
 impl Account {
@@ -232,9 +234,9 @@ impl Later {
         true
     }
 
-    /// Bytes of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
+    /// Bytes of the request's head, and of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
     pub fn held(&self) -> usize {
-        size_of::<Later>() + self.holdings.held()
+        size_of::<Later>() + self.account.head as usize + self.holdings.held()
     }
 
     fn leave(&mut self) {

@@ -54,6 +54,12 @@ pub(super) struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
+    /// Bytes.
+    fn size(&self) -> u32 {
+        let fields: usize = self.fields.iter().map(|field| field.name.len() + field.value.len()).sum();
+        u32::try_from(self.target.len() + fields).unwrap_or(u32::MAX)
+    }
+
     /// What is logged of it, as long as nobody knows more of the client than its address.
     #[inline]
     pub(super) fn entry(&self, client: Peer) -> log::AccessRecord<'a> {
@@ -156,7 +162,7 @@ impl Connection {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
+        let mut account = Account { site: 0, upstream: 0, peer: remote.client, head: 0 };
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
@@ -205,8 +211,12 @@ impl Connection {
                 }
                 if !matches!(reply, Reply::Ready(_)) {
                     is_exempt = engine.always_answers(site, path);
-                    account =
-                        Account { site: site.account(), upstream: signals.upstream(), peer: remote.client };
+                    account = Account {
+                        site: site.account(),
+                        upstream: signals.upstream(),
+                        peer: remote.client,
+                        head: head.size(),
+                    };
                 }
                 (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
                 (later_signals, content, made) = (signals.later(), body.take(), tls.take());
