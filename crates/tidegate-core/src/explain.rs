@@ -110,7 +110,7 @@ impl Engine {
             return Reply::Ready(answer::error(status));
         }
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
-        let remote = site.remote(peer, fields);
+        let remote = site.remote(&peer, fields);
         if remote.has_told_scheme() {
             notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
         }

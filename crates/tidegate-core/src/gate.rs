@@ -109,7 +109,7 @@ impl Site {
 
     /// Sends a request through the gates of a route, and then on, or to the answer that they give. Where one waits the
     /// request is kept meanwhile.
-    #[inline]
+    #[inline(always)] // so that the answer of an open route is not moved once more
     pub(crate) fn enter(
         self: &Rc<Self>,
         index: usize,

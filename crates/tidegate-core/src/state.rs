@@ -60,6 +60,7 @@ impl RequestState {
     }
 
     /// The same for another request, without content.
+    #[inline]
     pub(crate) fn copy(&self, signals: Signals) -> RequestState {
         let RequestState {
             remote,

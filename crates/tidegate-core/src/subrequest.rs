@@ -167,10 +167,7 @@ fn answer(
 impl InternalRedirect {
     /// From a request to the site.
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> InternalRedirect {
-        let names = || exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec).collect();
-        let known = &exchange.state.forwarded;
-        let forwarded = site.trusts_by_route.then(|| known.clone().unwrap_or_else(|| Rc::new(names())));
-        InternalRedirect {
+        let mut redirect = InternalRedirect {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
             scheme: exchange.scheme,
@@ -178,8 +175,13 @@ impl InternalRedirect {
             now: exchange.now,
             started: exchange.started,
             // Its answer is one of ours: what it asks is nothing to the connection.
-            state: RequestState { forwarded, ..exchange.state.copy(Signals::default()) },
+            state: exchange.state.copy(Signals::default()),
+        };
+        if site.trusts_by_route && redirect.state.forwarded.is_none() {
+            let names = exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec);
+            redirect.state.forwarded = Some(Rc::new(names.collect()));
         }
+        redirect
     }
 
     /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508

@@ -120,9 +120,14 @@ impl<F: Default> Output<F> {
     /// A response of which nothing is known yet.
     #[inline]
     pub(super) fn unbegun() -> Output<F> {
+        Output::of(Source::None)
+    }
+
+    #[inline]
+    fn of(source: Source) -> Output<F> {
         Output {
             status: Status::OK,
-            source: Source::None,
+            source,
             left: None,
             has_trailers: false,
             framing: F::default(),
@@ -142,7 +147,7 @@ impl<F: Default> Output<F> {
 
     /// A response that is still being made.
     pub(super) fn later(later: admission::Later) -> Output<F> {
-        Output { source: Source::Later(later), ..Output::unbegun() }
+        Output::of(Source::Later(later))
     }
 
     /// A response of which so many bytes have left, the first of them its head.

@@ -95,49 +95,52 @@ impl Attempt for Box<Call> {
         self.upload.rewind();
     }
 
-    async fn attempt(&mut self, pick: Selection, wants_new: bool) -> Result<Response, Box<Failure>> {
-        let Some(pool) = self.link.pool(pick.address()) else {
+    async fn attempt(
+        &mut self,
+        pick: &mut Option<Selection>,
+        wants_new: bool,
+    ) -> Result<Response, Box<Failure>> {
+        let Some(pool) = self.link.pool(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
-        let mut pick = Some(pick);
         let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
         let connection = match idle {
             Some(connection) => connection,
             None => match Box::pin(pool.connect()).await {
                 Ok(connection) => connection,
-                Err(error) => return Err(Failure::unreachable(error, pick)),
+                Err(error) => return Err(Failure::unreachable(error, pick.take())),
             },
         };
         let is_reused = connection.is_reused();
         let began = monotonic_ns();
-        let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
-        let upload = &mut self.upload;
-        let head = std::future::poll_fn(|cx| exchange.poll_head(cx, upload, &pool)).await;
-        let answered = match (head, exchange.end()) {
-            (Ok(head), Some((connection, mut reader))) => {
-                self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                let rest = match &mut reader {
-                    HeadOf::Scgi { stdout, has_ended } if self.upload.is_complete() => {
-                        Box::pin(gather(&connection, head.len, stdout, has_ended)).await
-                    }
-                    _ => Ok(()),
-                };
-                match rest {
-                    Ok(()) => {
-                        let line = Checkout { connection, pool, pick: pick.take() };
-                        self.answered(head, reader, line)
-                    }
-                    Err(error) => Err(Fault::Broken(error)),
-                }
-            }
-            (Err(fault), _) => Err(fault),
-            (Ok(_), None) => Err(Fault::Client),
+        let (head, ended) = {
+            let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
+            let upload = &mut self.upload;
+            let head = std::future::poll_fn(|cx| exchange.poll_head(cx, upload, &pool)).await;
+            (head, exchange.end())
         };
-        match answered {
-            Ok(Reply::Ready(response)) => Ok(response),
-            Ok(reply) => Ok(Box::pin(reply.settled()).await),
-            Err(fault) => Err(self.failure(fault, pick, is_reused)),
+        let head = match head {
+            Ok(head) => head,
+            Err(fault) => return Err(self.failure(fault, pick.take(), is_reused)),
+        };
+        let Some((connection, reader)) = ended else {
+            return Err(self.failure(Fault::Client, pick.take(), is_reused));
+        };
+        self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+        let answered = match reader {
+            HeadOf::Scgi { .. } if self.upload.is_complete() => {
+                Box::pin(self.gathered(head, reader, connection, pool, pick)).await
+            }
+            _ => self.answered(head, reader, Checkout { connection, pool, pick: pick.take() }),
+        };
+        let reply = match answered {
+            Ok(reply) => reply,
+            Err(fault) => return Err(self.failure(fault, pick.take(), is_reused)),
+        };
+        if let Reply::Ready(response) = reply {
+            return Ok(response);
         }
+        Ok(Box::pin(reply.settled()).await)
     }
 }
 
@@ -193,6 +196,21 @@ impl Call {
             },
             Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new(), has_ended: false },
         }
+    }
+
+    /// The head of an answer has come that ends with its connection: what is behind it decides how it is passed on.
+    async fn gathered(
+        &mut self,
+        head: AnswerHead,
+        mut reader: HeadOf,
+        connection: Connection,
+        pool: Rc<Pool>,
+        pick: &mut Option<Selection>,
+    ) -> Result<Reply, Fault> {
+        if let HeadOf::Scgi { stdout, has_ended } = &mut reader {
+            gather(&connection, head.len, stdout, has_ended).await.map_err(Fault::Broken)?;
+        }
+        self.answered(head, reader, Checkout { connection, pool, pick: pick.take() })
     }
 
     /// The head of an answer has come.
@@ -323,7 +341,7 @@ impl Exchange {
     }
 
     /// It has come to something.
-    fn end(mut self) -> Option<(Connection, HeadOf)> {
+    fn end(&mut self) -> Option<(Connection, HeadOf)> {
         self.under_way.take()
     }
 
@@ -402,8 +420,9 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // In the middle of the request the record would be taken for a part of it.
-        if let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
+        if self.under_way.is_some()
             && !self.is_sending
+            && let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
         {
             abandon(connection, decoder);
         }

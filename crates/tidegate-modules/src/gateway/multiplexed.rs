@@ -70,8 +70,8 @@ impl Attempt for Multiplexed {
         self.upload.rewind();
     }
 
-    async fn attempt(&mut self, mut pick: Selection, _: bool) -> Result<Response, Box<Failure>> {
-        let Some(pool) = self.link.multiplexed(pick.address()) else {
+    async fn attempt(&mut self, pick: &mut Option<Selection>, _: bool) -> Result<Response, Box<Failure>> {
+        let Some(pool) = self.link.multiplexed(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
         let parts = RequestParts {
@@ -85,20 +85,22 @@ impl Attempt for Multiplexed {
         };
         let stream = match pool.open(&parts, self.upload.is_done).await {
             Ok(stream) => stream,
-            Err(error) => return Err(Failure::unreachable(error, Some(pick))),
+            Err(error) => return Err(Failure::unreachable(error, pick.take())),
         };
         let began = monotonic_ns();
         match self.head(&stream).await {
             Ok(head) => {
                 self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                let cookie = pick.answered(&self.link.upstream, &self.routing);
+                let mut pick = pick.take();
+                let answered = |pick: &mut Selection| pick.answered(&self.link.upstream, &self.routing);
+                let cookie = pick.as_mut().and_then(answered);
                 Ok(self.respond(head, cookie, stream, pick).await)
             }
             Err(fault) => {
                 let may_repeat = matches!(&fault, Fault::Stream(error) if self.repeats(error));
                 // The connection was on its way out, most often.
                 let is_coincidence = may_repeat;
-                Err(Box::new(Failure { fault: fault.into(), pick: Some(pick), may_repeat, is_coincidence }))
+                Err(Box::new(Failure { fault: fault.into(), pick: pick.take(), may_repeat, is_coincidence }))
             }
         }
     }
@@ -160,7 +162,7 @@ impl Multiplexed {
         answer: Answer,
         cookie: Option<String>,
         stream: Http2Stream,
-        pick: Selection,
+        pick: Option<Selection>,
     ) -> Response {
         self.upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
@@ -342,7 +344,7 @@ struct Flow {
     left: Option<u64>,
     about: About,
     wants_trailers: bool,
-    _pick: Selection,
+    _pick: Option<Selection>,
 }
 
 impl BodyStream for Flow {

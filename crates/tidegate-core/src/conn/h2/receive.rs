@@ -151,7 +151,7 @@ impl Connection {
             size: section.size(),
             started: request.started,
         };
-        let mut entry = head.entry(self.peer);
+        let mut entry = head.entry();
         (entry.method, entry.target) = (or_dash(sent_method), or_dash(sent_target));
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
