@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use tidegate_testkit::wait_for;
 
 fn serves_php(config: &str, interface: &str) {
     // Where php-fpm may read them too, which never runs as root.
@@ -305,8 +306,8 @@ fn keeps_uploads_and_sessions_apart(kind: &str, is_in_memory: bool) {
     assert_eq!(sessions.starts_with(&place), !is_in_memory, "{seen}");
     assert_eq!(fs::metadata(sessions).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::read_dir(sessions).unwrap().count(), 1);
-    // Nothing of the upload is left.
-    assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
+    // Nothing of the upload is left, once PHP has put away the request that it has answered.
+    wait_for(|| (fs::read_dir(uploads).unwrap().count() == 0).then_some(()), "the upload has gone");
     if is_in_memory {
         fs::remove_dir_all(sessions.parent().unwrap()).unwrap();
     }
