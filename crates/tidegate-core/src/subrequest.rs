@@ -126,7 +126,7 @@ impl Exchange<'_> {
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
         if site.trusts_by_route && inner.state.forwarded.is_none() {
-            inner.scheme = elsewhere.scheme(inner.state.tls.is_some()); // as its own route believes it
+            inner.scheme = elsewhere.scheme(inner.state.is_tls()); // as its own route believes it
         }
         (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
         let result = f(&mut inner);

@@ -193,6 +193,7 @@ impl Connection {
                         route: 0,
                         hops: 0,
                         has_encoded_slash,
+                        rehearses_tls: false,
                         forwarded: None,
                         signals: Signals::of_client(head.version),
                     },
