@@ -357,7 +357,13 @@ impl Exchange {
             match polled {
                 Poll::Ready(Ok((0, _))) => {
                     let end = is_refused.unwrap_or_else(|| {
-                        io::Error::other("it has closed the connection without an answer")
+                        io::Error::other(match reader {
+                            HeadOf::Scgi { .. } => {
+                                "it has closed the connection without an answer; a script writes at least one field, such \
+                                 as `Content-Type: text/plain`, and an empty line"
+                            }
+                            _ => "it has closed the connection without an answer",
+                        })
                     });
                     return Poll::Ready(Err(if reader.is_empty() {
                         Fault::Unanswered(end)
