@@ -50,8 +50,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
@@ -93,8 +93,8 @@ pub struct Read {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
-    /// What was found, a line each.
-    pub warnings: Vec<String>,
+    /// Warnings that were found.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The server, but for its server processes.
@@ -186,7 +186,7 @@ impl Master {
         use_error_log(&writer, &logs, &settings)?;
         // At the terminal it has been said.
         if settings.error_log.target != LogTarget::Stderr {
-            read.warnings.iter().for_each(log::warn);
+            read.warnings.iter().map(Diagnostic::in_a_line).for_each(log::warn);
         }
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
@@ -212,6 +212,7 @@ impl Master {
             logs,
             layout,
             assigned,
+            warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         say_what_is_missing(&current.fitted(), limit, &warnings);
