@@ -8,7 +8,7 @@ use crate::answer;
 use crate::exchange::{Exchange, Local};
 use crate::gate::{Pass, Passage, Verdict};
 use crate::log;
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::Site;
@@ -80,7 +80,7 @@ impl Exchange<'_> {
             Passage::Wait(verdict, next) => {
                 self.ends_with_client(); // nobody else has asked
                 let path = path.to_vec();
-                self.prepare_after(verdict, move |verdict: Verdict, exchange| {
+                self.prepare_after(Need::Decision, verdict, move |verdict: Verdict, exchange| {
                     let passage = exchange
                         .on_route(&site, index, &path, |inner| site.ask_gate(index, verdict, next, inner));
                     exchange.go_on(passage, site, index, &path, then)

@@ -26,7 +26,7 @@ use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
@@ -150,12 +150,15 @@ impl Call {
         if !call.upload.waits_for_content() {
             return Reply::Later(Box::pin(until_answered(call)));
         }
-        Reply::Preparing(Box::pin(async move {
-            match call.upload.collect(call.link.request_buffer).await {
-                Ok(()) => Reply::Later(Box::pin(until_answered(call))),
-                Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
-            }
-        }))
+        Reply::Preparing(
+            Need::Content,
+            Box::pin(async move {
+                match call.upload.collect(call.link.request_buffer).await {
+                    Ok(()) => Reply::Later(Box::pin(until_answered(call))),
+                    Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
+                }
+            }),
+        )
     }
 
     #[cold]

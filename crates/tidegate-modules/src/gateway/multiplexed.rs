@@ -24,7 +24,7 @@ use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::{Interim, InterimQueue};
 use tidegate_core::memory::{self, Weight};
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
@@ -114,12 +114,15 @@ impl Multiplexed {
             return Reply::Later(Box::pin(until_answered(self)));
         }
         let mut call = Box::new(self);
-        Reply::Preparing(Box::pin(async move {
-            match call.upload.collect().await {
-                Ok(()) => Reply::Later(Box::pin(until_answered(*call))),
-                Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
-            }
-        }))
+        Reply::Preparing(
+            Need::Content,
+            Box::pin(async move {
+                match call.upload.collect().await {
+                    Ok(()) => Reply::Later(Box::pin(until_answered(*call))),
+                    Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
+                }
+            }),
+        )
     }
 
     fn stats(&self) -> &Stats {
