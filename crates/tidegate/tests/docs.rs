@@ -5,11 +5,12 @@
 //! part of a file gets the `listen` or `site` that it lacks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tidegate_config::{ProcessEnvironment, load_file, load_str};
 
 /// Folders outside of the repository that examples may name.
-const PLACES: [&str; 4] = ["/srv/", "/var/", "/run/", "/etc/"];
+const PLACES: [&str; 5] = ["/srv/", "/var/", "/run/", "/etc/", "/usr/local/"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -85,6 +86,14 @@ impl Ground {
                 let page = folder.join(page);
                 fs::create_dir_all(page.parent().unwrap()).unwrap();
                 fs::write(page, "").unwrap();
+            }
+        }
+        // Programs of hooks have to be there.
+        for line in text.lines().filter(|line| line.trim_start().starts_with("on ")) {
+            for (_, program) in blocks(line, " run \"", "\"") {
+                fs::create_dir_all(Path::new(program).parent().unwrap()).unwrap();
+                fs::write(program, "").unwrap();
+                fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
             }
         }
         // Scripts that a process gets first have to be there.

@@ -137,6 +137,18 @@ impl Handler for Table {
                     Err(_) => Response::empty(Status::BAD_REQUEST),
                 }
             })),
+            // Takes what has come, and holds the rest until the gate opens.
+            b"/taste" => Reply::Later(Box::pin(async move {
+                let mut data = Vec::new();
+                if let Some(body) = &mut body {
+                    let _ = body.read(&mut data).await;
+                }
+                gate.pass().await;
+                match read_all(&mut body).await {
+                    Ok(rest) => text((data.len() + rest.len()).to_string()),
+                    Err(_) => Response::empty(Status::BAD_REQUEST),
+                }
+            })),
             // The same, and then does not want it.
             b"/hold-and-refuse" => Reply::Later(Box::pin(async move {
                 gate.pass().await;
