@@ -80,7 +80,7 @@ pub enum Event {
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
-    AcmeEvent(u64, ToMaster),
+    FromServer(u64, ToMaster),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -361,7 +361,7 @@ impl Master {
     fn obey_servers(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Acme(said) => self.hear_acme(said),
-            Event::AcmeEvent(id, message) => self.servers.said(id, message, &self.current),
+            Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once

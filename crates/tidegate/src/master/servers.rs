@@ -283,7 +283,7 @@ impl Servers {
             ours,
             move |link, message, _| {
                 if let Some(message) = status_registry::take_answers(&status_registry, link, message) {
-                    let _ = heard.send(Event::AcmeEvent(id, message));
+                    let _ = heard.send(Event::FromServer(id, message));
                 }
             },
             move |outcome| watch_end(id, child, outcome, &lost),
