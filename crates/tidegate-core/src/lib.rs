@@ -53,7 +53,7 @@ pub use filter::{Filter, ResponseFilter};
 pub use gate::{Gate, Pass, Verdict};
 pub use handler::Handler;
 pub use remote::Remote;
-pub use reply::Reply;
+pub use reply::{Need, Reply};
 pub use response::{Author, Body, Head, Message, Part, Response};
 pub use site::{Route, Site};
 pub use state::RequestState;

@@ -25,7 +25,7 @@ impl Engine {
         exchange.state.route = index;
         if let Some(trusted) = &site.route(index).trusted_proxies {
             exchange.state.remote = exchange.state.remote.seen_behind(trusted, &exchange.fields);
-            exchange.scheme = exchange.state.remote.scheme(exchange.state.tls.is_some());
+            exchange.scheme = exchange.state.remote.scheme(exchange.state.is_tls());
         }
         site.enter(index, exchange, move |site, exchange, entered| match entered {
             Ok(pass) => site.content(index, exchange, pass),

@@ -8,7 +8,7 @@ use crate::answer;
 use crate::exchange::{Exchange, Local};
 use crate::gate::{Pass, Passage, Verdict};
 use crate::log;
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::Site;
@@ -80,7 +80,7 @@ impl Exchange<'_> {
             Passage::Wait(verdict, next) => {
                 self.ends_with_client(); // nobody else has asked
                 let path = path.to_vec();
-                self.prepare_after(verdict, move |verdict: Verdict, exchange| {
+                self.prepare_after(Need::Decision, verdict, move |verdict: Verdict, exchange| {
                     let passage = exchange
                         .on_route(&site, index, &path, |inner| site.ask_gate(index, verdict, next, inner));
                     exchange.go_on(passage, site, index, &path, then)
@@ -126,7 +126,7 @@ impl Exchange<'_> {
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
         if site.trusts_by_route && inner.state.forwarded.is_none() {
-            inner.scheme = elsewhere.scheme(inner.state.tls.is_some()); // as its own route believes it
+            inner.scheme = elsewhere.scheme(inner.state.is_tls()); // as its own route believes it
         }
         (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
         let result = f(&mut inner);

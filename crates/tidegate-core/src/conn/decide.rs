@@ -54,12 +54,6 @@ pub(super) struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// Bytes.
-    fn size(&self) -> u32 {
-        let fields: usize = self.fields.iter().map(|field| field.name.len() + field.value.len()).sum();
-        u32::try_from(self.target.len() + fields).unwrap_or(u32::MAX)
-    }
-
     /// What is logged of it, before it is decided who has asked.
     #[inline]
     pub(super) fn entry(&self) -> log::AccessRecord<'a> {
@@ -208,6 +202,7 @@ impl Connection {
                         route: 0,
                         hops: 0,
                         has_encoded_slash,
+                        rehearses_tls: false,
                         forwarded: None,
                         signals: Signals::of_client(head.version),
                     },
@@ -221,14 +216,14 @@ impl Connection {
                 match reply {
                     Reply::Ready(_) if !head.has_content => {} // it waits for nothing
                     Reply::Ready(_) => account.peer = remote.client,
-                    Reply::Later(_) | Reply::Preparing(_) => {
+                    Reply::Later(_) | Reply::Preparing(..) => {
                         is_exempt = engine.always_answers(site, path);
                         let upstream = signals.upstream();
                         account = Account {
                             site: site.account(),
                             upstream,
                             peer: remote.client,
-                            head: head.size(),
+                            head: u32::try_from(head.size).unwrap_or(u32::MAX),
                         };
                     }
                 }
@@ -255,7 +250,6 @@ impl Connection {
 
     /// Finds the site and the path of a request, or the answer to one that has none.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "all that decides")]
     fn locate<'p>(
         &self,
         admission: &mut Admission,

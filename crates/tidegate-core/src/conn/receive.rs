@@ -12,7 +12,7 @@ use crate::body::RequestBody;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use std::io;
 use std::task::{Context, Poll};
@@ -193,7 +193,8 @@ impl Connection {
             // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
             // connection ends.
             Some(content) if content_length.is_none() && !expects_continue => {
-                Reply::Preparing(Box::pin(once_read(reply, content, self.limits(&engine).discard_size)))
+                let read = once_read(reply, content, self.limits(&engine).discard_size);
+                Reply::Preparing(Need::Content, Box::pin(read))
             }
             _ => reply,
         };

@@ -110,6 +110,15 @@ impl Lookup {
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
+        let located = self.search(path, patience)?;
+        // Where the root was removed nothing is found; a new one may be there in its place.
+        if !matches!(located.found, Found::File(_)) && self.root.follow_removed(patience)? {
+            return self.search(path, patience);
+        }
+        Ok(located)
+    }
+
+    fn search(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         let mut search = Search {
             lookup: self,
             patience,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::{Exchange, Filter, Handler, MayStore, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Filter, Handler, MayStore, Need, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
 use tidegate_io::blocking::{self, Overloaded, Pending, QueueKey};
@@ -261,13 +261,15 @@ impl Inner {
             Ok(located) => self.program(&located.found, exchange),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let inner = self.clone();
-                exchange.prepare_after(self.locate_in_pool(exchange.path), move |located, exchange| {
-                    match located {
+                exchange.prepare_after(
+                    Need::Decision,
+                    self.locate_in_pool(exchange.path),
+                    move |located, exchange| match located {
                         Some(Ok(located)) => inner.program(&located.found, exchange),
                         Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
                         None => Reply::Ready(overloaded()),
-                    }
-                })
+                    },
+                )
             }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
         }

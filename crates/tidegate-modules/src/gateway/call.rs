@@ -26,7 +26,7 @@ use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
@@ -153,12 +153,15 @@ impl Call {
         if !call.upload.waits_for_content() {
             return Reply::Later(Box::pin(until_answered(call)));
         }
-        Reply::Preparing(Box::pin(async move {
-            match call.upload.collect(call.link.request_buffer).await {
-                Ok(()) => Reply::Later(Box::pin(until_answered(call))),
-                Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
-            }
-        }))
+        Reply::Preparing(
+            Need::Content,
+            Box::pin(async move {
+                match call.upload.collect(call.link.request_buffer).await {
+                    Ok(()) => Reply::Later(Box::pin(until_answered(call))),
+                    Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
+                }
+            }),
+        )
     }
 
     #[cold]
@@ -375,7 +378,13 @@ impl Exchange {
             match polled {
                 Poll::Ready(Ok((0, _))) => {
                     let end = is_refused.unwrap_or_else(|| {
-                        io::Error::other("it has closed the connection without an answer")
+                        io::Error::other(match reader {
+                            HeadOf::Scgi { .. } => {
+                                "it has closed the connection without an answer; a script writes at least one field, such \
+                                 as `Content-Type: text/plain`, and an empty line"
+                            }
+                            _ => "it has closed the connection without an answer",
+                        })
                     });
                     return Poll::Ready(Err(if reader.is_empty() {
                         Fault::Unanswered(end)

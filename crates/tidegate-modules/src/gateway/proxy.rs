@@ -245,6 +245,7 @@ impl Proxy {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
         };
+        let is_stream = exchange.version == Version::Http2 && content_length.is_none();
         let may_repeat = exchange.method.is_safe();
         let call = Multiplexed {
             link: self.link.clone(),
@@ -255,6 +256,7 @@ impl Proxy {
             lines,
             upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers.clone()),
             content_length,
+            is_stream,
             may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),

@@ -18,7 +18,7 @@ use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::memory::{self, Weight};
-use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
@@ -201,7 +201,7 @@ impl Inner {
         // The length has to be told first, so all of the content has to be here first.
         let (inner, script) = (self.clone(), script.clone());
         let collected = collect(self.clone(), body, About::new(&self.link, exchange.target));
-        exchange.prepare_after(collected, move |collected, exchange| {
+        exchange.prepare_after(Need::Content, collected, move |collected, exchange| {
             let upload = match collected {
                 Ok(Collected::Whole(content, _weight)) => {
                     let mut head = inner.encode(&script, exchange, Some(content.len() as u64), false);
@@ -229,7 +229,7 @@ impl Inner {
                 Err(_) => None,
             }
         };
-        exchange.prepare_after(found, move |found, exchange| match found {
+        exchange.prepare_after(Need::Decision, found, move |found, exchange| match found {
             Some(Ok(Ok(script))) => inner.call(&script, exchange),
             Some(Ok(Err(status))) => Reply::Ready(no_script(exchange, status)),
             Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),

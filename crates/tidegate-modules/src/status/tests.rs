@@ -85,7 +85,7 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
     let pass = admit(&Access::default(), &exchange).unwrap();
     let response = match page.handle(&mut exchange, pass) {
         Reply::Ready(response) => response,
-        Reply::Preparing(_) => panic!("a report waits for no content"),
+        Reply::Preparing(..) => panic!("a report waits for no content"),
         Reply::Later(mut future) => match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => response,
             Poll::Pending => panic!("the source answers at once"),

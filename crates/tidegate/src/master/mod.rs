@@ -50,8 +50,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
@@ -80,7 +80,7 @@ pub enum Event {
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
-    AcmeEvent(u64, ToMaster),
+    FromServer(u64, ToMaster),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -93,8 +93,8 @@ pub struct Read {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
-    /// What was found, a line each.
-    pub warnings: Vec<String>,
+    /// Warnings that were found.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The server, but for its server processes.
@@ -186,7 +186,7 @@ impl Master {
         use_error_log(&writer, &logs, &settings)?;
         // At the terminal it has been said.
         if settings.error_log.target != LogTarget::Stderr {
-            read.warnings.iter().for_each(log::warn);
+            read.warnings.iter().map(Diagnostic::in_a_line).for_each(log::warn);
         }
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
@@ -212,6 +212,7 @@ impl Master {
             logs,
             layout,
             assigned,
+            warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         say_what_is_missing(&current.fitted(), limit, &warnings);
@@ -360,7 +361,7 @@ impl Master {
     fn obey_servers(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Acme(said) => self.hear_acme(said),
-            Event::AcmeEvent(id, message) => self.servers.said(id, message, &self.current),
+            Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once

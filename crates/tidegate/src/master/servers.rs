@@ -16,7 +16,7 @@ use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
 use crate::server::privileges;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -122,6 +122,8 @@ pub struct Revision {
     pub layout: Layout,
     /// Which user pools have, as it was said.
     pub assigned: Vec<users::Assigned>,
+    /// What the warnings that they give are known by.
+    pub warnings: HashSet<String>,
 }
 
 impl Revision {
@@ -281,7 +283,7 @@ impl Servers {
             ours,
             move |link, message, _| {
                 if let Some(message) = status_registry::take_answers(&status_registry, link, message) {
-                    let _ = heard.send(Event::AcmeEvent(id, message));
+                    let _ = heard.send(Event::FromServer(id, message));
                 }
             },
             move |outcome| watch_end(id, child, outcome, &lost),

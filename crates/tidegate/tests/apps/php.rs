@@ -137,7 +137,7 @@ fn is_warmed_up_and_tells_of_its_cache(kind: &str) {
     let seen = visitor.get("/seen.php").shows("example.com").text;
     assert_eq!(seen, "example.com /warm.php?first /warm.php GET\nexample.com /warm.php /warm.php GET\n");
     // The log is written by a thread of its own.
-    let log = tidegate_testkit::wait_for(
+    let log = wait_for(
         || fs::read_to_string(site.folder.join("error.log")).ok().filter(|log| log.contains("/fails.php")),
         "the log",
     );
@@ -245,10 +245,8 @@ fn writes_every_line_once(kind: &str) {
     let log = folder.join("lines.log");
     let site = Site::start(folder.join("own.kdl").to_str().unwrap(), folder, &[]);
     site.visitor("one").get("/a.php");
-    let text = tidegate_testkit::wait_for(
-        || fs::read_to_string(&log).ok().filter(|text| text.contains("thrown in")),
-        "the trace",
-    );
+    let text =
+        wait_for(|| fs::read_to_string(&log).ok().filter(|text| text.contains("thrown in")), "the trace");
     for n in 0..95 {
         assert_eq!(text.matches(&format!("entry {n}.")).count(), 1, "entry {n} of {kind}:\n{text}");
     }

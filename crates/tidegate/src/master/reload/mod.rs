@@ -25,9 +25,10 @@ use crate::link::ToServer;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
-use tidegate_config::Settings;
+use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::TlsFiles;
 
@@ -73,6 +74,7 @@ struct Draft {
     /// The state of those files just before they were read.
     seen: CertificateWatch,
     assigned: Vec<users::Assigned>,
+    warnings: HashSet<String>,
 }
 
 /// What the thread that reads has to say.
@@ -89,7 +91,8 @@ fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     let Reading { mut loaded, pairs, mut seen } = options.load();
     let Kept { mistaken, missing, lost, unlisted, closed } =
         keep_served(&mut loaded, &present.settings, allows_loss);
-    let mut found = Found { said: loaded.render(false), kept: Vec::new(), has_errors: loaded.has_errors() };
+    let (said, warnings) = sayings(&loaded, &present.warnings);
+    let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
     let Some(settings) = loaded.settings else {
         return Read { found, notes, outcome: Err(anyhow!("")) };
@@ -125,7 +128,24 @@ fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     seen.extend(&settings);
     let outcome = TlsFiles::read(&settings, &present.files, &pairs).map_err(anyhow::Error::from);
     let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
+    let outcome = outcome.map(|draft| Draft { warnings, ..draft });
     Read { found, notes, outcome }
+}
+
+/// All mistakes, and those warnings that are new; and what all warnings are.
+fn sayings(loaded: &Loaded, known: &HashSet<String>) -> (String, HashSet<String>) {
+    let warnings = loaded.diagnostics.iter().filter(|found| !found.is_error());
+    let warnings: HashSet<String> = warnings.map(Diagnostic::identity).collect();
+    let is_new = |found: &&Diagnostic| found.is_error() || !known.contains(&found.identity());
+    let new: Vec<&Diagnostic> = loaded.diagnostics.iter().filter(is_new).collect();
+    let mut said = new.iter().map(|found| found.render(false)).collect::<Vec<_>>().join("\n");
+    let (left, s) = match loaded.diagnostics.len() - new.len() {
+        0 => return (said, warnings),
+        1 => (1, ""),
+        left => (left, "s"),
+    };
+    said.push_str(&format!("{left} warning{s} as before: `tidegate check` shows them\n"));
+    (said, warnings)
 }
 
 /// What is in force, for the thread that reads.
@@ -133,6 +153,7 @@ struct Present {
     settings: Arc<Settings>,
     files: TlsFiles,
     assigned: Vec<users::Assigned>,
+    warnings: HashSet<String>,
     /// What of the control socket applications do not reach.
     control: Option<Arc<ControlPaths>>,
 }
@@ -163,7 +184,8 @@ impl Draft {
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity);
-        Ok(Draft { settings, layout, files, seen, assigned })
+        let warnings = present.warnings.clone();
+        Ok(Draft { settings, layout, files, seen, assigned, warnings })
     }
 }
 
@@ -208,11 +230,12 @@ impl Master {
     }
 
     fn present(&self) -> Present {
-        let Revision { settings, tls, assigned, .. } = &self.current;
+        let Revision { settings, tls, assigned, warnings, .. } = &self.current;
         Present {
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
+            warnings: warnings.clone(),
             control: self.sealed_control.clone(),
         }
     }
@@ -311,14 +334,14 @@ impl Master {
     /// Opens what can fail to open, and has processes prepare.
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
-        let Some(Draft { settings, layout, files, seen, assigned }) = reload.draft.take() else {
+        let Some(Draft { settings, layout, files, seen, assigned, warnings }) = reload.draft.take() else {
             return Ok((None, Vec::new()));
         };
         let logs = Logs::open(&settings, &self.current.logs)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
-        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned };
+        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned, warnings };
         self.tls.check(&next)?;
         let serving = self.servers.in_state(State::Serving);
         let suits = |server: &&super::servers::Server| {
