@@ -5,7 +5,6 @@
 
 use super::control::{Reply, Responder};
 use super::reload::Reload;
-use super::servers::State;
 use super::upgrade::{self, Successor};
 use super::{Ending, Master, PATIENCE, WAITING};
 use crate::revision;
@@ -117,7 +116,7 @@ impl Master {
                 self.notifier.succeeded_by(successor.pid);
                 // Who connects when this is told meets the new one.
                 self.servers.is_ending = true;
-                let serving = self.servers.in_state(State::Serving);
+                let serving = self.servers.serving();
                 let patience = self.current.settings.drain_timeout;
                 serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
                 self.change = Some(Change::Upgrade(Upgrade::HandingOver {

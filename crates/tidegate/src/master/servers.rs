@@ -34,6 +34,8 @@ use tidegate_modules::status::ProcessInfo;
 
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process that has prepared may take to take that up: somewhat longer than it gives its own workers.
+pub const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a process that was told to end now may take.
 const STOP_PATIENCE: Duration = Duration::from_secs(6);
 /// A process that has served so long is no part of a series of failures.
@@ -152,11 +154,46 @@ pub enum News {
     Ended(u64),
 }
 
+/// What a process is started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// A reload, or the start of the server: it commits when all have prepared, and is given up when one cannot.
+    ForReload,
+    /// To take the place of one that has ended, or of one that has to: it commits as soon as it is ready.
+    Recovery { replaces: Option<u64> },
+}
+
+/// How far a process is.
+///
+/// ```text
+/// Starting ──Commit──▶ Committing ──Committed──▶ Serving ──Drain──▶ Draining
+/// ```
+///
+/// From `Committing` on a process is missed when it ends by mistake, whatever it was started for: others rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    Starting,
+    /// It gets ready.
+    Starting(Start),
+    /// It is ready and was told to take its first settings up.
+    Committing(Start),
     Serving,
+    /// It was told to end, or has ended.
     Draining,
+}
+
+impl State {
+    /// It does not serve yet.
+    pub fn is_early(self) -> bool {
+        matches!(self, State::Starting(_) | State::Committing(_))
+    }
+
+    /// One that ends in this state has to be replaced. A reload that waits for the start of a process is refused in its place.
+    fn is_missed(self) -> bool {
+        match self {
+            State::Starting(Start::Recovery { .. }) | State::Committing(_) | State::Serving => true,
+            State::Starting(Start::ForReload) | State::Draining => false,
+        }
+    }
 }
 
 /// A server process.
@@ -180,12 +217,12 @@ pub struct Server {
     handle: Option<OwnedFd>,
     started: i64,
     serving_since: Option<Instant>,
-    /// It commits as soon as it is ready, and then takes the place of this one.
-    replaces: Option<Option<u64>>,
     /// When it must be done with what it does.
     deadline: Option<Instant>,
     /// It was told to end now.
     is_told: bool,
+    /// Nobody has told it to end, and nobody else says that it has.
+    is_end_news: bool,
 }
 
 #[derive(Default)]
@@ -248,7 +285,7 @@ impl Servers {
     }
 
     /// Starts a process and has it prepare.
-    pub fn start(&mut self, place: usize, revision: &Revision, is_recovery: bool) -> Result<u64> {
+    pub fn start(&mut self, place: usize, revision: &Revision, start: Start) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
         let layout = revision.layout.seen_now();
         let readable = layout.readable.as_ref().map(|paths| {
@@ -270,9 +307,20 @@ impl Servers {
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;
         drop(command); // with it our copy of their end
-        let pid = child.id();
         self.last_id += 1;
         let id = self.last_id;
+        self.take_in(id, (place, start), (child, ours, layout), revision).map(|()| id)
+    }
+
+    /// A process has been started: it is watched from now on, and told to prepare.
+    fn take_in(
+        &mut self,
+        id: u64,
+        (place, start): (usize, Start),
+        (child, ours, layout): (Child, OwnedFd, Layout),
+        revision: &Revision,
+    ) -> Result<()> {
+        let pid = child.id();
         let handle =
             Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let (status_registry, heard, lost) =
@@ -291,7 +339,7 @@ impl Servers {
             id,
             place,
             pid,
-            state: State::Starting,
+            state: State::Starting(start),
             asked: 0,
             revision: revision.number,
             logs_given: 0,
@@ -302,19 +350,49 @@ impl Servers {
             handle,
             started: tidegate_io::clock::wall_seconds(),
             serving_since: None,
-            replaces: None,
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
+            is_end_news: false,
         };
         self.list.push(server);
+        let is_recovery = matches!(start, Start::Recovery { .. });
         let prepared = self.send_settings(id, revision, is_recovery);
         self.publish();
-        prepared.map(|()| id)
+        prepared
     }
 
-    /// Sends settings with all that goes with them.
-    pub fn prepare(&mut self, id: u64, revision: &Revision) -> Result<()> {
-        self.send_settings(id, revision, false)
+    /// Has these prepare. Where one cannot be told, those that were told already forget it.
+    pub fn prepare(&mut self, ids: &[u64], revision: &Revision) -> Result<()> {
+        self.prepare_with(ids, |servers, id| servers.send_settings(id, revision, false))
+    }
+
+    fn prepare_with(
+        &mut self,
+        ids: &[u64],
+        mut prepare: impl FnMut(&mut Servers, u64) -> Result<()>,
+    ) -> Result<()> {
+        let outcome = ids.iter().try_for_each(|id| prepare(self, *id));
+        if outcome.is_err() {
+            ids.iter().for_each(|id| self.discard(*id));
+        }
+        outcome
+    }
+
+    /// Has a process forget what it has prepared.
+    pub fn discard(&mut self, id: u64) {
+        self.order(id, &ToServer::Discard);
+    }
+
+    /// Has a process that has prepared take that up. One that does not within [`COMMIT_PATIENCE`] is ended and replaced.
+    pub fn commit(&mut self, id: u64) {
+        let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
+        match server.state {
+            State::Starting(start) => server.state = State::Committing(start),
+            State::Serving => {}
+            State::Committing(_) | State::Draining => return,
+        }
+        server.deadline = Some(Instant::now() + COMMIT_PATIENCE);
+        self.order(id, &ToServer::Commit);
     }
 
     fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
@@ -342,24 +420,16 @@ impl Servers {
         Ok(())
     }
 
-    /// Has the process commit as soon as it is ready, and drain the one it replaces.
-    fn commit_when_ready(&mut self, id: u64, replaces: Option<u64>) {
-        if let Some(server) = self.list.iter_mut().find(|server| server.id == id) {
-            server.replaces = Some(replaces);
-        }
-    }
-
-    /// Tells a process something without descriptors.
-    pub fn tell(&mut self, id: u64, message: &ToServer) {
-        if let Some(server) = self.list.iter_mut().find(|server| server.id == id) {
-            server.link.send(message, Vec::new());
+    fn order(&self, id: u64, order: &ToServer) {
+        if let Some(server) = self.list.iter().find(|server| server.id == id) {
+            server.order(order, Vec::new());
         }
     }
 
     /// Tells every process what has changed of TLS.
     pub fn give_tls(&mut self, update: &TlsUpdate) {
         for server in self.list.iter().filter(|server| !server.has_ended) {
-            server.link.send(&ToServer::Tls(update.clone()), Vec::new());
+            server.order(&ToServer::Tls(update.clone()), Vec::new());
         }
     }
 
@@ -367,7 +437,7 @@ impl Servers {
     pub fn give_logs(&mut self, logs: &Logs) -> io::Result<()> {
         for server in &mut self.list {
             let (targets, files) = logs.copies()?;
-            server.logs_given += u32::from(server.link.send(&ToServer::Logs(targets), files));
+            server.logs_given += u32::from(server.order(&ToServer::Logs(targets), files));
         }
         Ok(())
     }
@@ -392,9 +462,18 @@ impl Servers {
         self.publish();
     }
 
-    /// Those in this state.
-    pub fn in_state(&self, state: State) -> Vec<u64> {
-        self.list.iter().filter(|server| server.state == state).map(|server| server.id).collect()
+    /// Those that serve.
+    pub fn serving(&self) -> Vec<u64> {
+        self.ids(|state| state == State::Serving)
+    }
+
+    /// Those that do not serve yet.
+    pub fn starting(&self) -> Vec<u64> {
+        self.ids(State::is_early)
+    }
+
+    fn ids(&self, is_meant: impl Fn(State) -> bool) -> Vec<u64> {
+        self.list.iter().filter(|server| is_meant(server.state)).map(|server| server.id).collect()
     }
 
     /// These, each with the number of its process.
@@ -428,13 +507,12 @@ impl Servers {
             ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
                 self.news.push_back(News::Prepared(id));
-                if server.replaces.is_some() {
-                    server.link.send(&ToServer::Commit, Vec::new());
+                if matches!(server.state, State::Starting(Start::Recovery { .. })) {
+                    self.commit(id);
                 }
             }
             ToMaster::Failed(_, why) => {
-                let is_own_start = server.replaces.is_some();
-                if is_own_start {
+                if matches!(server.state, State::Starting(Start::Recovery { .. })) {
                     log::error(format_args!("server process {} cannot serve: {why}", server.pid));
                     server.is_told = true;
                     server.kill();
@@ -478,30 +556,29 @@ impl Servers {
     fn committed(&mut self, index: usize, revision: &Revision) {
         let Some(server) = self.list.get_mut(index) else { return };
         self.news.push_back(News::Committed(server.id));
-        if server.state != State::Starting {
-            return;
+        if server.state == State::Draining {
+            return; // what it has to be done with now is its end
         }
-        server.state = State::Serving;
         server.deadline = None;
+        let State::Committing(start) = server.state else { return };
+        server.state = State::Serving;
         server.serving_since = Some(Instant::now());
-        let (pid, place) = (server.pid, server.place);
-        if let Some(replaced) = server.replaces.take() {
-            log::info(format_args!("server process {pid} serves"));
-            if let Some(old) = replaced {
-                self.drain(old, false, revision.settings.drain_timeout);
-            }
-            // Another of this place may have come up meanwhile, by a reload.
-            let own = self.list.get(index).map(|server| server.id);
-            let twins: Vec<u64> = self
-                .list
-                .iter()
-                .filter(|other| {
-                    other.place == place && other.state == State::Serving && Some(other.id) != own
-                })
-                .map(|other| other.id)
-                .collect();
-            for twin in twins {
-                self.drain(twin, false, revision.settings.drain_timeout);
+        let (id, place, own) = (server.id, server.place, server.revision);
+        if let Start::Recovery { replaces } = start {
+            log::info(format_args!("server process {} serves", server.pid));
+            // Another of this place may have come up meanwhile, by a reload: the one with the older settings goes.
+            let is_there = |other: &&Server| {
+                let is_relied_on = matches!(other.state, State::Serving | State::Committing(_));
+                other.id != id && other.place == place && is_relied_on
+            };
+            let twins = self.list.iter().filter(is_there);
+            let (older, newer): (Vec<&Server>, Vec<&Server>) = twins.partition(|twin| twin.revision <= own);
+            let is_needless = !newer.is_empty();
+            let mut leaving: Vec<u64> = older.iter().map(|twin| twin.id).collect();
+            leaving.extend(replaces.filter(|old| !leaving.contains(old)));
+            leaving.extend(is_needless.then_some(id));
+            for leaving in leaving {
+                self.drain(leaving, false, revision.settings.drain_timeout);
             }
         }
     }
@@ -509,20 +586,15 @@ impl Servers {
     /// The link to a process is broken: it ends, or has ended. Its clients in line wait for the next.
     pub fn lost(&mut self, id: u64) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
-        let is_mistake = !server.has_ended;
+        let is_mistake = !server.has_ended && server.state.is_missed();
         server.has_ended = true;
-        self.news.push_back(News::Ended(id));
-        let (place, state) = (server.place, server.state);
-        let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
-        let is_own_start = server.replaces.is_some();
+        server.is_end_news = is_mistake && !server.is_told;
         server.state = State::Draining;
-        let is_missed = state == State::Serving || (state == State::Starting && is_own_start);
-        if is_mistake && is_missed && !server.is_told {
-            server.deadline = None; // so that its end is told
-        }
+        self.news.push_back(News::Ended(id));
+        let place = server.place;
+        let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
         self.status_registry.has_ended(id, None);
         if is_mistake
-            && is_missed
             && !self.is_ending
             && let Some(place) = self.places.get_mut(place)
         {
@@ -537,8 +609,7 @@ impl Servers {
     pub fn gone(&mut self, id: u64, how: &str) {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let server = self.list.remove(index);
-        let is_expected = server.state == State::Draining && server.deadline.is_some();
-        if !is_expected && !self.is_ending {
+        if server.is_end_news && !self.is_ending {
             let mut said = format!("server process {} has ended ({how})", server.pid);
             if let Some(place) = self.places.get(server.place).filter(|place| place.failures > 1) {
                 let wait = pause(place.failures).as_secs_f32();
@@ -597,25 +668,15 @@ impl Servers {
         let is_behind = |server: &&Server| {
             server.revision < revision.number && !server.has_ended && server.state != State::Draining
         };
-        let behind: Vec<(u64, usize, Option<Option<u64>>)> = self
-            .list
-            .iter()
-            .filter(is_behind)
-            .map(|server| {
-                (
-                    server.id,
-                    server.place,
-                    (server.state == State::Starting).then_some(server.replaces).flatten(),
-                )
-            })
-            .collect();
-        for (id, place, replaces) in behind {
-            match replaces {
-                Some(before) => {
+        let behind = self.list.iter().filter(is_behind).map(|server| (server.id, server.place, server.state));
+        for (id, place, state) in behind.collect::<Vec<_>>() {
+            match state {
+                State::Starting(Start::Recovery { replaces })
+                | State::Committing(Start::Recovery { replaces }) => {
                     self.kill(id);
-                    self.start_again(place, before, revision);
+                    self.start_again(place, replaces, revision);
                 }
-                None => self.start_again(place, Some(id), revision),
+                _ => self.start_again(place, Some(id), revision),
             }
         }
     }
@@ -628,14 +689,11 @@ impl Servers {
     }
 
     fn start_again(&mut self, place: usize, replaces: Option<u64>, revision: &Revision) {
-        match self.start(place, revision, true) {
-            Ok(id) => self.commit_when_ready(id, replaces),
-            Err(error) => {
-                log::error(format_args!("{error:#}; trying again shortly"));
-                if let Some(place) = self.places.get_mut(place) {
-                    place.failures += 1;
-                    place.next_try = Some(Instant::now() + pause(place.failures.max(2)));
-                }
+        if let Err(error) = self.start(place, revision, Start::Recovery { replaces }) {
+            log::error(format_args!("{error:#}; trying again shortly"));
+            if let Some(place) = self.places.get_mut(place) {
+                place.failures += 1;
+                place.next_try = Some(Instant::now() + pause(place.failures.max(2)));
             }
         }
     }
@@ -646,7 +704,7 @@ impl Servers {
         let mut members: Vec<Member> = Vec::new();
         for server in self.list.iter().filter(|server| !server.has_ended) {
             let state = match server.state {
-                State::Starting => "starting",
+                State::Starting(_) | State::Committing(_) => "starting",
                 State::Serving => "serving",
                 State::Draining => "draining",
             };
@@ -682,6 +740,17 @@ impl Servers {
 }
 
 impl Server {
+    /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
+    /// by one that knows: it would go on with what it was told before.
+    fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {
+        let is_told = self.link.send(order, descriptors);
+        if !is_told && !self.has_ended && self.link.is_open() {
+            log::error(format_args!("server process {} takes no orders and is ended", self.pid));
+            self.kill();
+        }
+        is_told
+    }
+
     fn kill(&self) {
         if let Some(handle) = &self.handle {
             let _ = pidfd_send_signal(handle, Signal::KILL);
@@ -730,11 +799,230 @@ fn describe(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
+    use std::sync::mpsc::{Receiver, channel};
 
     #[test]
     fn pauses_grow_and_end_growing() {
         assert_eq!([0, 1, 2, 3, 4].map(|n| pause(n).as_millis()), [0, 0, 100, 200, 400]);
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    }
+
+    /// Server processes that are none: what they are told lies in a socket, what they say is put into their mouths.
+    struct Stage {
+        servers: Servers,
+        events: Receiver<Event>,
+        told: HashMap<u64, OwnedFd>,
+    }
+
+    impl Stage {
+        fn new(places: usize) -> Stage {
+            let (sender, events) = channel();
+            let pools = Pools::start(None).expect("a thread starts");
+            // Nothing else can be started.
+            let nobody = Path::new("/nonexistent/tidegate");
+            let parts = (pools, Arc::new(Upstreams::default()));
+            let mut servers = Servers::new(StatusRegistry::new(), parts, sender, nobody);
+            servers.executable = nobody.to_owned();
+            servers.set_places(places);
+            Stage { servers, events, told: HashMap::new() }
+        }
+
+        fn add(&mut self, place: usize, start: Start, revision: &Revision) -> u64 {
+            let (ours, theirs) = passing::pair().expect("a pair of sockets");
+            let child = Command::new("sleep").arg("1000").spawn().expect("it starts");
+            self.servers.last_id += 1;
+            let layout = revision.layout.clone();
+            let id = self.servers.last_id;
+            self.servers.take_in(id, (place, start), (child, ours, layout), revision).expect("it is told");
+            self.told.insert(id, theirs);
+            id
+        }
+
+        fn says(&mut self, id: u64, message: ToMaster, revision: &Revision) {
+            self.servers.said(id, message, revision);
+        }
+
+        fn has_prepared(&mut self, id: u64, revision: &Revision) {
+            let asked = self.server(id).asked;
+            self.says(id, ToMaster::Prepared(asked), revision);
+        }
+
+        /// One that serves.
+        fn serving(&mut self, place: usize, revision: &Revision) -> u64 {
+            let id = self.add(place, Start::ForReload, revision);
+            self.has_prepared(id, revision);
+            self.servers.commit(id);
+            self.says(id, ToMaster::Committed, revision);
+            assert_eq!(self.server(id).state, State::Serving);
+            id
+        }
+
+        fn server(&self, id: u64) -> &Server {
+            self.servers.list.iter().find(|server| server.id == id).expect("it is there")
+        }
+
+        /// The next order that is none of TLS.
+        fn order(&self, id: u64) -> ToServer {
+            loop {
+                let (bytes, _) = passing::receive(self.told[&id].as_fd()).unwrap().expect("it is told");
+                match serde_json::from_slice(&bytes).expect("an order") {
+                    ToServer::Tls(_) => {}
+                    order => return order,
+                }
+            }
+        }
+
+        fn dies(&mut self, id: u64) {
+            self.server(id).kill();
+            self.told.remove(&id);
+            self.hears_of_the_end(id);
+        }
+
+        fn hears_of_the_end(&mut self, id: u64) {
+            while !matches!(self.events.recv_timeout(START_PATIENCE).expect("it ends"), Event::Lost(lost) if lost == id)
+            {
+            }
+            self.servers.lost(id);
+        }
+    }
+
+    impl Drop for Stage {
+        fn drop(&mut self) {
+            self.servers.list.iter().for_each(Server::kill);
+        }
+    }
+
+    fn revision(number: u64, processes: usize) -> Revision {
+        let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
+        let sockets = Sockets::open(&settings, processes, &Sockets::default()).unwrap();
+        Revision {
+            number,
+            sockets,
+            tls: TlsFiles::default(),
+            seen: CertificateWatch::default(),
+            logs: Logs::default(),
+            layout: Layout { processes, ..Layout::of(&settings, 1, None) },
+            assigned: Vec::new(),
+            settings: Arc::new(settings),
+        }
+    }
+
+    #[test]
+    fn one_that_dies_between_prepared_and_committed_is_replaced_and_its_end_is_said() {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        for (is_told, is_missed) in [(false, false), (true, true)] {
+            let id = stage.add(0, Start::ForReload, &revision);
+            stage.has_prepared(id, &revision);
+            if is_told {
+                stage.servers.commit(id);
+            }
+            stage.dies(id);
+            assert_eq!(stage.servers.places[0].next_try.is_some(), is_missed, "told to commit: {is_told}");
+            assert_eq!(stage.server(id).is_end_news, is_missed);
+        }
+        assert_eq!(stage.servers.places[0].restarts, 1);
+    }
+
+    #[test]
+    fn one_started_for_recovery_commits_when_ready_and_others_when_told() {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        let id = stage.add(0, Start::ForReload, &revision);
+        stage.has_prepared(id, &revision);
+        assert_eq!(stage.server(id).state, State::Starting(Start::ForReload));
+        let old = stage.serving(0, &revision);
+        let start = Start::Recovery { replaces: Some(old) };
+        let next = stage.add(0, start, &revision);
+        stage.has_prepared(next, &revision);
+        assert_eq!(stage.server(next).state, State::Committing(start));
+        assert!(matches!(stage.order(next), ToServer::Prepare { is_recovery: true, .. }));
+        assert!(matches!(stage.order(next), ToServer::Commit));
+        stage.says(next, ToMaster::Committed, &revision);
+        assert_eq!((stage.server(next).state, stage.server(old).state), (State::Serving, State::Draining));
+    }
+
+    #[test]
+    fn a_recovery_with_settings_of_before_leaves_those_with_newer_ones_alone() {
+        let (mut stage, before, now) = (Stage::new(1), revision(1, 1), revision(2, 1));
+        let late = stage.add(0, Start::Recovery { replaces: None }, &before);
+        stage.has_prepared(late, &before);
+        let fresh = stage.serving(0, &now);
+        stage.says(late, ToMaster::Committed, &now);
+        assert_eq!(stage.server(fresh).state, State::Serving);
+        assert_eq!(stage.server(late).state, State::Draining, "it serves what is no longer in force");
+    }
+
+    #[test]
+    fn one_that_was_told_to_drain_does_not_come_back() {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        let id = stage.add(0, Start::Recovery { replaces: None }, &revision);
+        stage.servers.drain(id, false, START_PATIENCE);
+        stage.has_prepared(id, &revision);
+        stage.says(id, ToMaster::Committed, &revision);
+        assert_eq!(stage.server(id).state, State::Draining);
+        assert!(stage.server(id).deadline.is_some());
+    }
+
+    /// FAULTS 67.
+    #[test]
+    fn where_one_cannot_be_told_to_prepare_all_forget_it() {
+        let (mut stage, revision) = (Stage::new(2), revision(1, 2));
+        let ids = [stage.serving(0, &revision), stage.serving(1, &revision)];
+        ids.iter().for_each(|id| while !matches!(stage.order(*id), ToServer::Commit) {});
+        let mut told = 0;
+        let outcome = stage.servers.prepare_with(&ids, |servers, id| {
+            told += 1;
+            if told == 2 {
+                anyhow::bail!("no descriptor is left");
+            }
+            servers.send_settings(id, &revision, false)
+        });
+        assert_eq!(outcome.unwrap_err().to_string(), "no descriptor is left");
+        assert!(matches!(stage.order(ids[0]), ToServer::Prepare { .. }));
+        assert!(matches!(stage.order(ids[0]), ToServer::Discard));
+    }
+
+    #[test]
+    fn one_that_takes_no_order_is_ended_and_replaced() {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        let id = stage.serving(0, &revision);
+        // It reads nothing, and has been told so much that the commit does not fit.
+        while stage.server(id).link.send(&ToServer::Tls(TlsUpdate::default()), Vec::new()) {}
+        stage.servers.commit(id);
+        let pid = Pid::from_raw(stage.server(id).pid.cast_signed()).expect("a number");
+        stage.told.remove(&id); // as the kernel closes what a process has that is killed
+        stage.hears_of_the_end(id);
+        while !matches!(stage.events.recv_timeout(START_PATIENCE).expect("it is killed"), Event::Gone(gone, _) if gone == id)
+        {
+        }
+        assert!(rustix::process::test_kill_process(pid).is_err());
+        assert!(stage.servers.places[0].next_try.is_some());
+    }
+
+    #[test]
+    fn one_that_does_not_take_settings_up_in_time_is_ended_and_replaced() {
+        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+        let id = stage.serving(0, &revision);
+        assert_eq!(stage.server(id).deadline, None);
+        stage.servers.commit(id);
+        let patience = stage.server(id).deadline.expect("it has so long").duration_since(Instant::now());
+        assert!(patience <= COMMIT_PATIENCE);
+        stage.says(id, ToMaster::Committed, &revision);
+        assert_eq!(stage.server(id).deadline, None);
+        stage.servers.commit(id);
+        stage.servers.list[0].deadline = Some(Instant::now());
+        stage.servers.tick(&revision);
+        while !has_ended_for_good(&stage, id) {}
+        stage.told.remove(&id);
+        stage.hears_of_the_end(id);
+        assert!(stage.servers.places[0].next_try.is_some());
+    }
+
+    /// Waits until the process was killed.
+    fn has_ended_for_good(stage: &Stage, id: u64) -> bool {
+        let handle = stage.server(id).handle.as_ref().expect("it is watched");
+        let mut fds = [rustix::event::PollFd::new(handle, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, None).is_ok()
     }
 
     #[test]

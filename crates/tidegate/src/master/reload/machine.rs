@@ -11,7 +11,7 @@
 //! started again with the new settings.
 
 use crate::master::PATIENCE;
-use crate::master::servers::News;
+use crate::master::servers::{COMMIT_PATIENCE, News};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -78,9 +78,14 @@ impl Stage {
             Stage::Settling(_) => (None, vec![Action::Open]),
             Stage::Preparing(stage) => stage.on_deadline(),
             Stage::Committing(stage) => {
-                // They have prepared, so they will; until then they serve as before.
+                // One that does not is ended; another takes its place.
                 let (next, mut actions) = stage.end();
-                actions.insert(0, Action::Warn("a server process takes long to take up settings"));
+                actions.insert(
+                    0,
+                    Action::Warn(
+                        "a server process has not taken up settings in time; another takes its place",
+                    ),
+                );
                 (next, actions)
             }
             Stage::Retiring(_) => (None, vec![Action::Done]),
@@ -175,8 +180,12 @@ impl Preparing {
                 .refused("every server process has ended while it got ready; reload once more".into());
         }
         let ids: Vec<u64> = self.asked.into_keys().collect();
-        let stage =
-            Committing { by: self.by, waits_for: ids.iter().copied().collect(), until: now + PATIENCE };
+        let stage = Committing {
+            by: self.by,
+            waits_for: ids.iter().copied().collect(),
+            lost: 0,
+            until: now + COMMIT_PATIENCE,
+        };
         (Some(Stage::Committing(stage)), vec![Action::InForce, Action::Commit(ids)])
     }
 
@@ -202,15 +211,21 @@ impl Preparing {
 pub struct Committing {
     by: By,
     waits_for: BTreeSet<u64>,
+    /// Those of them that have ended and whose successors do not serve yet: others do not make room before.
+    lost: usize,
     until: Instant,
 }
 
 impl Committing {
     fn on(mut self, news: &News) -> (Option<Stage>, Vec<Action>) {
-        if let News::Committed(id) | News::Ended(id) = news {
-            self.waits_for.remove(id);
+        match news {
+            News::Committed(id) if self.waits_for.remove(id) => {}
+            News::Committed(_) => self.lost = self.lost.saturating_sub(1),
+            News::Ended(id) if self.waits_for.remove(id) && self.by == By::Fresh => self.lost += 1,
+            _ => {}
         }
-        if self.waits_for.is_empty() { self.end() } else { (Some(Stage::Committing(self)), Vec::new()) }
+        let is_over = self.waits_for.is_empty() && self.lost == 0;
+        if is_over { self.end() } else { (Some(Stage::Committing(self)), Vec::new()) }
     }
 
     fn end(self) -> (Option<Stage>, Vec<Action>) {
@@ -344,6 +359,12 @@ mod tests {
         let (actions, stage) = play(begun, &[News::Ended(1), News::Prepared(3), News::Committed(3)], now);
         assert_eq!(actions, [Action::InForce, Action::Commit(vec![3]), Action::Retire]);
         assert!(stage.is_none(), "the master says whom it has told");
+        // One that dies before it serves: its successor has to serve first.
+        let begun = Preparing::begin(By::Fresh, vec![(3, 13)], START, now);
+        let (actions, stage) = play(begun, &[News::Prepared(3), News::Ended(3), News::Prepared(4)], now);
+        assert_eq!(actions, [Action::InForce, Action::Commit(vec![3])], "nobody retires");
+        let (stage, actions) = stage.expect("it waits").on(&News::Committed(4), now);
+        assert_eq!((stage, actions), (None, vec![Action::Retire]));
         let (actions, stage) = play(
             Retiring::begin(vec![1, 2], now),
             &[News::Committed(3), News::AcceptsNoMore(1), News::Ended(2)],

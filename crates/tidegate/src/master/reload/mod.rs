@@ -17,11 +17,10 @@ use super::control::{Reply, Responder};
 use super::logs::Logs;
 use super::pid_file::PidFile;
 use super::sealing::ControlPaths;
-use super::servers::{Layout, News, Revision, START_PATIENCE, State};
+use super::servers::{Layout, News, Revision, START_PATIENCE, Start, State};
 use super::sockets::Sockets;
 use super::{Change, Event, Master, Order, PATIENCE, sealing, use_error_log, users};
 use crate::certificates::CertificateWatch;
-use crate::link::ToServer;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
@@ -254,7 +253,7 @@ impl Master {
             Ok(draft) => reload.draft = Some(draft),
             Err(why) => return self.refuse_reload(&format!("{why:#}")),
         }
-        let starting = self.servers.in_state(State::Starting);
+        let starting = self.servers.starting();
         self.follow(Settling::begin(starting, Instant::now() + START_PATIENCE));
     }
 
@@ -293,9 +292,9 @@ impl Master {
                     Ok(begun) => self.follow(begun),
                     Err(why) => self.refuse_reload(&format!("{why:#}")),
                 },
-                Action::Commit(ids) => ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit)),
+                Action::Commit(ids) => ids.iter().for_each(|id| self.servers.commit(*id)),
                 Action::InForce => self.put_in_force(),
-                Action::Discard(ids) => ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Discard)),
+                Action::Discard(ids) => ids.iter().for_each(|id| self.servers.discard(*id)),
                 Action::Kill(ids) => ids.iter().for_each(|id| self.servers.kill(*id)),
                 Action::Retire => {
                     let retired = self.retire();
@@ -320,7 +319,7 @@ impl Master {
         let settings = Arc::new(settings);
         let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned };
         self.tls.check(&next)?;
-        let serving = self.servers.in_state(State::Serving);
+        let serving = self.servers.serving();
         let suits = |server: &&super::servers::Server| {
             server.state == State::Serving && server.layout.suits(&next.layout)
         };
@@ -328,16 +327,13 @@ impl Master {
         let now = Instant::now();
         let begun = if suitable == next.layout.processes && suitable == serving.len() {
             reload.by = By::Present;
-            for id in &serving {
-                // What has been prepared by the first of them goes with the next `Prepare`.
-                self.servers.prepare(*id, &next)?;
-            }
+            self.servers.prepare(&serving, &next)?;
             Preparing::begin(By::Present, self.servers.numbers(&serving), PATIENCE, now)
         } else {
             reload.by = By::Fresh;
             let mut outcome = Ok(());
             for place in 0..next.layout.processes {
-                match self.servers.start(place, &next, false) {
+                match self.servers.start(place, &next, Start::ForReload) {
                     Ok(id) => reload.fresh.push(id),
                     Err(error) => outcome = Err(error),
                 }
@@ -473,18 +469,18 @@ impl Master {
         self.servers.set_places(self.current.layout.processes);
         let mut outcome = Ok(());
         for place in 0..self.current.layout.processes {
-            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
+            outcome =
+                outcome.and_then(|()| self.servers.start(place, &self.current, Start::ForReload).map(drop));
         }
         outcome = outcome.and_then(|()| {
-            let asked = self.servers.numbers(&self.servers.in_state(State::Starting));
+            let asked = self.servers.numbers(&self.servers.starting());
             let (mut stage, mut actions) = Preparing::begin(By::Fresh, asked, START_PATIENCE, Instant::now());
             loop {
                 for action in actions {
                     match action {
-                        Action::Commit(ids) => {
-                            ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit));
-                        }
+                        Action::Commit(ids) => ids.iter().for_each(|id| self.servers.commit(*id)),
                         Action::Refuse(why) => return Err(anyhow!("{why}")),
+                        Action::Warn(what) if self.servers.serving().is_empty() => return Err(anyhow!(what)),
                         Action::Warn(what) => log::error(what),
                         _ => {}
                     }
