@@ -453,10 +453,9 @@ impl Master {
 
     fn end(mut self, mut ending: Ending) {
         // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same.
-        if let Some(Change::Upgrade(Upgrade::HandingOver { successor, .. })) = self.change.take() {
+        if let Some(successor) = self.give_up_changes() {
             ending.successor.get_or_insert(successor);
         }
-        self.waiting.clear();
         self.status_registry.set_draining();
         self.servers.is_ending = true;
         if ending.successor.is_some() {

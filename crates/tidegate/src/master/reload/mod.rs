@@ -446,6 +446,25 @@ impl Master {
         });
     }
 
+    /// The server ends meanwhile. What is not in force yet is given up: a process that drains must not take it up.
+    pub(super) fn give_up_reload(&mut self, reload: Reload) {
+        let is_in_force = matches!(reload.stage, Some(Stage::Committing(_) | Stage::Retiring(_)));
+        if !is_in_force {
+            self.servers.serving().into_iter().for_each(|id| self.servers.discard(id));
+            reload.fresh.iter().for_each(|id| self.servers.kill(*id));
+        }
+        let number = self.current.number;
+        if let Purpose::Order { responder: Some(responder), .. } = reload.purpose {
+            responder.send(if is_in_force {
+                Reply::ok(format!("revision {number} is in force, and the server was told to end\n"))
+            } else {
+                Reply::failed(format!(
+                    "the server was told to end before this was done: revision {number} stays in force until then\n"
+                ))
+            });
+        }
+    }
+
     fn end_reload(&mut self, say: impl FnOnce(Purpose, Vec<String>) -> (Option<Responder>, Reply)) {
         let Some(Change::Reload(reload)) = self.change.take() else { return };
         if matches!(reload.purpose, Purpose::Order { .. }) {
