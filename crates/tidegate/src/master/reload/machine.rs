@@ -2,7 +2,7 @@
 //! no socket and no clock; `reload` carries out what it asks for, while the master goes on with everything else.
 //!
 //! ```text
-//! Settling ──Open──▶ Preparing ──InForce, Commit──▶ Committing ──────────────▶ over
+//! Reading ──▶ Settling ──Open──▶ Preparing ──InForce, Commit──▶ Committing ──────────────▶ over
 //!                        │                               └──Retire──▶ Retiring ──▶ over
 //!                        └──Discard or Kill──▶ over: refused
 //! ```
@@ -41,6 +41,8 @@ pub enum Action {
 /// How far a reload is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The files are read, on a thread of its own.
+    Reading(Reading),
     /// Processes that are about to start do so first, and take part.
     Settling(Settling),
     /// Processes get ready.
@@ -55,6 +57,7 @@ impl Stage {
     /// Takes in what has happened. `None`: it is over.
     pub fn on(self, news: &News, now: Instant) -> (Option<Stage>, Vec<Action>) {
         match self {
+            stage @ Stage::Reading(_) => (Some(stage), Vec::new()),
             Stage::Settling(stage) => stage.on(news),
             Stage::Preparing(stage) => stage.on(news, now),
             Stage::Committing(stage) => stage.on(news),
@@ -65,6 +68,7 @@ impl Stage {
     /// When it is not waited for any longer.
     pub fn deadline(&self) -> Instant {
         match self {
+            Stage::Reading(stage) => stage.until,
             Stage::Settling(stage) => stage.until,
             Stage::Preparing(stage) => stage.until,
             Stage::Committing(stage) => stage.until,
@@ -75,6 +79,7 @@ impl Stage {
     /// The deadline has passed.
     pub fn on_deadline(self) -> (Option<Stage>, Vec<Action>) {
         match self {
+            Stage::Reading(_) => (None, vec![Action::Refuse(Reading::given_up())]),
             Stage::Settling(_) => (None, vec![Action::Open]),
             Stage::Preparing(stage) => stage.on_deadline(),
             Stage::Committing(stage) => {
@@ -90,6 +95,35 @@ impl Stage {
             }
             Stage::Retiring(_) => (None, vec![Action::Done]),
         }
+    }
+}
+
+/// How long reading may take: a file system that hangs holds up no later order for longer.
+const READ_PATIENCE: Duration = Duration::from_secs(30);
+
+/// See [`Stage::Reading`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reading {
+    number: u64,
+    until: Instant,
+}
+
+impl Reading {
+    /// The reading of this number has begun.
+    pub fn begin(number: u64, now: Instant) -> Stage {
+        Stage::Reading(Reading { number, until: now + READ_PATIENCE })
+    }
+
+    /// Whether this is the reading that is waited for, and not one that was given up.
+    pub fn is(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    fn given_up() -> String {
+        let seconds = READ_PATIENCE.as_secs();
+        format!(
+            "the settings, or a file that they name, could not be read within {seconds} s: look for a file system that does not answer"
+        )
     }
 }
 
@@ -289,6 +323,21 @@ mod tests {
     fn refusal(actions: &[Action]) -> &str {
         let Some(Action::Refuse(why)) = actions.last() else { panic!("not refused: {actions:?}") };
         why
+    }
+
+    #[test]
+    fn reading_is_given_up_in_time() {
+        let now = Instant::now();
+        let begun = (Some(Reading::begin(7, now)), Vec::new());
+        let (actions, stage) = play(begun, &[News::Prepared(1), News::Ended(1)], now);
+        let stage = stage.expect("it reads");
+        assert!(actions.is_empty() && stage.deadline() == now + READ_PATIENCE);
+        assert!(matches!(&stage, Stage::Reading(reading) if reading.is(7) && !reading.is(6)));
+        let (stage, actions) = stage.on_deadline();
+        assert!(
+            stage.is_none() && refusal(&actions).contains("could not be read within 30 s"),
+            "{actions:?}"
+        );
     }
 
     #[test]

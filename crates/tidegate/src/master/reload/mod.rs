@@ -33,7 +33,6 @@ use tidegate_core::tls::TlsFiles;
 /// A reload that is under way.
 pub struct Reload {
     purpose: Purpose,
-    /// `None` while the files are read.
     stage: Option<Stage>,
     /// Read, and nothing opened yet.
     draft: Option<Draft>,
@@ -78,9 +77,31 @@ struct Draft {
 pub struct Read {
     found: Found,
     notes: Vec<String>,
-    /// An error is a sentence, or nothing where `found` says it all.
-    outcome: Result<Draft>,
+    /// An error is a sentence, or nothing where `found` says it all. `None`: there is nothing to take up.
+    outcome: Result<Option<Draft>>,
 }
+
+/// The threads that read. One that hangs is left, and nobody waits for it: they are counted.
+#[derive(Default)]
+pub struct Readers {
+    /// Each that has not ended holds one more of it.
+    reads: Arc<()>,
+    last: u64,
+}
+
+impl Readers {
+    /// The number of a thread that is about to be started, and what it holds on to; nothing where too many hang.
+    fn next(&mut self) -> Option<(u64, Arc<()>)> {
+        if Arc::strong_count(&self.reads) > READERS {
+            return None;
+        }
+        self.last += 1;
+        Some((self.last, self.reads.clone()))
+    }
+}
+
+/// Threads that read at the same time, all but one of them without an end in sight.
+const READERS: usize = 4;
 
 /// Reads settings and everything that they name, without changing anything. On a thread of its own: files may be slow, and
 /// sites many.
@@ -124,6 +145,25 @@ fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     seen.extend(&settings);
     let outcome = TlsFiles::read(&settings, &present.files, &pairs).map_err(anyhow::Error::from);
     let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
+    Read { found, notes, outcome: outcome.map(Some) }
+}
+
+/// Reads the certificates of authorities alone, for settings that stay.
+fn read_authorities(present: &Present, seen: CertificateWatch) -> Read {
+    let (settings, mut files) = (Settings::clone(&present.settings), present.files.clone());
+    let (found, mut notes) = (Found::default(), Vec::new());
+    let stayed = match files.read_authorities(&settings) {
+        Ok(stayed) => stayed,
+        Err(error) => return Read { found, notes, outcome: Err(error.into()) },
+    };
+    for stayed in &stayed {
+        log::error(format_args!(
+            "the certificates of an authority have changed, but those before stay in use: {stayed}"
+        ));
+    }
+    let is_same = files == present.files;
+    let draft = || Draft::of(settings, files, seen, present, &mut notes);
+    let outcome = (!is_same).then(draft).transpose();
     Read { found, notes, outcome }
 }
 
@@ -195,14 +235,27 @@ impl Master {
     pub(super) fn begin_reload(&mut self, allows_loss: bool, responder: Option<Responder>) {
         self.notifier.reloading();
         let (options, present) = (self.options.clone(), self.present());
+        let purpose = Purpose::Order { responder, found: Found::default() };
+        self.begin_reading(purpose, move || read(&options, &present, allows_loss));
+    }
+
+    /// Has a thread read.
+    fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce() -> Read + Send + 'static) {
+        self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
+        let Some((number, holds)) = self.readers.next() else {
+            return self.refuse_reload(&format!(
+                "{READERS} earlier attempts to read the settings hang: mend the file system that does not answer first"
+            ));
+        };
         let sender = self.sender.clone();
         let reading = std::thread::Builder::new().name("tidegate-reload".into()).spawn(move || {
-            let _ = sender.send(Event::Read(Box::new(read(&options, &present, allows_loss))));
+            let read = read();
+            drop(holds);
+            let _ = sender.send(Event::Read(number, Box::new(read)));
         });
-        let purpose = Purpose::Order { responder, found: Found::default() };
-        self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
-        if let Err(error) = reading {
-            self.refuse_reload(&format!("cannot start a thread: {error}"));
+        match reading {
+            Ok(_) => self.follow((Some(machine::Reading::begin(number, Instant::now())), Vec::new())),
+            Err(error) => self.refuse_reload(&format!("cannot start a thread: {error}")),
         }
     }
 
@@ -219,27 +272,16 @@ impl Master {
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew
     /// from the same settings. Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
     pub(super) fn begin_authorities(&mut self) {
-        let mut reload = Reload::new(Purpose::Authorities);
-        let (settings, seen) = (Settings::clone(&self.current.settings), self.tls.watch());
-        let mut files = self.current.tls.clone();
-        let read = files.read_authorities(&settings).map_err(anyhow::Error::from);
-        for stayed in read.iter().flatten() {
-            log::error(format_args!(
-                "the certificates of an authority have changed, but those before stay in use: {stayed}"
-            ));
-        }
-        if read.is_ok() && files == self.current.tls {
-            return self.begin_next();
-        }
-        let present = self.present();
-        let draft = read.and_then(|_| Draft::of(settings, files, seen, &present, &mut reload.notes));
-        self.change = Some(Change::Reload(Box::new(reload)));
-        self.have_read(draft);
+        let (present, seen) = (self.present(), self.tls.watch());
+        self.begin_reading(Purpose::Authorities, move || read_authorities(&present, seen));
     }
 
-    /// The files have been read.
-    pub(super) fn take_read(&mut self, read: Read) {
+    /// The files have been read. What one has read that was given up is not wanted any more.
+    pub(super) fn take_read(&mut self, number: u64, read: Read) {
         let Some(Change::Reload(reload)) = &mut self.change else { return };
+        if !matches!(&reload.stage, Some(Stage::Reading(reading)) if reading.is(number)) {
+            return;
+        }
         if let Purpose::Order { found, .. } = &mut reload.purpose {
             *found = read.found;
         }
@@ -247,10 +289,14 @@ impl Master {
         self.have_read(read.outcome);
     }
 
-    fn have_read(&mut self, outcome: Result<Draft>) {
+    fn have_read(&mut self, outcome: Result<Option<Draft>>) {
         let Some(Change::Reload(reload)) = &mut self.change else { return };
         match outcome {
-            Ok(draft) => reload.draft = Some(draft),
+            Ok(Some(draft)) => reload.draft = Some(draft),
+            Ok(None) => {
+                self.change = None;
+                return self.begin_next();
+            }
             Err(why) => return self.refuse_reload(&format!("{why:#}")),
         }
         let starting = self.servers.starting();
@@ -550,5 +596,20 @@ impl Order {
             (Order::Authorities, Order::Authorities | Order::Reload { .. }) => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_hang_are_bounded_in_number() {
+        let mut readers = Readers::default();
+        let mut hung: Vec<_> = (0..READERS).map(|_| readers.next().expect("one more")).collect();
+        assert!(readers.next().is_none());
+        hung.pop();
+        let (number, _holds) = readers.next().expect("one has ended");
+        assert!(hung.iter().all(|(other, _)| *other < number), "each has a number of its own");
     }
 }
