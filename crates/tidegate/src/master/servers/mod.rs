@@ -5,32 +5,40 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod layout;
+mod pause;
+mod publish;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use layout::{Layout, Revision};
+pub use state::{News, Start, State};
+
 use super::Event;
-use super::pools::{Pools, Served};
+use super::pools::Pools;
 use super::sockets::Sockets;
-use super::status_registry::{self, Member, StatusRegistry};
+use super::status_registry::{self, StatusRegistry};
 use super::upstreams::Upstreams;
-use super::{logs::Logs, upgrade, users};
+use super::{logs::Logs, upgrade};
 use crate::certificates::CertificateWatch;
-use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
+use crate::link::{Begin, Link, ToMaster, ToServer};
 use crate::server::privileges;
 use anyhow::{Context, Result};
+use pause::{ordinal, pause};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-use tidegate_config::Settings;
 use tidegate_core::log;
-use tidegate_core::tls::{TlsFiles, TlsUpdate};
+use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
-use tidegate_modules::status::ProcessInfo;
 
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -40,161 +48,6 @@ pub const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 const STOP_PATIENCE: Duration = Duration::from_secs(6);
 /// A process that has served so long is no part of a series of failures.
 const SOUND: Duration = Duration::from_secs(1);
-/// The pause before the third try of a series; it doubles with each.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// What server processes are made of. Where it changes, they are replaced.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Layout {
-    /// Workers of each.
-    pub workers: usize,
-    /// How many.
-    pub processes: usize,
-    /// Whom they become.
-    pub identity: Option<Identity>,
-    /// What they may read beside files of the system, with device and inode at the time: a folder that was
-    /// replaced is another one. `None`: everything.
-    pub readable: Option<Vec<Seen>>,
-    /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
-    pub spill: Option<PathBuf>,
-}
-
-/// A path, and device and inode of what lay there.
-type Seen = (PathBuf, Option<(u64, u64)>);
-
-fn seen(path: PathBuf) -> Seen {
-    let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
-    (path, there)
-}
-
-impl Layout {
-    /// As the settings ask for.
-    pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
-        let readable = || privileges::readable(settings).into_iter().map(seen).collect();
-        Layout {
-            workers,
-            processes: usize::from(settings.processes),
-            identity,
-            readable: settings.sandbox.then(readable),
-            spill: privileges::spill(settings),
-        }
-    }
-
-    /// The same with what lies at the paths now, as a process that starts now may read it.
-    fn seen_now(&self) -> Layout {
-        let readable = self.readable.as_ref();
-        let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
-        Layout { readable, ..self.clone() }
-    }
-
-    /// All workers of all processes.
-    pub fn total(&self) -> usize {
-        self.workers * self.processes
-    }
-
-    /// Whether processes made for this can serve what `next` is for.
-    pub fn suits(&self, next: &Layout) -> bool {
-        let may_read = match (&self.readable, &next.readable) {
-            (Some(present), Some(wanted)) => wanted.iter().all(|path| present.contains(path)),
-            (present, wanted) => present.is_none() == wanted.is_none(),
-        };
-        (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
-            && (next.spill.is_none() || self.spill == next.spill)
-            && may_read
-    }
-}
-
-/// Settings with all that goes with them.
-pub struct Revision {
-    /// From 1.
-    pub number: u64,
-    /// As written, but for what the arguments say.
-    pub settings: Arc<Settings>,
-    /// Open.
-    pub sockets: Sockets,
-    /// Read.
-    pub tls: TlsFiles,
-    /// The state of those files just before they were read.
-    pub seen: CertificateWatch,
-    /// Open.
-    pub logs: Logs,
-    /// Of the processes.
-    pub layout: Layout,
-    /// Which user pools have, as it was said.
-    pub assigned: Vec<users::Assigned>,
-}
-
-impl Revision {
-    /// The settings as one process gets them.
-    pub fn fitted(&self) -> Arc<Settings> {
-        let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        if self.settings.processes > 1 {
-            super::parts::divide(Arc::make_mut(&mut fitted));
-        }
-        fitted
-    }
-}
-
-/// What has become of a server process, for whoever waits for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// It has got ready for the settings that it was told of last.
-    Prepared(u64),
-    /// It cannot take them up.
-    Failed(u64, String),
-    /// They are in force in it.
-    Committed(u64),
-    /// It uses the logs that it was given last.
-    LogsInUse(u64),
-    /// It was told to drain, and accepts no more.
-    AcceptsNoMore(u64),
-    /// It has ended, or will say nothing more.
-    Ended(u64),
-}
-
-/// What a process is started for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// A reload, or the start of the server: it commits when all have prepared, and is given up when one cannot.
-    ForReload,
-    /// To take the place of one that has ended, or of one that has to: it commits as soon as it is ready.
-    Recovery { replaces: Option<u64> },
-}
-
-/// How far a process is.
-///
-/// ```text
-/// Starting ──Commit──▶ Committing ──Committed──▶ Serving ──Drain──▶ Draining
-/// ```
-///
-/// From `Committing` on a process is missed when it ends by mistake, whatever it was started for: others rely on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// It gets ready.
-    Starting(Start),
-    /// It is ready and was told to take its first settings up.
-    Committing(Start),
-    Serving,
-    /// It was told to end, or has ended.
-    Draining,
-}
-
-impl State {
-    /// It does not serve yet.
-    pub fn is_early(self) -> bool {
-        matches!(self, State::Starting(_) | State::Committing(_))
-    }
-
-    /// One that ends in this state has to be replaced. A reload that waits for the start of a process is refused in its place.
-    fn is_missed(self) -> bool {
-        match self {
-            State::Starting(Start::Recovery { .. }) | State::Committing(_) | State::Serving => true,
-            State::Starting(Start::ForReload) | State::Draining => false,
-        }
-    }
-}
 
 /// A server process.
 pub struct Server {
@@ -697,46 +550,6 @@ impl Servers {
             }
         }
     }
-
-    /// Tells the status registry how things are.
-    fn publish(&self) {
-        let now = tidegate_io::clock::wall_seconds();
-        let mut members: Vec<Member> = Vec::new();
-        for server in self.list.iter().filter(|server| !server.has_ended) {
-            let state = match server.state {
-                State::Starting(_) | State::Committing(_) => "starting",
-                State::Serving => "serving",
-                State::Draining => "draining",
-            };
-            members.push(Member {
-                id: server.id,
-                info: ProcessInfo {
-                    pid: server.pid,
-                    state: state.into(),
-                    started: server.started,
-                    workers: server.layout.workers,
-                    restarts: self.places.get(server.place).map_or(0, |place| place.restarts),
-                },
-                link: Some(server.link.clone()),
-                last: Figures::default(),
-            });
-        }
-        for place in self.places.iter().filter(|place| place.next_try.is_some()) {
-            let (state, restarts) = ("waiting".to_owned(), place.restarts);
-            let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
-            members.push(Member { id: 0, info, link: None, last: Figures::default() });
-        }
-        let links: Vec<Served> = members
-            .iter()
-            .filter_map(|member| {
-                let is_draining = member.info.state == "draining";
-                Some(Served { id: member.id, pid: member.info.pid, link: member.link.clone()?, is_draining })
-            })
-            .collect();
-        self.upstreams.set_servers(&links);
-        self.pools.set_servers(links);
-        self.status_registry.set_members(members);
-    }
 }
 
 impl Server {
@@ -758,24 +571,6 @@ impl Server {
     }
 }
 
-/// None after the first failure, then longer and longer.
-fn pause(failures: u32) -> Duration {
-    match failures {
-        0 | 1 => Duration::ZERO,
-        more => PAUSE.saturating_mul(1 << (more - 2).min(10)).min(LONGEST_PAUSE),
-    }
-}
-
-fn ordinal(count: u32) -> String {
-    let ending = match (count % 10, count % 100) {
-        (1, rest) if rest != 11 => "st",
-        (2, rest) if rest != 12 => "nd",
-        (3, rest) if rest != 13 => "rd",
-        _ => "th",
-    };
-    format!("{count}{ending}")
-}
-
 /// The link has ended: the process ends, or has.
 fn watch_end(id: u64, mut child: Child, outcome: io::Result<()>, events: &Sender<Event>) {
     let _ = events.send(Event::Lost(id));
@@ -793,251 +588,5 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => status.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-    use std::sync::mpsc::{Receiver, channel};
-
-    #[test]
-    fn pauses_grow_and_end_growing() {
-        assert_eq!([0, 1, 2, 3, 4].map(|n| pause(n).as_millis()), [0, 0, 100, 200, 400]);
-        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
-    }
-
-    /// Server processes that are none: what they are told lies in a socket, what they say is put into their mouths.
-    struct Stage {
-        servers: Servers,
-        events: Receiver<Event>,
-        told: HashMap<u64, OwnedFd>,
-    }
-
-    impl Stage {
-        fn new(places: usize) -> Stage {
-            let (sender, events) = channel();
-            let pools = Pools::start(None).expect("a thread starts");
-            // Nothing else can be started.
-            let nobody = Path::new("/nonexistent/tidegate");
-            let parts = (pools, Arc::new(Upstreams::default()));
-            let mut servers = Servers::new(StatusRegistry::new(), parts, sender, nobody);
-            servers.executable = nobody.to_owned();
-            servers.set_places(places);
-            Stage { servers, events, told: HashMap::new() }
-        }
-
-        fn add(&mut self, place: usize, start: Start, revision: &Revision) -> u64 {
-            let (ours, theirs) = passing::pair().expect("a pair of sockets");
-            let child = Command::new("sleep").arg("1000").spawn().expect("it starts");
-            self.servers.last_id += 1;
-            let layout = revision.layout.clone();
-            let id = self.servers.last_id;
-            self.servers.take_in(id, (place, start), (child, ours, layout), revision).expect("it is told");
-            self.told.insert(id, theirs);
-            id
-        }
-
-        fn says(&mut self, id: u64, message: ToMaster, revision: &Revision) {
-            self.servers.said(id, message, revision);
-        }
-
-        fn has_prepared(&mut self, id: u64, revision: &Revision) {
-            let asked = self.server(id).asked;
-            self.says(id, ToMaster::Prepared(asked), revision);
-        }
-
-        /// One that serves.
-        fn serving(&mut self, place: usize, revision: &Revision) -> u64 {
-            let id = self.add(place, Start::ForReload, revision);
-            self.has_prepared(id, revision);
-            self.servers.commit(id);
-            self.says(id, ToMaster::Committed, revision);
-            assert_eq!(self.server(id).state, State::Serving);
-            id
-        }
-
-        fn server(&self, id: u64) -> &Server {
-            self.servers.list.iter().find(|server| server.id == id).expect("it is there")
-        }
-
-        /// The next order that is none of TLS.
-        fn order(&self, id: u64) -> ToServer {
-            loop {
-                let (bytes, _) = passing::receive(self.told[&id].as_fd()).unwrap().expect("it is told");
-                match serde_json::from_slice(&bytes).expect("an order") {
-                    ToServer::Tls(_) => {}
-                    order => return order,
-                }
-            }
-        }
-
-        fn dies(&mut self, id: u64) {
-            self.server(id).kill();
-            self.told.remove(&id);
-            self.hears_of_the_end(id);
-        }
-
-        fn hears_of_the_end(&mut self, id: u64) {
-            while !matches!(self.events.recv_timeout(START_PATIENCE).expect("it ends"), Event::Lost(lost) if lost == id)
-            {
-            }
-            self.servers.lost(id);
-        }
-    }
-
-    impl Drop for Stage {
-        fn drop(&mut self) {
-            self.servers.list.iter().for_each(Server::kill);
-        }
-    }
-
-    fn revision(number: u64, processes: usize) -> Revision {
-        let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
-        let sockets = Sockets::open(&settings, processes, &Sockets::default()).unwrap();
-        Revision {
-            number,
-            sockets,
-            tls: TlsFiles::default(),
-            seen: CertificateWatch::default(),
-            logs: Logs::default(),
-            layout: Layout { processes, ..Layout::of(&settings, 1, None) },
-            assigned: Vec::new(),
-            settings: Arc::new(settings),
-        }
-    }
-
-    #[test]
-    fn one_that_dies_between_prepared_and_committed_is_replaced_and_its_end_is_said() {
-        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
-        for (is_told, is_missed) in [(false, false), (true, true)] {
-            let id = stage.add(0, Start::ForReload, &revision);
-            stage.has_prepared(id, &revision);
-            if is_told {
-                stage.servers.commit(id);
-            }
-            stage.dies(id);
-            assert_eq!(stage.servers.places[0].next_try.is_some(), is_missed, "told to commit: {is_told}");
-            assert_eq!(stage.server(id).is_end_news, is_missed);
-        }
-        assert_eq!(stage.servers.places[0].restarts, 1);
-    }
-
-    #[test]
-    fn one_started_for_recovery_commits_when_ready_and_others_when_told() {
-        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
-        let id = stage.add(0, Start::ForReload, &revision);
-        stage.has_prepared(id, &revision);
-        assert_eq!(stage.server(id).state, State::Starting(Start::ForReload));
-        let old = stage.serving(0, &revision);
-        let start = Start::Recovery { replaces: Some(old) };
-        let next = stage.add(0, start, &revision);
-        stage.has_prepared(next, &revision);
-        assert_eq!(stage.server(next).state, State::Committing(start));
-        assert!(matches!(stage.order(next), ToServer::Prepare { is_recovery: true, .. }));
-        assert!(matches!(stage.order(next), ToServer::Commit));
-        stage.says(next, ToMaster::Committed, &revision);
-        assert_eq!((stage.server(next).state, stage.server(old).state), (State::Serving, State::Draining));
-    }
-
-    #[test]
-    fn a_recovery_with_settings_of_before_leaves_those_with_newer_ones_alone() {
-        let (mut stage, before, now) = (Stage::new(1), revision(1, 1), revision(2, 1));
-        let late = stage.add(0, Start::Recovery { replaces: None }, &before);
-        stage.has_prepared(late, &before);
-        let fresh = stage.serving(0, &now);
-        stage.says(late, ToMaster::Committed, &now);
-        assert_eq!(stage.server(fresh).state, State::Serving);
-        assert_eq!(stage.server(late).state, State::Draining, "it serves what is no longer in force");
-    }
-
-    #[test]
-    fn one_that_was_told_to_drain_does_not_come_back() {
-        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
-        let id = stage.add(0, Start::Recovery { replaces: None }, &revision);
-        stage.servers.drain(id, false, START_PATIENCE);
-        stage.has_prepared(id, &revision);
-        stage.says(id, ToMaster::Committed, &revision);
-        assert_eq!(stage.server(id).state, State::Draining);
-        assert!(stage.server(id).deadline.is_some());
-    }
-
-    /// FAULTS 67.
-    #[test]
-    fn where_one_cannot_be_told_to_prepare_all_forget_it() {
-        let (mut stage, revision) = (Stage::new(2), revision(1, 2));
-        let ids = [stage.serving(0, &revision), stage.serving(1, &revision)];
-        ids.iter().for_each(|id| while !matches!(stage.order(*id), ToServer::Commit) {});
-        let mut told = 0;
-        let outcome = stage.servers.prepare_with(&ids, |servers, id| {
-            told += 1;
-            if told == 2 {
-                anyhow::bail!("no descriptor is left");
-            }
-            servers.send_settings(id, &revision, false)
-        });
-        assert_eq!(outcome.unwrap_err().to_string(), "no descriptor is left");
-        assert!(matches!(stage.order(ids[0]), ToServer::Prepare { .. }));
-        assert!(matches!(stage.order(ids[0]), ToServer::Discard));
-    }
-
-    #[test]
-    fn one_that_takes_no_order_is_ended_and_replaced() {
-        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
-        let id = stage.serving(0, &revision);
-        // It reads nothing, and has been told so much that the commit does not fit.
-        while stage.server(id).link.send(&ToServer::Tls(TlsUpdate::default()), Vec::new()) {}
-        stage.servers.commit(id);
-        let pid = Pid::from_raw(stage.server(id).pid.cast_signed()).expect("a number");
-        stage.told.remove(&id); // as the kernel closes what a process has that is killed
-        stage.hears_of_the_end(id);
-        while !matches!(stage.events.recv_timeout(START_PATIENCE).expect("it is killed"), Event::Gone(gone, _) if gone == id)
-        {
-        }
-        assert!(rustix::process::test_kill_process(pid).is_err());
-        assert!(stage.servers.places[0].next_try.is_some());
-    }
-
-    #[test]
-    fn one_that_does_not_take_settings_up_in_time_is_ended_and_replaced() {
-        let (mut stage, revision) = (Stage::new(1), revision(1, 1));
-        let id = stage.serving(0, &revision);
-        assert_eq!(stage.server(id).deadline, None);
-        stage.servers.commit(id);
-        let patience = stage.server(id).deadline.expect("it has so long").duration_since(Instant::now());
-        assert!(patience <= COMMIT_PATIENCE);
-        stage.says(id, ToMaster::Committed, &revision);
-        assert_eq!(stage.server(id).deadline, None);
-        stage.servers.commit(id);
-        stage.servers.list[0].deadline = Some(Instant::now());
-        stage.servers.tick(&revision);
-        while !has_ended_for_good(&stage, id) {}
-        stage.told.remove(&id);
-        stage.hears_of_the_end(id);
-        assert!(stage.servers.places[0].next_try.is_some());
-    }
-
-    /// Waits until the process was killed.
-    fn has_ended_for_good(stage: &Stage, id: u64) -> bool {
-        let handle = stage.server(id).handle.as_ref().expect("it is watched");
-        let mut fds = [rustix::event::PollFd::new(handle, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut fds, None).is_ok()
-    }
-
-    #[test]
-    fn processes_suit_what_asks_for_no_more() {
-        let layout = |workers, paths: &[&str]| Layout {
-            workers,
-            processes: 1,
-            identity: None,
-            readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
-            spill: None,
-        };
-        assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
-        assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
-        assert!(!layout(2, &["/a"]).suits(&layout(3, &["/a"])));
-        let open = Layout { readable: None, ..layout(2, &[]) };
-        assert!(!open.suits(&layout(2, &[])) && !layout(2, &[]).suits(&open) && open.suits(&open));
     }
 }
