@@ -7,7 +7,7 @@
 use super::super::output::{self, FRONT, Framer, HeadParts, Piece, Pieces, Source, Step};
 use super::super::{Connection, Request};
 use super::receive::{BATCH_MAX, end_stream, push_interim};
-use super::{Http2, Incoming, StreamWork};
+use super::{Http2, StreamWork};
 use crate::answer;
 use crate::body::BodySink;
 use crate::context::Ctx;
@@ -171,7 +171,7 @@ impl Connection {
         if !is_stuck && self.send_ready(h2, key, cx)? {
             return Ok(true);
         }
-        self.read_ahead(h2, key);
+        self.read_ahead(h2, key, cx);
         Ok(false)
     }
 
@@ -264,7 +264,7 @@ impl Connection {
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
             work.output = self.start_stream(h2, cx, stream, response, &work.request);
-            work.incoming = work.incoming.take().or(work.output.take_tunnel().map(Incoming::tunnel));
+            work.open_tunnel();
             if work.output.is_complete() {
                 if let Some(incoming) = work.incoming.take() {
                     incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
@@ -283,7 +283,7 @@ impl Connection {
 
     /// Tells sources whose content the client does not take, once for each time that they begin to wait, and again when
     /// they were woken.
-    fn read_ahead(&mut self, h2: &mut Http2, key: Key) {
+    fn read_ahead(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) {
         let is_stuck = self.is_stuck();
         let mut at = 0;
         while let Some(&stream) = h2.wire.ready().get(at) {
@@ -298,9 +298,11 @@ impl Connection {
                 continue;
             }
             let waker = work.waker(&mut h2.parts, key);
-            if let Source::Stream(source) = &mut work.output.source {
-                source.poll_ahead(&mut Context::from_waker(&waker));
-                h2.weigh_anew(stream.slot());
+            let Source::Stream(source) = &mut work.output.source else { continue };
+            source.poll_ahead(&mut Context::from_waker(&waker));
+            if let Some(mut work) = h2.remove_at(stream.slot()) {
+                work.invite(h2, cx); // it may have taken content of the request
+                h2.insert(work);
             }
         }
     }
