@@ -1,6 +1,7 @@
 //! The server processes without any: what they are told is read, what they say is said for them.
 
 use super::*;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, channel};
 use tidegate_core::tls::TlsFiles;
@@ -27,6 +28,7 @@ impl Stage {
 
     fn add(&mut self, place: usize, start: Start, revision: &Revision) -> u64 {
         let (ours, theirs) = passing::pair().expect("a pair of sockets");
+        set_socket_timeout(&theirs, Timeout::Recv, Some(START_PATIENCE)).expect("it is a socket");
         let child = Command::new("sleep").arg("1000").spawn().expect("it starts");
         self.servers.last_id += 1;
         let layout = revision.layout.clone();
