@@ -75,8 +75,8 @@ pub enum Event {
     Order(Request, Responder),
     /// The new program serves; or why it does not.
     Upgraded(Result<Successor, String>),
-    /// The settings of a reload have been read.
-    Read(Box<reload::Read>),
+    /// The thread of this number has read what a reload takes up.
+    Read(u64, Box<reload::Read>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
@@ -123,6 +123,8 @@ pub struct Master {
     change: Option<Change>,
     /// What waits for its end.
     waiting: VecDeque<Order>,
+    /// What reads the files of reloads.
+    readers: reload::Readers,
     /// Logs that were opened anew and are not yet in use everywhere.
     reopening: Option<Reopening>,
 }
@@ -236,6 +238,7 @@ impl Master {
             deferred: VecDeque::new(),
             change: None,
             waiting: VecDeque::new(),
+            readers: reload::Readers::default(),
             reopening: None,
         };
         master.begin_tls()?;
@@ -398,7 +401,7 @@ impl Master {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
             Event::Upgraded(outcome) => self.has_upgraded(outcome),
-            Event::Read(read) => self.take_read(*read),
+            Event::Read(number, read) => self.take_read(number, *read),
             other => drop(self.obey_servers(other)),
         }
         None
@@ -454,10 +457,9 @@ impl Master {
 
     fn end(mut self, mut ending: Ending) {
         // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same.
-        if let Some(Change::Upgrade(Upgrade::HandingOver { successor, .. })) = self.change.take() {
+        if let Some(successor) = self.give_up_changes() {
             ending.successor.get_or_insert(successor);
         }
-        self.waiting.clear();
         self.status_registry.set_draining();
         self.servers.is_ending = true;
         if ending.successor.is_some() {

@@ -302,9 +302,10 @@ impl Server {
             }
             self.waiting.clear();
             self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
-            // Nothing is prepared: this waits until the workers have come past the order to drain. One that
-            // has ended by it does not answer.
-            let _ = self.tell_workers(Command::Commit);
+            // What may have been prepared is given up. The answers say that the workers have come past the order to drain; one
+            // that has ended by it does not answer.
+            self.next = None;
+            let _ = self.tell_workers(Command::Discard);
             self.tell(&ToMaster::AcceptsNoMore);
             self.wait_for_workers(deadline);
             if !close_idle && self.ended < self.workers.len() {
