@@ -96,6 +96,11 @@ impl BodySink {
         self.pipe.borrow().is_wanted
     }
 
+    /// Whether all of it has come, taken or not.
+    pub fn is_complete(&self) -> bool {
+        self.pipe.borrow().is_complete
+    }
+
     /// Bytes that may be put in now.
     pub fn room(&self) -> usize {
         HIGH_WATER.saturating_sub(self.pipe.borrow().data.len())

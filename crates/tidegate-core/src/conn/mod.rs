@@ -128,7 +128,7 @@ pub struct Connection {
     idle_since: u32,
     /// Bytes that are accounted to it.
     owned: u32,
-    /// Since when it has owned any, wall clock seconds.
+    /// Since when it has owned any, seconds of the monotonic clock.
     stuck_since: u32,
     scanner: HeadScanner,
     /// Bytes of a request that is not complete, or not yet its turn.
@@ -702,7 +702,7 @@ impl Connection {
         let owned = if is_bare && self.is_free() && self.input.is_empty() { 0 } else { self.weigh() };
         if owned != self.owned {
             if self.owned == 0 {
-                self.stuck_since = cx.now as u32;
+                self.stuck_since = cx.second();
             }
             cx.admission.account(self.owned, owned);
             self.owned = owned;

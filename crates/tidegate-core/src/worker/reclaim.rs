@@ -127,7 +127,7 @@ impl Worker {
         }
         let memory = self.cx.admission.memory();
         let wanted = excess + memory / 8;
-        let now = self.cx.now as u32;
+        let now = self.cx.second();
         let owner = |(key, connection): (Key, &Connection)| {
             let (owned, age) = connection.owned(now);
             Owner { owned, age, key }
@@ -140,7 +140,7 @@ impl Worker {
             let is_its =
                 |connection: &Connection| self.cx.admission.who(connection.admitted()) == Some(hoarder);
             let its = self.all().filter(|(_, connection)| is_its(connection)).map(owner);
-            let its = its.map(|owner| Owner { age: owner.age + STUCK, ..owner }).collect();
+            let its = its.map(|owner| Owner { age: owner.age.saturating_add(STUCK), ..owner }).collect();
             freed += self.reset(those_to_reset(its, wanted - freed, memory));
         }
         freed >= excess

@@ -333,6 +333,39 @@ fn who_is_not_woken_is_not_asked() {
     assert_eq!(server.gate.polls.load(Relaxed), before + 90);
 }
 
+/// Content that is taken while the client takes none of the answer makes room for more of it.
+#[test]
+fn what_is_taken_while_the_answer_waits_opens_the_window() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    client.releases = false;
+    let key = client.ask("POST", "/gulp", Some(400_000), &FieldLines::new());
+    client.until(|client| client.answers[&key.id()].body.len() == 65_535);
+    let content = pattern(400_000);
+    let sent = client.wire.send_data(key, &content, true, &mut client.out);
+    assert!(sent < content.len());
+    client.flush();
+    server.until("there", |stats| stats.received_bytes > sent as u64);
+    server.gate.open();
+    client.upload(key, &content[sent..]);
+    assert_eq!(server.told(), "400000");
+}
+
+/// Who has sent all of its content owes nothing, however long the handler lets the end of it lie.
+#[test]
+fn a_client_whose_content_is_complete_is_not_slow() {
+    let server = Server::impatient("");
+    let mut client = Client::connect(&server);
+    let complete = client.ask("POST", "/taste", Some(3), &FieldLines::new());
+    client.wire.send_data(complete, b"abc", true, &mut client.out);
+    let slow = client.ask("POST", "/taste", Some(4), &FieldLines::new());
+    client.wire.send_data(slow, b"abc", false, &mut client.out);
+    client.until(|client| client.answers[&slow.id()].reset == Some(ErrorCode::CANCEL));
+    assert_eq!(client.answers[&complete.id()].reset, None);
+    server.gate.open();
+    assert_eq!(client.answer(complete).body, b"3");
+}
+
 #[test]
 fn a_client_that_cancels_all_the_time_is_sent_away() {
     let server = Server::start("");

@@ -137,6 +137,18 @@ impl Handler for Table {
                     Err(_) => Response::empty(Status::BAD_REQUEST),
                 }
             })),
+            // Takes what has come, and holds the rest until the gate opens.
+            b"/taste" => Reply::Later(Box::pin(async move {
+                let mut data = Vec::new();
+                if let Some(body) = &mut body {
+                    let _ = body.read(&mut data).await;
+                }
+                gate.pass().await;
+                match read_all(&mut body).await {
+                    Ok(rest) => text((data.len() + rest.len()).to_string()),
+                    Err(_) => Response::empty(Status::BAD_REQUEST),
+                }
+            })),
             // The same, and then does not want it.
             b"/hold-and-refuse" => Reply::Later(Box::pin(async move {
                 gate.pass().await;
@@ -153,6 +165,11 @@ impl Handler for Table {
                 gate.pass().await;
                 text("late")
             })),
+            b"/gulp" => {
+                let Some(body) = body else { return Reply::status(Status::BAD_REQUEST) };
+                let stream = Box::new(Gulp { body, gate, taken: 0, tell: self.outcomes.clone() });
+                Reply::Ready(with_body(Body::Stream { len: None, has_trailers: false, stream }))
+            }
             b"/duplex" => {
                 let stream = Box::new(Duplex { body, tell: self.outcomes.clone() });
                 Reply::Ready(with_body(Body::Stream { len: None, has_trailers: false, stream }))
@@ -359,6 +376,45 @@ impl BodyStream for Event {
 
     fn poll_ahead(&mut self, _: &mut Context<'_>) {
         self.gate.polls.fetch_add(1, Relaxed);
+    }
+}
+
+/// Gives content without end, and takes that of the request only while the client takes none: from when the gate opens.
+struct Gulp {
+    body: RequestBody,
+    gate: Arc<Gate>,
+    taken: usize,
+    tell: Sender<String>,
+}
+
+impl BodyStream for Gulp {
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn splice(&mut self) -> Option<&mut dyn Splice> {
+        None
+    }
+
+    fn poll_chunk(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Chunk>> {
+        buffer.fill(b'x');
+        Poll::Ready(Ok(Chunk::of(buffer.len())))
+    }
+
+    fn poll_ahead(&mut self, cx: &mut Context<'_>) {
+        let mut state = self.gate.state.lock().unwrap();
+        if !state.0 {
+            state.1 = vec![cx.waker().clone()]; // one wake-up, however often it is asked
+            return;
+        }
+        let mut data = Vec::new();
+        while let Poll::Ready(Ok(count)) = self.body.poll_read(&mut data) {
+            if count == 0 {
+                let _ = self.tell.send(std::mem::take(&mut self.taken).to_string());
+                return;
+            }
+            self.taken += count;
+        }
     }
 }
 

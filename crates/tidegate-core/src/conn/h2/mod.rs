@@ -158,11 +158,13 @@ impl StreamWork {
     fn wants_content(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| {
             // Once there is an answer, both sides may be silent: a stream of messages, perhaps.
+            let sink = &incoming.sink;
             !incoming.is_tunnel
                 && !self.output.has_begun()
-                && incoming.sink.is_wanted()
-                && incoming.sink.has_reader()
-                && incoming.sink.is_empty()
+                && sink.is_wanted()
+                && sink.has_reader()
+                && sink.is_empty()
+                && !sink.is_complete()
         })
     }
 }

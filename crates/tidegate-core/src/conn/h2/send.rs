@@ -171,7 +171,7 @@ impl Connection {
         if !is_stuck && self.send_ready(h2, key, cx)? {
             return Ok(true);
         }
-        self.read_ahead(h2, key);
+        self.read_ahead(h2, key, cx);
         Ok(false)
     }
 
@@ -283,7 +283,7 @@ impl Connection {
 
     /// Tells sources whose content the client does not take, once for each time that they begin to wait, and again when
     /// they were woken.
-    fn read_ahead(&mut self, h2: &mut Http2, key: Key) {
+    fn read_ahead(&mut self, h2: &mut Http2, key: Key, cx: &mut Ctx) {
         let is_stuck = self.is_stuck();
         let mut at = 0;
         while let Some(&stream) = h2.wire.ready().get(at) {
@@ -298,9 +298,11 @@ impl Connection {
                 continue;
             }
             let waker = work.waker(&mut h2.parts, key);
-            if let Source::Stream(source) = &mut work.output.source {
-                source.poll_ahead(&mut Context::from_waker(&waker));
-                h2.weigh_anew(stream.slot());
+            let Source::Stream(source) = &mut work.output.source else { continue };
+            source.poll_ahead(&mut Context::from_waker(&waker));
+            if let Some(mut work) = h2.remove_at(stream.slot()) {
+                work.invite(h2, cx); // it may have taken content of the request
+                h2.insert(work);
             }
         }
     }
