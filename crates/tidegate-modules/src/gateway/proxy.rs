@@ -283,6 +283,9 @@ impl Handler for Proxy {
             Ok(_) => {}
             Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
         }
+        if exchange.protocol.is_some_and(|protocol| leads_round_the_rules(protocol.as_bytes())) {
+            return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
+        }
         exchange.ends_with_client();
         exchange.waits_for(self.link.account);
         if self.speaks_http2 {

@@ -7,7 +7,7 @@
 use super::super::output::{self, FRONT, Framer, HeadParts, Piece, Pieces, Source, Step};
 use super::super::{Connection, Request};
 use super::receive::{BATCH_MAX, end_stream, push_interim};
-use super::{Http2, Incoming, StreamWork};
+use super::{Http2, StreamWork};
 use crate::answer;
 use crate::body::BodySink;
 use crate::context::Ctx;
@@ -266,7 +266,7 @@ impl Connection {
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
             work.output = self.start_stream(h2, cx, stream, response, &work.request);
-            work.incoming = work.incoming.take().or(work.output.take_tunnel().map(Incoming::tunnel));
+            work.open_tunnel();
             if work.output.is_complete() {
                 if let Some(incoming) = work.incoming.take() {
                     incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
