@@ -202,7 +202,7 @@ impl Operator {
     /// the server of this socket keeps it, and nowhere else: whoever asks may be anybody who has put a socket there.
     pub fn answer(&self, mut stream: &UnixStream, line: &[u8], command: &str) -> Result<Option<Proven>> {
         let Some((nonce, path)) = question(line) else { return Ok(None) };
-        if !self.places.iter().any(|place| *place == path) {
+        if !self.places.contains(&path) {
             bail!(
                 "the server asks for the secret in {}, which is not where that of the control socket {} is kept; give its \
                  path as the server has it, with the HOME and XDG_DATA_HOME that it was started with",
