@@ -20,7 +20,7 @@ pub mod filter;
 mod filtering;
 pub mod gate;
 pub mod handler;
-mod hosts;
+pub mod hosts;
 mod https;
 pub mod interim;
 mod kept;

@@ -158,6 +158,7 @@ impl Connection {
             output.advance(h2, stream, None);
         }
         if !output.is_complete() {
+            h2.wire.set_may_end(stream, output.may_end());
             h2.wire.set_ready(stream, true);
         }
         output
@@ -191,6 +192,7 @@ impl Connection {
             moved += count;
             work.pace.moves(count);
             h2.moved = h2.moved.saturating_add(count as u32);
+            h2.wire.set_may_end(stream, work.output.may_end());
             match result {
                 // The source may have passed content of the request on: the client may wait for just that.
                 Moved::Some => {
@@ -345,6 +347,8 @@ impl Output {
             let mut framer = Http2Framer { wire: &mut h2.wire, stream };
             match self.pull(&mut framer, &mut Context::from_waker(waker), buffer, &mut h2.batch) {
                 Err(_) => Moved::Broken,
+                // For the client, whose window the next byte needs.
+                Ok(Step::Waiting) if self.has_early_byte() => Moved::Some,
                 Ok(Step::Waiting) => Moved::Waiting,
                 Ok(Step::Ended) => Moved::End,
                 Ok(Step::Framed(range)) => {
