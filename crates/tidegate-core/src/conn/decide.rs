@@ -244,7 +244,6 @@ impl Connection {
 
     /// Finds the site and the path of a request, or the answer to one that has none.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "all that decides")]
     fn locate<'p>(
         &self,
         admission: &mut Admission,
