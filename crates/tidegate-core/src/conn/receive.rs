@@ -195,7 +195,10 @@ impl Connection {
             Some(content) if content_length.is_none() && !expects_continue => {
                 Reply::Preparing(Box::pin(once_read(reply, content, self.limits(&engine).discard_size)))
             }
-            _ => reply,
+            left => {
+                drop(left); // nobody reads what the handler has left
+                reply
+            }
         };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
