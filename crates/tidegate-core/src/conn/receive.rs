@@ -196,7 +196,10 @@ impl Connection {
                 let read = once_read(reply, content, self.limits(&engine).discard_size);
                 Reply::Preparing(Need::Content, Box::pin(read))
             }
-            _ => reply,
+            left => {
+                drop(left); // nobody reads what the handler has left
+                reply
+            }
         };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
