@@ -235,7 +235,15 @@ impl<'a> Checker<'a> {
             Literal::Other => Written::Other,
         };
         match value::read(kind, words, written, &item.file.folder) {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                if let Written::Text { text, .. } = written
+                    && let Some((message, help)) = value::foreign_variable(kind, text)
+                {
+                    let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
+                    self.diagnostics.push(warning.help(help));
+                }
+                Some(value)
+            }
             Err(error) => {
                 let default = item
                     .directive
