@@ -123,7 +123,11 @@ pub(crate) fn read(
         }
         (_, Written::Number(number)) => Err(ValueError::new(
             format!("the number {number} stands where a string is due"),
-            format!("expected is {}", expected()),
+            format!(
+                "{}expected is {}",
+                if kind.is_free_text() { "put it in quotes; " } else { "" },
+                expected()
+            ),
         )),
         (_, Written::Text { text, .. }) => read_text(kind, words, text, folder),
     }

@@ -63,6 +63,19 @@ pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     if text.starts_with('@') {
         return route_name(text).map(PathPattern::Exact);
     }
+    if text.starts_with('~') {
+        let suffix = text.trim_start_matches(['~', '*', ' ']).trim_start_matches('\\').strip_prefix('.');
+        let suffix = suffix.and_then(|suffix| suffix.strip_suffix('$'));
+        let suffix = suffix.filter(|suffix| suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        return bad(
+            "is a regular expression, and patterns are none",
+            &match suffix {
+                Some(suffix) => format!("write `\"*.{suffix}\"` for any path that ends so"),
+                None => "write a path in which `*` stands for any characters: `\"/shop/*\"`, `\"*.php\"`"
+                    .to_owned(),
+            },
+        );
+    }
     if !text.starts_with(['/', '*']) {
         return bad(
             "begins with neither `/` nor `*`",
@@ -317,6 +330,7 @@ mod tests {
             ("*x*", pieces(&["", "x", ""])),
             ("/a**b**c", pieces(&["/a", "b", "c"])),
             ("static/*", None),
+            ("~ \\.php$", None),
             ("/a%20b", None),
             ("/a/../b", None),
             ("/a//b", None),
