@@ -293,6 +293,7 @@ fn own_files_of(config: &Path) -> Option<Settings> {
 
 /// `unnamed`: the settings file that was named and says nothing of a control socket.
 fn unreachable_server(path: &Path, unnamed: Option<&Path>, error: &std::io::Error) -> String {
+    let is_file = path.is_file();
     let path = path.display();
     match (error.kind(), unnamed) {
         (ErrorKind::NotFound | ErrorKind::ConnectionRefused, Some(config)) => format!(
@@ -300,6 +301,9 @@ fn unreachable_server(path: &Path, unnamed: Option<&Path>, error: &std::io::Erro
              the socket with --control",
             config.display()
         ),
+        (ErrorKind::ConnectionRefused, _) if is_file => {
+            format!("{path} is an ordinary file and no control socket; name the socket with --control")
+        }
         (kind, _) => why_unreachable(&path, kind, error),
     }
 }
