@@ -19,8 +19,8 @@ use tidegate_modules::status::Format;
 struct Server {
     /// Control socket of the server
     ///
-    /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR, /run (for root) or the folder for
-    /// temporary files.
+    /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR or /run (for root), else tidegate-UID.sock in
+    /// the folder for temporary files.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// The server's settings file, which tells where its control socket is
