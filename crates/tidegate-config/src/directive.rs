@@ -180,6 +180,8 @@ pub enum Kind {
     FieldName,
     /// A field value.
     FieldValue,
+    /// The same with placeholders.
+    FieldTemplate,
     /// A media type: `text/html`.
     MediaType,
     /// A token of RFC 9110, such as a charset.

@@ -138,7 +138,7 @@ fn value(kind: Kind, words: &[&str]) -> Value {
             json!({ "type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$" })
         }
         Kind::Try => json!({ "type": "string", "pattern": "^(/|\\{path\\}|@|=[45][0-9][0-9]$)" }),
-        Kind::FieldValue => json!({ "type": "string" }),
+        Kind::FieldValue | Kind::FieldTemplate => json!({ "type": "string" }),
         _ => json!({ "type": "string", "minLength": 1 }),
     };
     if !words.is_empty() && !matches!(kind, Kind::Choice(_)) {

@@ -61,6 +61,14 @@ impl Source {
         Self { unread: unread.into(), ..Self::new(name, &text) }
     }
 
+    /// Whether it is what an editor has saved as UTF-16: every other byte of its beginning is zero, or its mark is there.
+    pub(crate) fn is_utf16(&self) -> bool {
+        let is_marked = matches!(&*self.unread, [first, second, ..] if *first == (0..3) && *second == (3..6));
+        let mut beginning = self.text.chars().take(64);
+        let zeros = beginning.by_ref().filter(|character| *character == '\0').count();
+        is_marked || zeros > 16 || zeros > 1 && zeros * 2 == self.text.chars().take(64).count()
+    }
+
     /// Line and column of a byte offset, both from 1. An offset past the end is the end.
     pub fn position(&self, offset: usize) -> (u32, u32) {
         let offset = self.boundary(offset);
@@ -152,6 +160,21 @@ mod tests {
         let source = Source::from_bytes("a", b"ab\xffc\xe2\x82");
         assert_eq!(&*source.text, "ab\u{fffd}c\u{fffd}");
         assert_eq!(*source.unread, [2..5, 6..9]);
+    }
+
+    #[test]
+    fn utf16_is_told_from_broken_utf8() {
+        let text = "listen \":80\"\nsite { root \".\" }\n";
+        let wide = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        let (little, big) = (wide(u16::to_le_bytes), wide(u16::to_be_bytes));
+        for bytes in [[&b"\xff\xfe"[..], &little].concat(), [&b"\xfe\xff"[..], &big].concat(), little, big] {
+            assert!(Source::from_bytes("a", &bytes).is_utf16());
+        }
+        for bytes in [text.as_bytes(), b"", b"\xff", b"a\0", b"listen \"\xfe\xff\""] {
+            assert!(!Source::from_bytes("a", bytes).is_utf16(), "{bytes:?}");
+        }
+        let parsed = crate::syntax::parse(&Source::from_bytes("a", &wide(u16::to_le_bytes)));
+        assert_eq!(parsed.diagnostics.len(), 1);
     }
 
     #[test]

@@ -72,6 +72,13 @@ impl Findings<'_> {
             let assigned = users::assign(&mut self.settings.clone(), users::can_be_anybody());
             wrong.extend(assigned.err());
         }
+        for (origin, message) in users::out_of_reach(self.settings) {
+            let warning = Diagnostic::warning(message);
+            match origin {
+                Some(origin) => self.add(None, &origin, warning),
+                None => self.list.push((None, warning)),
+            }
+        }
         for error in wrong {
             let (origin, message) = users::Place::of(&error);
             match origin {

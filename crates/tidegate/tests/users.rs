@@ -358,6 +358,44 @@ fn as_user(command: &Command, number: u32, is_unit: bool) -> Command {
     changed
 }
 
+/// Who is not root can give nobody another user: `check` says whom each pool will be before and after root starts it, and
+/// the server serves as it says.
+#[test]
+fn a_server_that_is_not_root_runs_a_pool_of_another_user_as_itself_and_says_so() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("other-user");
+    let app = "import os, socket\n\
+               s = socket.socket(fileno=3)\n\
+               while True:\n\
+               \x20 c, _ = s.accept()\n\
+               \x20 c.recv(9999)\n\
+               \x20 body = b'uid=%d' % os.getuid()\n\
+               \x20 c.sendall(b'HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body))\n\
+               \x20 c.close()\n";
+    fs::write(folder.path("app.py"), app).unwrap();
+    let dir = folder.0.display();
+    let text = format!(
+        "listen \"127.0.0.1:0\"\nsandbox off\ncontrol \"control\"\n\
+         pool \"app\" {{ command \"python3\" \"{dir}/app.py\"; user \"daemon\"; socket auto pass=descriptor }}\n\
+         site {{ proxy \"http://app\" }}\n"
+    );
+    let said =
+        format!("pool app runs as {name}, who starts the server: only a server that is started as root");
+    folder.write("tidegate.kdl", &text);
+    let mut check = Command::new(BINARY);
+    check.args(["check", "--config"]).arg(folder.path("tidegate.kdl")).current_dir(&folder.0);
+    let checked = as_user(&check, number, false).output().unwrap();
+    let shown =
+        format!("{}{}", String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
+    assert!(checked.status.success(), "{shown}");
+    assert!(shown.contains(&format!("warning: {said}")), "{shown}");
+    assert!(shown.contains("started by root, pool app runs as daemon, as it says"), "{shown}");
+    let server = Server::through(&folder, &text, |command| as_user(&command, number, false));
+    assert!(server.seen.join("\n").contains(&said), "{:?}", server.seen);
+    let answer = wait_for(|| get(&server.address, "/").ok(), "an answer");
+    assert!(answer.ends_with(&format!("uid={number}")), "{answer}");
+}
+
 /// One user for everything: a script, an application and a hook are the master's user, and yet neither read its keys nor
 /// command it. What lies beside is theirs as before.
 #[test]

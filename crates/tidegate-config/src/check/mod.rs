@@ -112,13 +112,18 @@ impl<'a> Checker<'a> {
         let mut position = 0usize;
         // Words that stand alone: `off` cannot be one of several.
         let mut lone_word = None;
+        let mut is_surplus = false;
         for entry in &node.entries {
             let range = entry.value_range.clone();
             match &entry.name {
                 Some(name) => self.property(item, entry, name, range),
                 None => {
                     let Some(argument) = argument_at(directive.arguments, position) else {
-                        self.surplus(item, entry, &range);
+                        // One is told of; what follows it is surplus for the same reason.
+                        if !is_surplus {
+                            self.surplus(item, entry, &range);
+                        }
+                        is_surplus = true;
                         position += 1;
                         continue;
                     };
@@ -165,6 +170,12 @@ impl<'a> Checker<'a> {
         let property = directive.properties.iter().find(|property| property.name == text);
         let help = match property {
             Some(property) => format!("write `{}={}`", property.name, property.default.unwrap_or("…")),
+            // A directive of the same place: what should part the two is missing.
+            None if directive.contexts.iter().any(|context| directives::find(*context, text).is_some())
+                && matches!(item.file.source.slice(range).chars().next(), Some('a'..='z')) =>
+            {
+                format!("`{text}` is a directive: put `;` or the end of the line in front of it")
+            }
             None if directive.arguments.is_empty() => {
                 format!("`{}` takes no value: `{}`", directive.name, directive.synopsis())
             }
@@ -235,7 +246,15 @@ impl<'a> Checker<'a> {
             Literal::Other => Written::Other,
         };
         match value::read(kind, words, written, &item.file.folder) {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                if let Written::Text { text, .. } = written
+                    && let Some((message, help)) = value::foreign_variable(kind, text)
+                {
+                    let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
+                    self.diagnostics.push(warning.help(help));
+                }
+                Some(value)
+            }
             Err(error) => {
                 let default = item
                     .directive

@@ -103,7 +103,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("early-hints", INSIDE)
     },
     Directive {
-        arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldValue, &["off"])],
+        arguments: &[one("name", Kind::FieldName), one_or("value", Kind::FieldTemplate, &["off"])],
         repeats: true,
         inheritance: Inheritance::Adds(Apply::to_route(Inherited::add_field)),
         doc: "A field set on every response of the route, error pages included. It takes the place of one of the same \

@@ -196,7 +196,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("param", VARIABLES)
     },
     Directive {
-        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldValue, &["off"])],
+        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off"])],
         repeats: true,
         doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away. \
               `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are filled in.",

@@ -220,13 +220,14 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         arguments: &[one("name", Kind::Token)],
         doc: "The user that processes run as, where the server is started as root; without it the server's `user`, and \
               without that www-data or what the system has in its place. Processes are root only where `user \"root\"` \
-              stands here. `tidegate check` and the error log say which user each pool has.",
+              stands here. A server that is not started as root runs them as itself, and a warning says so. `tidegate \
+              check` and the error log say which user each pool has.",
         example: "user \"www-data\"",
         ..Directive::new("user", POOL)
     },
     Directive {
         arguments: &[one("name", Kind::Token)],
-        doc: "The group that processes run as; without it that of `user`.",
+        doc: "The group that processes run as, where the server is started as root; without it that of `user`.",
         example: "group \"www-data\"",
         ..Directive::new("group", POOL)
     },

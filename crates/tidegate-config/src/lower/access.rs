@@ -25,6 +25,15 @@ pub(super) fn warning(network: Network, rule: &AccessRule) -> Diagnostic {
     )
 }
 
+/// What is said of an `allow` behind a `deny` of the same level that fits all whom it names.
+pub(super) fn too_late(network: Network, rule: &AccessRule) -> Diagnostic {
+    let AccessRule { network: refused, origin, .. } = rule;
+    let message = format!(
+        "this lets nobody in: `deny \"{refused}\"` ({origin}) comes first, and the first rule that fits decides"
+    );
+    Diagnostic::warning(message).help(format!("put `allow \"{network}\"` in front of it"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

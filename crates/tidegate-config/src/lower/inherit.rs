@@ -140,6 +140,7 @@ impl Inherited {
 
     /// Ends a level of access: its rules stand beside those of the levels around it.
     fn end_access(&mut self, checker: &mut Checker<'_>, items: &[Item]) {
+        let rules = AccessRules::from(std::mem::take(&mut self.rules));
         for placed in items
             .iter()
             .filter(|item| item.directive.name == "allow")
@@ -150,11 +151,13 @@ impl Inherited {
             if let Some(rule) = access::refusing(&self.access.levels, network) {
                 let diagnostic = access::warning(network, rule);
                 checker.diagnostics.push(diagnostic.at(&item.file.source, placed.range.clone()));
+            } else if let Some(rule) = rules.refusing(network).filter(|rule| !rule.allows) {
+                let diagnostic = access::too_late(network, rule);
+                checker.diagnostics.push(diagnostic.at(&item.file.source, placed.range.clone()));
             }
         }
-        let rules = std::mem::take(&mut self.rules);
         if !rules.is_empty() {
-            self.access.levels.push(AccessRules::from(rules).into());
+            self.access.levels.push(rules.into());
         }
     }
 

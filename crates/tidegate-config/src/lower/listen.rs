@@ -1,7 +1,7 @@
 //! `listen`: the addresses that are listened on, each once however it is written.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::limits::small;
 use super::logs::resolved;
@@ -59,14 +59,22 @@ pub(super) fn listeners(
     }
     for (listener, item) in listeners.iter().zip(&written) {
         let ListenAddress::Tcp(address) = &listener.address else { continue };
-        // Every IPv4 address is part of `[::]` already: one of the two would never see a client of IPv4.
-        let both = ListenAddress::Tcp((Ipv6Addr::UNSPECIFIED, address.port()).into());
-        if address.ip() == Ipv4Addr::UNSPECIFIED
-            && address.port() != 0
-            && let Some(same) = known.get(&both)
-        {
-            let message = format!("`[::]:{}` takes the clients of this address already", address.port());
-            let help = format!("it is listened on in {same}; take one of the two out");
+        // The kernel gives a port to one who takes it on every address, or to those who take it on single ones: `[::]` is
+        // every IPv4 address too.
+        let port = address.port();
+        let ip = address.ip().to_canonical();
+        let around = [IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED)];
+        let around = around.into_iter().filter(|all| *all != ip && (all.is_ipv6() || ip.is_ipv4()));
+        let other = around
+            .filter(|_| port != 0)
+            .find_map(|all| Some((all, known.get(&ListenAddress::Tcp((all, port).into()))?)));
+        if let Some((all, same)) = other {
+            let all = SocketAddr::new(all, port);
+            let message = format!("`{all}` takes the clients of this address already");
+            let help = format!(
+                "it is listened on in {same}, and both cannot be had; take one of the two out, or name single addresses \
+                 there"
+            );
             checker.diagnostics.push(item.error_at(0, message).help(help));
         }
     }

@@ -151,6 +151,12 @@ pub(crate) fn consistency(
     }
     upstream::reach(checker, settings);
     certificates(checker, server, left_out);
+    let is_plain = |site: &Arc<Site>| site.is_https_only && site.trusted_proxies.is_empty();
+    let hsts = nodes.iter().find(|top| top.node.name == "hsts");
+    if let Some(top) = hsts.filter(|_| server.has_no_tls() && settings.sites.iter().any(is_plain)) {
+        let warning = Diagnostic::warning(tls::HSTS_WITHOUT_TLS).help(tls::HSTS_HELP);
+        checker.diagnostics.push(warning.at(&top.file.source, top.node.name_range.clone()));
+    }
     let known: Vec<String> = settings.sites.iter().flat_map(|site| &site.names).map(host_text).collect();
     let rejected = left_out.iter().flat_map(|left| left.site.names.iter().map(String::as_str));
     let is_known: HashSet<&str> = known.iter().map(String::as_str).chain(rejected).collect();

@@ -337,9 +337,10 @@ fn warm_up(
             && !matches!(disk.what(&script), What::File | What::Hidden)
         {
             let message = format!("the script {} is not there", script.display());
-            checker
-                .diagnostics
-                .push(item.error_at(at, message).help("put the path right, or that of `root`"));
+            let help =
+                "put the path right, or that of `root`; without it the process takes work all the same";
+            let warning = Diagnostic { severity: Severity::Warning, ..item.error_at(at, message) };
+            checker.diagnostics.push(warning.help(help));
         }
     }
     let host = match item.property("host") {

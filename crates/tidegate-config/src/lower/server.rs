@@ -26,6 +26,14 @@ pub(crate) struct Server {
     pub logs: Logs,
 }
 
+impl Server {
+    /// Whether there are listeners, and none of them speaks TLS.
+    pub fn has_no_tls(&self) -> bool {
+        let listeners = &self.settings.listeners;
+        !listeners.is_empty() && listeners.iter().all(|listener| listener.tls.is_none())
+    }
+}
+
 /// Lowers everything of the top level but the sites.
 pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNode]) -> Server {
     let mut items: Vec<Item> = Vec::new();

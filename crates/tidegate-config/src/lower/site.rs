@@ -26,6 +26,8 @@ pub(super) fn site(
     // Also where the site is reached without TLS: nobody without a certificate gets in.
     inherited.access.requires_client_certificate |=
         tls.clients.as_ref().is_some_and(|clients| clients.is_required);
+    let trusts = !inherited.trusted_proxies.is_empty();
+    without_tls(checker, item, server, is_https_only && !trusts);
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
@@ -60,6 +62,39 @@ pub(super) fn site(
     let access_log = item.child("access-log").map(|log| access_log(checker, disk, log));
     let trusted_proxies = inherited.trusted_proxies.clone();
     Site { names, routes, trusted_proxies, access_log, tls, is_https_only, origin: item.origin() }
+}
+
+/// Warns of what needs TLS where it is not spoken, or asks for what nobody is asked for.
+fn without_tls(checker: &mut Checker<'_>, site: &Item, server: &Server, is_plain_https: bool) {
+    let mut warn = |item: &Item, message: &str, help: &str| {
+        let warning = Diagnostic::warning(message).at(&item.file.source, item.header.clone());
+        checker.diagnostics.push(warning.help(help));
+    };
+    let tls = site.child("tls");
+    if server.has_no_tls() {
+        let is_meant =
+            |tls: &&Item| ["certificate", "client-certificates"].iter().any(|name| tls.child(name).is_some());
+        if let Some(tls) = tls.filter(is_meant) {
+            let message = "no `listen` speaks TLS: this is never used, and the site is served unencrypted";
+            warn(tls, message, "write `listen \":443\" { tls }`, or take this out");
+        }
+        if let Some(hsts) = site.child("hsts").filter(|_| is_plain_https) {
+            warn(hsts, tls::HSTS_WITHOUT_TLS, tls::HSTS_HELP);
+        }
+    }
+    if tls.is_some_and(|tls| tls.child("client-certificates").is_some()) {
+        return;
+    }
+    let routes = site.children.iter().filter(|child| child.directive.name == "route");
+    for block in std::iter::once(site).chain(routes) {
+        if let Some(required) = block.child("require-client-certificate").filter(|item| !item.is_word("off"))
+        {
+            let message =
+                "nobody gets in here: the site has no `client-certificates`, so nobody is asked for one";
+            let help = "add `tls { client-certificates \"authorities.pem\" mode=optional }` to the site, or take this out";
+            warn(required, message, help);
+        }
+    }
 }
 
 fn names(checker: &mut Checker<'_>, item: &Item, claims: &mut Claims) -> Vec<HostPattern> {

@@ -259,6 +259,13 @@ pub(crate) fn hsts_value(item: &Item) -> Option<String> {
     Some(value)
 }
 
+/// What is said of `hsts` where nothing could be reached over `https`.
+pub(super) const HSTS_WITHOUT_TLS: &str =
+    "no `listen` speaks TLS: plain requests are sent to `https`, where nobody answers";
+/// What to do about it.
+pub(super) const HSTS_HELP: &str = "write `listen \":443\" { tls }`; where TLS ends at a proxy in front, name it in \
+                                    `trusted-proxies`";
+
 /// Makes the field part of what the site's routes send; whether plain requests are sent to `https`.
 pub(super) fn hsts(inherited: &mut Inherited) -> bool {
     let Some(value) = inherited.hsts.take() else { return false };

@@ -61,6 +61,11 @@ pub(crate) fn tokens(source: &Source) -> Result<(Vec<Token>, Vec<SyntaxError>), 
         let message = format!("{} is larger than {} MiB", source.name, FILE_SIZE >> 20);
         return Err(Box::new(Diagnostic::error(message).help("split it with `include`")));
     }
+    if source.is_utf16() {
+        let message = format!("{} is UTF-16 text, and settings are UTF-8", source.name);
+        let help = "save it as UTF-8, or convert it: `iconv -f UTF-16 -t UTF-8`";
+        return Err(Box::new(Diagnostic::error(message).help(help)));
+    }
     let (tokens, mut errors) = lexer::lex(&source.text, TOKENS);
     if tokens.len() >= TOKENS {
         let message = format!("{} holds more than {TOKENS} words and signs", source.name);

@@ -9,6 +9,7 @@ mod names;
 mod paths;
 mod quantity;
 mod upstream;
+mod variables;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub(crate) use names::field_names_agree;
 pub(crate) use names::network as read_network;
 pub(crate) use paths::{covers, is_name, pattern_text};
 pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
+pub(crate) use variables::foreign as foreign_variable;
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,7 +123,11 @@ pub(crate) fn read(
         }
         (_, Written::Number(number)) => Err(ValueError::new(
             format!("the number {number} stands where a string is due"),
-            format!("expected is {}", expected()),
+            format!(
+                "{}expected is {}",
+                if kind.is_free_text() { "put it in quotes; " } else { "" },
+                expected()
+            ),
         )),
         (_, Written::Text { text, .. }) => read_text(kind, words, text, folder),
     }
@@ -163,6 +169,7 @@ fn read_text(
         Kind::Network => names::network(text).map(Value::Network),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
+        Kind::FieldTemplate => names::field_template(text).map(Value::Text),
         Kind::MediaType => names::media_type(text).map(Value::Text),
         Kind::Token => names::token(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
@@ -195,7 +202,7 @@ fn out_of_bounds(shown: &str, expected: &str) -> ValueError {
 impl Kind {
     /// Whether any text fits, so that `off` in quotes is that text and not the word.
     fn is_free_text(self) -> bool {
-        matches!(self, Self::Text { .. } | Self::FieldValue)
+        matches!(self, Self::Text { .. } | Self::FieldValue | Self::FieldTemplate)
     }
 
     /// A short stand-in for a value in a synopsis.
@@ -259,7 +266,9 @@ impl Kind {
                 "an address, such as `\"/new/{path}\"` or `\"https://example.com{uri}\"`".to_owned()
             }
             Self::FieldName => "a field name, such as `\"X-Frame-Options\"`".to_owned(),
-            Self::FieldValue => "a field value of visible ASCII characters and spaces".to_owned(),
+            Self::FieldValue | Self::FieldTemplate => {
+                "a field value of visible ASCII characters and spaces".to_owned()
+            }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
             Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
             Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),

@@ -215,6 +215,22 @@ pub(super) fn field_value(text: &str) -> Result<String, ValueError> {
     Ok(text.trim_matches([' ', '\t']).to_owned())
 }
 
+/// The placeholders of fields.
+pub(super) const IN_FIELDS: &[&str] = &["client", "host", "method", "path", "query", "scheme", "uri"];
+
+/// Reads the value of a field with placeholders. Only a name in brackets is one: JSON in a field is what it is.
+pub(super) fn field_template(text: &str) -> Result<String, ValueError> {
+    let value = field_value(text)?;
+    for (at, _) in value.match_indices('{') {
+        let Some((name, _)) = value[at + 1..].split_once('}') else { break };
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+        if is_name && !IN_FIELDS.contains(&name) {
+            return Err(super::paths::unknown_placeholder(name, IN_FIELDS));
+        }
+    }
+    Ok(value)
+}
+
 /// Whether two field names are the same field.
 pub(crate) fn field_names_agree(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right)
@@ -350,6 +366,12 @@ mod tests {
             assert!(field_name(name).is_err(), "{name}");
         }
         assert_eq!(field_value(" a\tb ").as_deref(), Ok("a\tb"));
+        for value in ["{client}, {uri}", "{\"a\":{\"b\":1}}", "{", "{}", "{ x }"] {
+            assert_eq!(field_template(value).as_deref(), Ok(value));
+        }
+        for value in ["{nope}", "{\"a\":{clint}}", "é"] {
+            assert!(field_template(value).is_err(), "{value}");
+        }
         for value in ["a\r\nb", "a\0", "é"] {
             assert!(field_value(value).is_err(), "{value:?}");
         }

@@ -63,6 +63,19 @@ pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     if text.starts_with('@') {
         return route_name(text).map(PathPattern::Exact);
     }
+    if text.starts_with('~') {
+        let suffix = text.trim_start_matches(['~', '*', ' ']).trim_start_matches('\\').strip_prefix('.');
+        let suffix = suffix.and_then(|suffix| suffix.strip_suffix('$'));
+        let suffix = suffix.filter(|suffix| suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        return bad(
+            "is a regular expression, and patterns are none",
+            &match suffix {
+                Some(suffix) => format!("write `\"*.{suffix}\"` for any path that ends so"),
+                None => "write a path in which `*` stands for any characters: `\"/shop/*\"`, `\"*.php\"`"
+                    .to_owned(),
+            },
+        );
+    }
     if !text.starts_with(['/', '*']) {
         return bad(
             "begins with neither `/` nor `*`",
@@ -231,6 +244,9 @@ pub(super) fn try_entry(text: &str) -> Result<Try, ValueError> {
     Ok(Try::Path(text.to_owned()))
 }
 
+/// The placeholders of redirects.
+pub(super) const IN_REDIRECTS: &[&str] = &["path", "query", "host", "uri", "scheme"];
+
 /// Reads the address of a redirect.
 pub(super) fn target(text: &str) -> Result<String, ValueError> {
     let is_absolute = ["http://", "https://", "{scheme}://"].iter().any(|start| text.starts_with(start));
@@ -256,7 +272,7 @@ pub(super) fn target(text: &str) -> Result<String, ValueError> {
             "write it as a percent escape: a space is `%20`",
         ));
     }
-    placeholders(text, &["path", "query", "host", "uri", "scheme"])?;
+    placeholders(text, IN_REDIRECTS)?;
     Ok(text.to_owned())
 }
 
@@ -274,16 +290,19 @@ fn placeholders(text: &str, known: &[&str]) -> Result<(), ValueError> {
             ));
         };
         if !known.contains(&name) {
-            let near = crate::suggest::nearest(name, known.iter().copied());
-            let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
-            return Err(ValueError::new(
-                format!("`{{{name}}}` is not known here"),
-                format!("{near}known are {all}"),
-            ));
+            return Err(unknown_placeholder(name, known));
         }
         rest = &behind[name.len() + 2..];
     }
     Ok(())
+}
+
+/// What is said of a placeholder that is not known.
+pub(super) fn unknown_placeholder(name: &str, known: &[&str]) -> ValueError {
+    let all = known.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
+    let near = crate::suggest::nearest(name, known.iter().copied());
+    let near = near.map(|near| format!("did you mean `{{{near}}}`? ")).unwrap_or_default();
+    ValueError::new(format!("`{{{name}}}` is not known here"), format!("{near}known are {all}"))
 }
 
 fn has_escape(text: &str) -> bool {
@@ -311,6 +330,7 @@ mod tests {
             ("*x*", pieces(&["", "x", ""])),
             ("/a**b**c", pieces(&["/a", "b", "c"])),
             ("static/*", None),
+            ("~ \\.php$", None),
             ("/a%20b", None),
             ("/a/../b", None),
             ("/a//b", None),

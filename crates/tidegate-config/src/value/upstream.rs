@@ -39,6 +39,18 @@ pub(super) fn destination(text: &str, folder: &Path) -> Result<Destination, Valu
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() > 0 => Ok(Destination::Tcp(address)),
         Ok(_) => bad("the port is 0", "write the port that the application listens on"),
+        Err(_)
+            if text
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| is_name(host) && port.parse::<u16>().is_ok()) =>
+        {
+            bad(
+                "names of hosts are looked up for members of an `upstream` only",
+                &format!(
+                    "write `upstream \"app\" {{ member \"{text}\" }}` at the top level, and its name here: `\"app\"`"
+                ),
+            )
+        }
         Err(_) => bad(
             "it is neither a name, nor an address with a port, nor a unix socket",
             "write the name of a pool, `\"127.0.0.1:9000\"`, `\"[::1]:9000\"` or `\"unix:/run/php.sock\"`",

@@ -66,11 +66,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if errors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whom pools and hooks run as. A server that may open ports and choose users is started as root, by whomever the file is
-/// checked.
-fn assigned(loaded: &Loaded) -> Vec<Assigned> {
-    let assigned = loaded.settings.as_ref().map(|settings| users::assign(&mut settings.clone(), true));
-    assigned.and_then(Result::ok).unwrap_or_default()
+/// Whom pools and hooks run as, where the server is started by whoever checks, and where by root: most servers are.
+fn assigned(loaded: &Loaded) -> Vec<String> {
+    let Some(settings) = &loaded.settings else { return Vec::new() };
+    let by = |is_root| users::assign(&mut settings.clone(), is_root).unwrap_or_default();
+    let own = users::can_be_anybody();
+    let server =
+        users::identity(settings.user.as_ref()).ok().and_then(|(_, warning)| warning).filter(|_| !own);
+    let mut lines: Vec<String> = server.into_iter().chain(by(own).iter().map(Assigned::to_string)).collect();
+    if !own {
+        lines.extend(by(true).iter().map(|assigned| format!("started by root, {assigned}")));
+    }
+    lines
 }
 
 fn what_is_there(loaded: &Loaded) -> String {

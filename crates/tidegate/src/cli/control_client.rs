@@ -19,8 +19,8 @@ use tidegate_modules::status::Format;
 struct Server {
     /// Control socket of the server
     ///
-    /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR, /run (for root) or the folder for
-    /// temporary files.
+    /// Without it and without --config: tidegate.sock in $XDG_RUNTIME_DIR or /run (for root), else tidegate-UID.sock in
+    /// the folder for temporary files.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// The server's settings file, which tells where its control socket is
@@ -307,6 +307,7 @@ fn own_files_of(config: &Path) -> Option<Settings> {
 
 /// `unnamed`: the settings file that was named and says nothing of a control socket.
 fn unreachable_server(path: &Path, unnamed: Option<&Path>, error: &std::io::Error) -> String {
+    let is_file = path.is_file();
     let path = path.display();
     match (error.kind(), unnamed) {
         (ErrorKind::NotFound | ErrorKind::ConnectionRefused, Some(config)) => format!(
@@ -314,6 +315,9 @@ fn unreachable_server(path: &Path, unnamed: Option<&Path>, error: &std::io::Erro
              the socket with --control",
             config.display()
         ),
+        (ErrorKind::ConnectionRefused, _) if is_file => {
+            format!("{path} is an ordinary file and no control socket; name the socket with --control")
+        }
         (kind, _) => why_unreachable(&path, kind, error),
     }
 }

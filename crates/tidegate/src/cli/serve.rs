@@ -46,7 +46,7 @@ pub struct Arguments {
     /// Control socket, for `tidegate status` and the like
     ///
     /// Without it: what `control` in the settings says, else tidegate.sock beside the pid file, else in
-    /// $XDG_RUNTIME_DIR, /run (for root) or the folder for temporary files.
+    /// $XDG_RUNTIME_DIR or /run (for root), else tidegate-UID.sock in the folder for temporary files.
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// User of server processes and applications where the settings name none; for a server that is started as root

@@ -225,11 +225,49 @@ pub fn own_name() -> String {
     launch::find_user(&own).ok().and_then(|account| account.name).unwrap_or(own)
 }
 
+/// Why what was named is not had.
+const ONLY_ROOT: &str = "who starts the server: only a server that is started as root can give what it starts another \
+                         `user` or `group`";
+
+/// Users and groups that the settings name and a server which this process were to start could not give: a warning for
+/// each. Whom they are for runs as the server's own user.
+pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
+    if can_be_anybody() {
+        return Vec::new();
+    }
+    let is_other_user =
+        |name: &str| find_user(name).is_ok_and(|account| account.uid != nix::unistd::geteuid());
+    let is_other_group = |name: &str| find_group(name).is_ok_and(|group| group != nix::unistd::getegid());
+    let said = |what: &str| format!("{what} runs as {}, {ONLY_ROOT}", own_name());
+    let mut warnings = Vec::new();
+    for pool in &settings.pools {
+        if let Application::Processes(processes) = &pool.application
+            && (processes.user.as_deref().is_some_and(is_other_user)
+                || processes.group.as_deref().is_some_and(is_other_group))
+        {
+            warnings.push((Some(pool.origin.clone()), said(&format!("pool {}", pool.name))));
+        }
+        let mut users = pool.hooks.iter().filter_map(|hook| match &hook.action {
+            HookAction::Run { user, .. } => user.as_deref(),
+            _ => None,
+        });
+        if users.any(is_other_user) {
+            warnings.push((Some(pool.origin.clone()), said(&format!("`on` of pool {}", pool.name))));
+        }
+    }
+    let hook = settings.acme.dns_hook.as_ref().and_then(|hook| hook.user.as_deref());
+    if hook.is_some_and(is_other_user) {
+        warnings.push((None, said("dns-hook")));
+    }
+    warnings
+}
+
 /// Gives pools and hooks that name no user the server's. Root is whoever names it, and nobody else (FAULTS 61). `is_root`:
-/// whether the server is started as root; another can only be itself, and leaves things as they are.
+/// whether the server is started as root. Another can only be itself, and so are all whom it starts: what they name is
+/// taken out, and [`out_of_reach`] says so.
 ///
 /// # Errors
-/// A user that a pool or hook names, or that the server names, is none of this system.
+/// A user or group that a pool or hook names, or that the server names, is none of this system.
 pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
     let mut assigned = Vec::new();
     let server = settings.user.clone();
@@ -238,15 +276,17 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
         let at = || Place::new(&pool.origin, format!("pool `{}`", pool.name));
         let mut own: Option<(String, Option<String>)> = None;
         if let Application::Processes(processes) = &mut pool.application {
+            let account = processes.user.as_deref().map(find_user).transpose().with_context(at)?;
+            processes.group.as_deref().map(find_group).transpose().with_context(at)?;
+            if !is_root {
+                (processes.user, processes.group) = (None, None);
+            }
             let said = match &processes.user {
-                Some(name) if !is_root && find_user(name).with_context(at)?.uid.is_root() => {
-                    (processes.user, processes.group) = (None, None);
-                    format!("{}, since only a server that is started as root can make it root", own_name())
+                None if account.as_ref().is_some_and(|account| account.uid != nix::unistd::geteuid()) => {
+                    format!("{}, {ONLY_ROOT}", own_name())
                 }
                 Some(name) => {
-                    let account = find_user(name).with_context(at)?;
-                    processes.group.as_deref().map(find_group).transpose().with_context(at)?;
-                    let warning = if account.uid.is_root() {
+                    let warning = if account.is_some_and(|account| account.uid.is_root()) {
                         ", as it says: nothing of this machine is out of its reach, the server's keys included"
                     } else {
                         ", as it says"
@@ -279,10 +319,8 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
             let HookAction::Run { user, group, .. } = &mut hook.action else { continue };
             match user {
                 Some(name) => {
-                    let account = find_user(name).with_context(|| Place::new(&pool.origin, "`on`"))?;
-                    if account.uid.is_root() && !is_root {
-                        *user = None; // it is less than what was allowed
-                    }
+                    find_user(name).with_context(|| Place::new(&pool.origin, "`on`"))?;
+                    user.take_if(|_| !is_root);
                 }
                 None if is_root => {
                     // An application elsewhere has no user here; its hook has the server's.
@@ -302,8 +340,8 @@ pub fn assign(settings: &mut Settings, is_root: bool) -> Result<Vec<Assigned>> {
     if let Some(hook) = &mut settings.acme.dns_hook {
         match &hook.user {
             Some(name) => {
-                let is_its_own = find_user(name).context("`dns-hook`")?.uid.is_root() && !is_root;
-                hook.user = hook.user.take().filter(|_| !is_its_own);
+                find_user(name).context("`dns-hook`")?;
+                hook.user.take_if(|_| !is_root);
             }
             None if is_root => {
                 let usual = usual().context("`dns-hook`")?;
@@ -348,6 +386,26 @@ mod tests {
         (settings, assigned)
     }
 
+    #[test]
+    fn a_group_that_is_not_there_is_a_mistake_with_and_without_a_user() {
+        for user in ["", "user \"root\";"] {
+            let text = format!(
+                "listen \":1\"\npool \"p\" {{ command \"sh\"; {user} group \"no-such-group\" }}\n\
+                 site {{ fastcgi \"p\"; root \"/tmp\" }}\n"
+            );
+            let environment = tidegate_config::ProcessEnvironment;
+            let loaded = tidegate_config::load_str("a", &text, Path::new("/"), &environment);
+            let mut settings = loaded.settings.expect("sound settings");
+            for is_root in [false, true] {
+                let error = assign(&mut settings, is_root).unwrap_err();
+                assert!(
+                    format!("{error:#}").contains("pool `p`: there is no group `no-such-group`"),
+                    "{error:#}"
+                );
+            }
+        }
+    }
+
     fn user_of(settings: &Settings) -> Option<&str> {
         match &settings.pools[0].application {
             Application::Processes(processes) => processes.user.as_deref(),
@@ -375,9 +433,11 @@ mod tests {
             assert!(said[0].said.starts_with(expected.unwrap()), "{said:?}");
             let HookAction::Run { user, .. } = &settings.pools[0].hooks[0].action else { panic!("it runs") };
             assert_eq!(user.as_deref(), expected, "{text}");
-            let (settings, _) = assigned(&text, false);
-            let stays = pool.contains("daemon").then_some("daemon");
-            assert_eq!(user_of(&settings), stays, "who is not root does not become it");
+            let (settings, said) = assigned(&text, false);
+            assert_eq!(user_of(&settings), None, "who is not root becomes nobody else");
+            assert!(said[0].said.starts_with(&own_name()), "{said:?}");
+            let HookAction::Run { user, .. } = &settings.pools[0].hooks[0].action else { panic!("it runs") };
+            assert_eq!(*user, None, "{text}");
         }
     }
 }

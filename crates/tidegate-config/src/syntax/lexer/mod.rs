@@ -251,6 +251,19 @@ impl<'a> Lexer<'a> {
     }
 }
 
+/// A size with the unit of another manner, in ours: in quotes alone it would be the next mistake.
+fn meant_size(word: &str) -> Option<String> {
+    let (number, unit) = word.split_at(word.find(|character: char| !character.is_ascii_digit())?);
+    let unit = match unit {
+        "k" | "K" | "kB" | "KB" => "KiB",
+        "M" | "MB" => "MiB",
+        "G" | "GB" => "GiB",
+        "T" | "TB" => "TiB",
+        _ => return None,
+    };
+    Some(format!("{number}{unit}"))
+}
+
 /// Says what a bare word is, or why it needs quotes: the message and the help.
 fn classify(word: &str) -> Result<TokenKind, (String, String)> {
     let quote =
@@ -267,6 +280,11 @@ fn classify(word: &str) -> Result<TokenKind, (String, String)> {
     if unsigned.starts_with(|character: char| character.is_ascii_digit()) {
         return if super::document::is_number(word) {
             Ok(TokenKind::Literal)
+        } else if let Some(size) = meant_size(word) {
+            Err((
+                format!("`{word}` begins like a number but is none: it must be in quotes"),
+                format!("write `\"{size}\"`"),
+            ))
         } else {
             quote("begins like a number but is none: it must be in quotes")
         };

@@ -1,0 +1,123 @@
+//! Variables as nginx writes them, `$host`: nothing fills them in here, and what is meant has another name.
+
+use crate::directive::Kind;
+
+/// Variables of nginx and what fields, redirects and logs have in their place; empty where they have nothing.
+const KNOWN: &[(&str, &str, &str)] = &[
+    ("args", "query", "query"),
+    ("body_bytes_sent", "", "bytes"),
+    ("bytes_sent", "", "bytes-out"),
+    ("document_uri", "path", "path"),
+    ("host", "host", "host"),
+    ("hostname", "host", "host"),
+    ("http_host", "host", "host"),
+    ("https", "scheme", "scheme"),
+    ("is_args", "", ""),
+    ("msec", "", "time-unix"),
+    ("query_string", "query", "query"),
+    ("remote_addr", "client", "client"),
+    ("remote_port", "", "client-port"),
+    ("remote_user", "", ""),
+    ("request", "", "target"),
+    ("request_length", "", "bytes-in"),
+    ("request_method", "method", "method"),
+    ("request_time", "", "duration"),
+    ("request_uri", "uri", "target"),
+    ("scheme", "scheme", "scheme"),
+    ("server_addr", "", ""),
+    ("server_name", "host", "host"),
+    ("server_port", "", ""),
+    ("server_protocol", "", "protocol"),
+    ("status", "", "status"),
+    ("time_iso8601", "", "time-iso"),
+    ("time_local", "", "time"),
+    ("uri", "path", "path"),
+];
+
+/// What the names of further ones begin with.
+const FAMILIES: [&str; 8] =
+    ["arg_", "cookie_", "http_", "proxy_", "sent_http_", "ssl_", "upstream_", "realip_"];
+
+/// What is said of such variables in a value that has placeholders, and what to write for them.
+pub(crate) fn foreign(kind: Kind, text: &str) -> Option<(String, String)> {
+    let known: &[&str] = match kind {
+        Kind::Target => super::paths::IN_REDIRECTS,
+        Kind::FieldTemplate => super::names::IN_FIELDS,
+        Kind::LogFormat => &[],
+        _ => return None,
+    };
+    let is_log = matches!(kind, Kind::LogFormat);
+    let mut first = None;
+    // The text as it was meant, as far as there are placeholders for it.
+    let (mut meant, mut is_whole, mut rest) = (String::new(), true, text);
+    while let Some((before, behind)) = rest.split_once('$') {
+        meant.push_str(before);
+        let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let (name, after) =
+            behind.split_at(behind.bytes().position(|byte| !is_of_name(byte)).unwrap_or(behind.len()));
+        rest = after;
+        let Some(placeholder) = placeholder(name, is_log, known) else {
+            meant.extend(["$", name]);
+            continue;
+        };
+        first = first.or(Some(name));
+        match placeholder {
+            Some(placeholder) => meant.extend(["{", &placeholder, "}"]),
+            None => is_whole = false,
+        }
+    }
+    meant.push_str(rest);
+    let help = match is_whole {
+        true => format!("write `\"{}\"`", meant.replace('"', "\\\"")),
+        false if is_log => {
+            "not all of them have a placeholder; the reference of `access-log` names those there are".into()
+        }
+        false => {
+            let list: Vec<String> = known.iter().map(|name| format!("`{{{name}}}`")).collect();
+            format!("not all of them have a placeholder; known are {}", list.join(", "))
+        }
+    };
+    let message = format!("`${}` stays as it is written: placeholders are written in curly brackets", first?);
+    Some((message, help))
+}
+
+/// The placeholder for a variable, where there is one; `None` where the name is none of nginx's.
+fn placeholder(name: &str, is_log: bool, known: &[&str]) -> Option<Option<String>> {
+    if let Some((_, other, log)) = KNOWN.iter().find(|(variable, ..)| *variable == name) {
+        let meant = if is_log { *log } else { *other };
+        let is_there = !meant.is_empty() && (is_log || known.contains(&meant));
+        return Some(is_there.then(|| meant.to_owned()));
+    }
+    let family = FAMILIES.iter().find(|family| name.len() > family.len() && name.starts_with(**family))?;
+    let side = match *family {
+        "http_" => "request",
+        "sent_http_" => "response",
+        _ => return Some(None),
+    };
+    Some(is_log.then(|| format!("{side}.{}", name[family.len()..].replace('_', "-"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_nginx_and_what_is_meant() {
+        for (kind, text, help) in [
+            (Kind::Target, "https://$host$request_uri", Some("write `\"https://{host}{uri}\"`")),
+            (Kind::Target, "https://{host}$request_uri", Some("write `\"https://{host}{uri}\"`")),
+            (Kind::Target, "/$remote_addr", Some("known are `{path}`")),
+            (Kind::FieldTemplate, "$remote_addr", Some("write `\"{client}\"`")),
+            (Kind::FieldTemplate, "$http_x_a", Some("known are `{client}`")),
+            (Kind::LogFormat, "{client} $status", Some("write `\"{client} {status}\"`")),
+            (Kind::LogFormat, "{client} $http_user_agent", Some("write `\"{client} {request.user-agent}\"`")),
+            (Kind::LogFormat, "{client} $remote_user", Some("not all of them have")),
+            (Kind::FieldTemplate, "Basic $ab $hosts cost: 5$", None),
+            (Kind::Text { most: 9 }, "$host", None),
+        ] {
+            let said = foreign(kind, text);
+            assert_eq!(said.is_some(), help.is_some(), "{text}: {said:?}");
+            assert!(help.is_none_or(|help| said.as_ref().unwrap().1.contains(help)), "{text}: {said:?}");
+        }
+    }
+}
