@@ -6,7 +6,7 @@
 
 mod running;
 
-use running::{BINARY, Folder, Server, get, wait_for};
+use running::{BINARY, Folder, Load, Server, get, wait_for};
 use rustix::process::geteuid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -28,6 +28,11 @@ fn user() -> Option<(String, u32)> {
     }
     eprintln!("SKIPPED: this system has neither a user www-data nor a user nobody");
     None
+}
+
+fn id_of(name: &str) -> u32 {
+    let output = Command::new("id").args(["-u", name]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
 /// What the unit says behind `NAME=`.
@@ -276,6 +281,63 @@ fn a_command_and_its_hook_have_the_servers_user_and_root_is_who_says_so() {
     assert!(checked.stderr.contains("there is no user `no-such-user`"), "{}", checked.stderr);
     assert_eq!(checked.code, Some(1));
     assert_eq!(server.body("/root"), "0");
+}
+
+/// Sockets of pools are for the server processes, whichever user those have: of a pool that stays as well.
+#[test]
+fn a_reload_that_changes_the_user_leaves_pools_and_scripts_in_reach() {
+    let Some((name, number)) = user() else { return };
+    let Some(nobody) = Some("nobody").filter(|nobody| *nobody != name) else {
+        eprintln!("SKIPPED: this system has but one user to change to");
+        return;
+    };
+    let folder = prepared("users-change");
+    let text = "import os, socket\n\
+                s = socket.socket(fileno=3)\n\
+                while True:\n\
+                \x20 c, _ = s.accept()\n\
+                \x20 c.recv(9999)\n\
+                \x20 body = str(os.geteuid())\n\
+                \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
+                \x20 c.close()\n";
+    fs::write(folder.path("app.py"), text).unwrap();
+    script(&folder, "cgi-bin/id", "#!/bin/sh\necho 'Content-Type: text/plain'\necho\nid -u\n");
+    let app = folder.path("app.py").display().to_string();
+    let pool = |name: &str, more: &str| {
+        format!("pool \"{name}\" {{ command \"python3\" \"{app}\"; socket auto pass=descriptor; {more} }}\n")
+    };
+    let settings = |user: &str| {
+        format!(
+            "workers 1\nuser \"{user}\"\nlisten \"127.0.0.1:0\"\n{}{}\
+             site \"localhost\" {{ proxy \"http://follows\"; route \"/stays\" {{ proxy \"http://stays\" }}\n\
+             route \"/cgi-bin/*\" {{ cgi; alias \"cgi-bin\" }} }}\n",
+            pool("follows", ""),
+            pool("stays", &format!("user \"{name}\""))
+        )
+    };
+    let server = Server::with_config(&folder, &settings(&name));
+    let paths = ["/", "/stays", "/cgi-bin/id"];
+    for path in paths {
+        assert_eq!(wait_for(|| get(&server.address, path).ok(), "an answer").trim(), number.to_string());
+    }
+    let other = id_of(nobody);
+    for (user, number) in [(nobody, other), (&name, number)] {
+        let before = server.processes();
+        let loads = paths.map(|path| Load::on_path(&server.address, path));
+        folder.write("tidegate.kdl", &settings(user));
+        let reloaded = server.tell(&["reload"]);
+        assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+        let is_over = || server.processes().iter().all(|pid| !before.contains(pid)).then_some(());
+        wait_for(is_over, "the processes before to end");
+        for path in ["/", "/cgi-bin/id"] {
+            let is_its = || get(&server.address, path).unwrap().trim() == number.to_string();
+            wait_for(|| is_its().then_some(()), "an application of the new user");
+        }
+        get(&server.address, "/stays").unwrap();
+        for load in loads {
+            load.end();
+        }
+    }
 }
 
 /// A folder of keys that was the applications' user's before, as under an older unit, is root's own again.
