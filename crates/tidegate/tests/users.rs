@@ -517,3 +517,46 @@ fn with_one_user_for_everything_landlock_keeps_keys_and_commands_apart() {
         );
     }
 }
+
+/// A script makes links to what is sealed from it; whoever asks for them gets nothing.
+#[test]
+fn with_one_user_for_everything_no_link_leads_clients_to_what_is_sealed() {
+    let Some((_, number)) = user() else { return };
+    if !tidegate_modules::gateway::supervise::seal::is_possible() {
+        eprintln!("SKIPPED: this kernel has no landlock");
+        return;
+    }
+    for symlinks in ["any", "owner"] {
+        let folder = Folder::apart(&format!("one-user-links-{symlinks}"));
+        certificate(&folder);
+        let dir = folder.0.display().to_string();
+        let head = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\n";
+        let link = format!(
+            "{head}cd {dir}/www && ln -s ../site.key key && ln -s ../acme/local/root.key root && ln -s ../acme acme && \
+             ln -s ../data/open open && ln -s ../control.proof proof && echo linked\n"
+        );
+        script(&folder, "cgi-bin/link", &link);
+        script(&folder, "data/open", "an open file");
+        for path in ["www", "run"] {
+            fs::create_dir(folder.path(path)).unwrap();
+        }
+        for path in ["", "www", "cgi-bin", "run", "data", "data/open", "site.key", "site.pem"] {
+            chown(folder.path(path), Some(number), Some(number)).unwrap();
+        }
+        let lines = format!(
+            "site \"localhost\" {{ root \"www\"; symlinks \"{symlinks}\"\n\
+             route \"/cgi-bin/*\" {{ cgi; alias \"cgi-bin\" }} }}"
+        );
+        let server =
+            Server::through(&folder, &settings(&folder, &lines), |command| as_user(&command, number, true));
+        let key = folder.path("acme/local/root.key");
+        wait_for(|| key.exists().then_some(()), "the local authority to be made");
+        let linked = wait_for(|| get(&server.address, "/cgi-bin/link").ok(), "the script");
+        assert!(linked.contains("linked"), "{linked}");
+        assert_eq!(server.body("/open"), "an open file", "{symlinks}");
+        for path in ["/key", "/root", "/acme/local/root.key", "/proof"] {
+            let answer = get(&server.address, path);
+            assert!(answer.is_err(), "{symlinks} {path}: {answer:?}");
+        }
+    }
+}
