@@ -36,6 +36,7 @@ pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
     let mut findings = Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new() };
     findings.users();
     findings.spill();
+    findings.logs();
     findings.listeners();
     findings.wildcards();
     // One that cannot be found out has been said.
@@ -85,6 +86,12 @@ impl Findings<'_> {
             let help = "let the server's user write there, or name another folder with `spill`";
             self.list.push((None, Diagnostic::error(message).help(help)));
         }
+    }
+
+    /// Whether a log lies in a folder of whom applications run as, who can replace it.
+    fn logs(&mut self) {
+        let warnings = users::exposed_logs(self.settings).into_iter().map(Diagnostic::warning);
+        self.list.extend(warnings.map(|warning| (None, warning)));
     }
 
     fn listeners(&mut self) {
