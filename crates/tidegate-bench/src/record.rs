@@ -472,7 +472,7 @@ mod tests {
 
     proptest! {
         // Histograms are large; a few dozen ways to split suffice.
-        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
+        #![proptest_config(ProptestConfig::with_cases((ProptestConfig::default().cases / 8).max(1)))]
 
         /// Split over workers and intervals in any way, percentiles stay those of all values, within the
         /// three digits.

@@ -58,6 +58,14 @@ impl Diagnostic {
         Self { severity: Severity::Warning, ..Self::error(message) }
     }
 
+    /// What tells it from others, wherever in its file it stands: the file, the text that it is about, the sentence.
+    pub fn identity(&self) -> String {
+        let text = |(source, range): &(Source, Range<usize>)| {
+            format!("{}: {}: ", source.name, source.text.get(range.clone()).unwrap_or_default())
+        };
+        self.span.as_ref().map(text).unwrap_or_default() + &self.message
+    }
+
     /// As a line of a log.
     pub fn in_a_line(&self) -> String {
         let place = self.span.as_ref().map(|(source, range)| {

@@ -76,6 +76,8 @@ pub struct Settings {
     pub control: Option<PathBuf>,
     /// Where request bodies wait that have to be complete.
     pub spill: gateway::Spill,
+    /// Where that is written which is judged by the machine alone.
+    pub written: Written,
     /// How long a draining server waits for requests in flight.
     pub drain_timeout: Duration,
 }
@@ -100,6 +102,15 @@ pub struct SocketAccess {
     pub owner: Option<String>,
     /// By name or number; `None` is that of who started the server.
     pub group: Option<String>,
+}
+
+/// Where folders of the server are named; line 0 where they are not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Written {
+    /// `spill`.
+    pub spill: Origin,
+    /// `acme { storage }`.
+    pub storage: Origin,
 }
 
 /// Where something was written.

@@ -27,8 +27,8 @@ pub(crate) fn look_ahead(reply: Reply, least: usize) -> Reply {
         Reply::Later(future) if least > 0 => {
             Reply::Later(Box::pin(async move { look(future.await, least).await }))
         }
-        Reply::Preparing(future) => {
-            Reply::Preparing(Box::pin(async move { look_ahead(future.await, least) }))
+        Reply::Preparing(need, future) => {
+            Reply::Preparing(need, Box::pin(async move { look_ahead(future.await, least) }))
         }
         reply => reply,
     }

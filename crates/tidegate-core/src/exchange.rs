@@ -2,7 +2,7 @@
 
 use crate::interim::InterimQueue;
 use crate::kept::Kept;
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::state::RequestState;
 use std::cell::OnceCell;
 use std::net::SocketAddr;
@@ -159,13 +159,17 @@ impl Exchange<'_> {
     /// those in flight (see [`Reply::Preparing`]).
     pub fn prepare_after<T: 'static>(
         &mut self,
+        need: Need,
         job: impl Future<Output = T> + 'static,
         then: impl FnOnce(T, &mut Exchange<'_>) -> Reply + 'static,
     ) -> Reply {
         let kept = Kept::of(self);
-        Reply::Preparing(Box::pin(async move {
-            let done = job.await;
-            kept.lend(|exchange| then(done, exchange))
-        }))
+        Reply::Preparing(
+            need,
+            Box::pin(async move {
+                let done = job.await;
+                kept.lend(|exchange| then(done, exchange))
+            }),
+        )
     }
 }

@@ -15,7 +15,7 @@ use crate::handler::Handler;
 use crate::https::Arrival;
 use crate::limits::excess;
 use crate::notes;
-pub use crate::notes::Notes;
+pub use crate::notes::{Known, Notes};
 use crate::pattern::matches;
 use crate::reply::Reply;
 use crate::response::{Author, Response};
@@ -110,7 +110,7 @@ impl Engine {
             return Reply::Ready(answer::error(status));
         }
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
-        let remote = site.remote(peer, fields);
+        let remote = site.remote(&peer, fields);
         if remote.has_told_scheme() {
             notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
         }
@@ -133,7 +133,12 @@ impl Engine {
         if path != raw_path.as_bytes() {
             notes.push(format!("path {raw_path}: looked up as {}", path.escape_ascii()));
         }
-        let state = RequestState { site: Some(site.clone()), has_encoded_slash, ..RequestState::of(remote) };
+        let state = RequestState {
+            site: Some(site.clone()),
+            has_encoded_slash,
+            rehearses_tls: is_tls,
+            ..RequestState::of(remote)
+        };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
         self.handle(site, &mut exchange)

@@ -61,9 +61,10 @@ impl Site {
             Reply::Later(future) => Reply::Later(Box::pin(async move {
                 dress(self.with_page(index, &pages, future.await).settled().await)
             })),
-            Reply::Preparing(future) => {
-                Reply::Preparing(Box::pin(async move { self.with_pages(index, pages, future.await, dress) }))
-            }
+            Reply::Preparing(need, future) => Reply::Preparing(
+                need,
+                Box::pin(async move { self.with_pages(index, pages, future.await, dress) }),
+            ),
         }
     }
 

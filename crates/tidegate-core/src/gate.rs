@@ -10,13 +10,18 @@
 use crate::access::{self, Refusal};
 use crate::answer;
 use crate::exchange::Exchange;
-use crate::reply::Reply;
+use crate::notes;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::site::Site;
 use std::rc::Rc;
 use tidegate_config::settings::Access;
 use tidegate_http::Status;
 use tidegate_io::LocalFuture;
+
+/// What `explain` says of a gate that would have to wait.
+const ASKS: &str =
+    "a gate of the route has to ask somebody, and nobody is asked here: as if it let the request in";
 
 /// Decides whether a request goes on to the content of its route. One for each route on each worker.
 pub trait Gate {
@@ -99,6 +104,8 @@ impl Site {
             match verdict {
                 Verdict::Pass => {}
                 Verdict::Refuse(response) => return Passage::Shut(response),
+                // It would be asked for the sake of nobody: a password is tried, a place is taken.
+                Verdict::Wait(_) if notes::takes_reason(&|| ASKS.into()) => {}
                 Verdict::Wait(future) => return Passage::Wait(future, next),
             }
             let Some(gate) = self.routes[index].gates.get(next) else { return Passage::Open(Pass(())) };
@@ -109,7 +116,7 @@ impl Site {
 
     /// Sends a request through the gates of a route, and then on, or to the answer that they give. Where one waits the
     /// request is kept meanwhile.
-    #[inline]
+    #[inline(always)] // so that the answer of an open route is not moved once more
     pub(crate) fn enter(
         self: &Rc<Self>,
         index: usize,
@@ -147,7 +154,7 @@ impl Site {
     ) -> Reply {
         exchange.ends_with_client(); // nobody else has asked
         let site = self.clone();
-        exchange.prepare_after(verdict, move |verdict, exchange| {
+        exchange.prepare_after(Need::Decision, verdict, move |verdict, exchange| {
             match site.ask_gate(index, verdict, next, exchange) {
                 Passage::Open(pass) => then(&site, exchange, Ok(pass)),
                 Passage::Shut(response) => then(&site, exchange, Err(response)),

@@ -16,6 +16,17 @@ struct Inner {
     unanswered: Cell<Option<&'static str>>,
 }
 
+/// What is known of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Its fields and its status.
+    All,
+    /// Its status; an application says the rest.
+    Status,
+    /// An application says all of it.
+    Nothing,
+}
+
 thread_local! {
     /// Where the reasons of refusals go on a thread that explains.
     static LISTENING: RefCell<Option<Notes>> = const { RefCell::new(None) };
@@ -66,8 +77,13 @@ impl Notes {
         self.0.is_malformed.get()
     }
 
-    /// Whether a response is what an application would have said, and nobody has asked it.
-    pub fn is_unknown(&self, response: &Response) -> bool {
-        self.0.asks_application.get() && response.author == Author::Application
+    /// How much of a response is known where an application would have to be asked, and nobody has.
+    pub fn known(&self, response: &Response) -> Known {
+        match self.0.asks_application.get() && response.author == Author::Application {
+            // An error is never the rehearsed answer itself: its page is, and the status stays.
+            true if response.status.is_error() => Known::Status,
+            true => Known::Nothing,
+            false => Known::All,
+        }
     }
 }

@@ -25,7 +25,7 @@ impl Engine {
         exchange.state.route = index;
         if let Some(trusted) = &site.route(index).trusted_proxies {
             exchange.state.remote = exchange.state.remote.seen_behind(trusted, &exchange.fields);
-            exchange.scheme = exchange.state.remote.scheme(exchange.state.tls.is_some());
+            exchange.scheme = exchange.state.remote.scheme(exchange.state.is_tls());
         }
         site.enter(index, exchange, move |site, exchange, entered| match entered {
             Ok(pass) => site.content(index, exchange, pass),
@@ -39,15 +39,14 @@ impl Site {
     #[inline]
     pub(crate) fn content(self: &Rc<Self>, index: usize, exchange: &mut Exchange<'_>, pass: Pass) -> Reply {
         let route = &self.routes[index];
-        match route.handler.handle(exchange, pass) {
-            // Complete as it is: the hot path ends here.
-            reply @ Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. })
-                if !route.filters_finished =>
-            {
-                reply
-            }
-            reply => self.finish_content(index, exchange, reply),
+        let mut reply = route.handler.handle(exchange, pass);
+        let is_finished =
+            matches!(&reply, Reply::Ready(Response { head: Head::Prebuilt(_) | Head::Final(_), .. }));
+        // Complete as it is: the hot path ends here.
+        if !is_finished || route.filters_finished {
+            reply = self.finish_content(index, exchange, reply);
         }
+        reply
     }
 
     #[inline(never)]

@@ -11,10 +11,18 @@ pub enum Reply {
     /// The answer, later. The connection polls it; its waker is the connection's. It may have to wait for a
     /// place among the requests in flight, and is not polled before: what costs belongs inside the future.
     Later(LocalFuture<Response>),
-    /// What the request needs before it can run is still to come, from its client most often: its content. It is polled
-    /// at once and takes no place among the requests in flight; what it becomes does. How many requests may be in this
-    /// state is bounded by `limits incoming-bodies`.
-    Preparing(LocalFuture<Reply>),
+    /// What the request needs before it can run is still to come. It is polled at once and takes no place among the
+    /// requests in flight; what it becomes does. How many requests may be in this state is bounded for each [`Need`].
+    Preparing(Need, LocalFuture<Reply>),
+}
+
+/// What a request needs before it can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Its content, from the client: bounded by `limits incoming-bodies`.
+    Content,
+    /// What the server finds out: whether a gate lets it in, where its file lies. As many as `limits in-flight` says.
+    Decision,
 }
 
 impl Reply {
@@ -28,7 +36,9 @@ impl Reply {
         match self {
             Reply::Ready(response) => Reply::Ready(change(response)),
             Reply::Later(future) => Reply::Later(Box::pin(async move { change(future.await) })),
-            Reply::Preparing(future) => Reply::Preparing(Box::pin(async move { future.await.map(change) })),
+            Reply::Preparing(need, future) => {
+                Reply::Preparing(need, Box::pin(async move { future.await.map(change) }))
+            }
         }
     }
 
@@ -38,7 +48,7 @@ impl Reply {
             self = match self {
                 Reply::Ready(response) => return response,
                 Reply::Later(future) => return future.await,
-                Reply::Preparing(future) => future.await,
+                Reply::Preparing(_, future) => future.await,
             };
         }
     }

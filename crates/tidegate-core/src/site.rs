@@ -158,13 +158,13 @@ impl Site {
 
     /// Who asks, as this site sees it.
     #[inline]
-    pub(crate) fn remote(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
-        if self.is_asked_directly { Remote::direct(peer) } else { self.remote_behind(peer, fields) }
+    pub(crate) fn remote(&self, peer: &Peer, fields: &Fields<'_>) -> Remote {
+        if self.is_asked_directly { Remote::direct(*peer) } else { self.remote_behind(peer, fields) }
     }
 
     #[inline(never)]
-    fn remote_behind(&self, peer: Peer, fields: &Fields<'_>) -> Remote {
-        let mut remote = Remote::behind(&self.config.trusted_proxies, peer, fields);
+    fn remote_behind(&self, peer: &Peer, fields: &Fields<'_>) -> Remote {
+        let mut remote = Remote::behind(&self.config.trusted_proxies, *peer, fields);
         if self.is_partly_for_this_machine {
             remote.look_for_proxy(fields);
         }

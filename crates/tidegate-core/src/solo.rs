@@ -91,7 +91,7 @@ impl Solo {
     /// Takes a place among those in flight, as another request for the first site would.
     pub fn hold_place(&mut self) -> Option<Later> {
         let site = self.cx.engine.site_for(0, "")?.account();
-        let account = Account { site, upstream: 0, peer: Peer::Unix };
+        let account = Account { site, upstream: 0, peer: Peer::Unix, head: 0 };
         Some(self.cx.admission.later(Reply::Later(Box::pin(std::future::pending())), account, false))
     }
 

@@ -26,6 +26,8 @@ pub struct RequestState {
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
     pub(crate) has_encoded_slash: bool,
+    /// It is explained as one that comes over TLS, and there is no handshake.
+    pub(crate) rehearses_tls: bool,
     /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
     pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
     pub(crate) signals: Signals,
@@ -49,9 +51,16 @@ impl RequestState {
             route: 0,
             hops: 0,
             has_encoded_slash: false,
+            rehearses_tls: false,
             forwarded: None,
             signals: Signals::default(),
         }
+    }
+
+    /// Whether its connection speaks TLS.
+    #[inline]
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some() || self.rehearses_tls
     }
 
     /// The same for a request that is kept, which takes the content along.
@@ -60,6 +69,7 @@ impl RequestState {
     }
 
     /// The same for another request, without content.
+    #[inline]
     pub(crate) fn copy(&self, signals: Signals) -> RequestState {
         let RequestState {
             remote,
@@ -69,6 +79,7 @@ impl RequestState {
             route,
             hops,
             has_encoded_slash,
+            rehearses_tls,
             forwarded,
             signals: _,
         } = self;
@@ -80,6 +91,7 @@ impl RequestState {
             route: *route,
             hops: *hops,
             has_encoded_slash: *has_encoded_slash,
+            rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),
             signals,
         }

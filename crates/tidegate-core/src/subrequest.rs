@@ -8,7 +8,7 @@ use crate::answer;
 use crate::exchange::{Exchange, Local};
 use crate::gate::{Pass, Passage, Verdict};
 use crate::log;
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::Signals;
 use crate::site::Site;
@@ -80,7 +80,7 @@ impl Exchange<'_> {
             Passage::Wait(verdict, next) => {
                 self.ends_with_client(); // nobody else has asked
                 let path = path.to_vec();
-                self.prepare_after(verdict, move |verdict: Verdict, exchange| {
+                self.prepare_after(Need::Decision, verdict, move |verdict: Verdict, exchange| {
                     let passage = exchange
                         .on_route(&site, index, &path, |inner| site.ask_gate(index, verdict, next, inner));
                     exchange.go_on(passage, site, index, &path, then)
@@ -126,7 +126,7 @@ impl Exchange<'_> {
         let mut inner = Exchange { path, state: std::mem::take(&mut self.state), ..*self };
         inner.state.remote = elsewhere;
         if site.trusts_by_route && inner.state.forwarded.is_none() {
-            inner.scheme = elsewhere.scheme(inner.state.tls.is_some()); // as its own route believes it
+            inner.scheme = elsewhere.scheme(inner.state.is_tls()); // as its own route believes it
         }
         (inner.state.route, inner.state.hops) = (index, hops.saturating_add(1));
         let result = f(&mut inner);
@@ -167,10 +167,7 @@ fn answer(
 impl InternalRedirect {
     /// From a request to the site.
     pub(crate) fn of(site: &Rc<Site>, exchange: &Exchange<'_>) -> InternalRedirect {
-        let names = || exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec).collect();
-        let known = &exchange.state.forwarded;
-        let forwarded = site.trusts_by_route.then(|| known.clone().unwrap_or_else(|| Rc::new(names())));
-        InternalRedirect {
+        let mut redirect = InternalRedirect {
             site: site.clone(),
             head_only: exchange.method == Method::Head,
             scheme: exchange.scheme,
@@ -178,8 +175,13 @@ impl InternalRedirect {
             now: exchange.now,
             started: exchange.started,
             // Its answer is one of ours: what it asks is nothing to the connection.
-            state: RequestState { forwarded, ..exchange.state.copy(Signals::default()) },
+            state: exchange.state.copy(Signals::default()),
+        };
+        if site.trusts_by_route && redirect.state.forwarded.is_none() {
+            let names = exchange.fields.elements("x-forwarded-for").map(<[u8]>::to_vec);
+            redirect.state.forwarded = Some(Rc::new(names.collect()));
         }
+        redirect
     }
 
     /// What a `GET` of `target`, a path with a query perhaps, is answered. 404 where it leads nowhere, and 508

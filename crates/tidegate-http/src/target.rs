@@ -67,6 +67,12 @@ impl<'a> Target<'a> {
         if text.starts_with('/') && method != Method::Connect && !words::any(text.as_bytes(), is_notable) {
             return Ok(Target::Origin { path: text, query: None });
         }
+        Target::parse_any(method, text)
+    }
+
+    /// The same for what takes more than one look.
+    #[inline(never)]
+    fn parse_any(method: Method, text: &'a str) -> Result<Target<'a>, TargetError> {
         if text.is_empty() {
             return Err(TargetError::Empty);
         }

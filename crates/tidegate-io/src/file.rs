@@ -214,6 +214,26 @@ impl Root {
         self.follow_now(now, patience)
     }
 
+    /// The folder has moved or is gone, as somebody who watches it has seen: the path is followed for the next one who asks.
+    pub fn has_moved(&self) {
+        self.followed.store(0, Relaxed);
+    }
+
+    /// Follows the path anew at once where the folder that it led to has been removed, for who finds nothing there. Whether
+    /// it leads to another one now.
+    ///
+    /// # Errors
+    /// As [`Root::follow`].
+    pub fn follow_removed(&self, patience: Patience) -> io::Result<bool> {
+        let Place { dir, is_remote, .. } = self.place();
+        if patience == Patience::Cached && is_remote || rustix::fs::fstat(&dir)?.st_nlink > 0 {
+            return Ok(false);
+        }
+        let before = self.generation();
+        self.follow_now(monotonic_ns(), patience)?;
+        Ok(self.generation() != before)
+    }
+
     #[cold]
     fn follow_now(&self, now: u64, patience: Patience) -> io::Result<()> {
         if patience == Patience::Cached && self.place().is_remote {

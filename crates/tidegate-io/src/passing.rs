@@ -83,33 +83,6 @@ pub fn receive(link: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>
     Ok(Some((bytes, descriptors)))
 }
 
-/// Sends one descriptor and nothing else.
-pub fn send_one(link: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let given = [descriptor];
-    if !control.push(SendAncillaryMessage::ScmRights(&given)) {
-        return Err(io::Error::other("a descriptor does not fit"));
-    }
-    rustix::io::retry_on_intr(|| sendmsg(link, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL))?;
-    Ok(())
-}
-
-/// Takes one descriptor from somebody who need not be one of ours: further ones are closed by the kernel.
-pub fn receive_one(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    rustix::io::retry_on_intr(|| {
-        recvmsg(link, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
-    let mut given = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut given) => given.next(),
-        _ => None,
-    });
-    given.next().ok_or_else(|| ErrorKind::UnexpectedEof.into())
-}
-
 fn send_all(link: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let sent = rustix::io::retry_on_intr(|| rustix::net::send(link, bytes, SendFlags::NOSIGNAL))?;

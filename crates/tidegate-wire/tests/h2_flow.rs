@@ -231,6 +231,33 @@ fn turns() {
 }
 
 #[test]
+fn an_end_needs_no_window() {
+    let mut end = End::ready_server(Limits::default());
+    end.feed(&settings(&[(4, 5)]));
+    for id in [1, 3] {
+        end.feed(&headers(id, WHOLE, GET));
+        let key = end.key(id);
+        assert_eq!(end.answer(key, 200, b"01234-more"), 5);
+        end.connection.set_ready(key, true);
+    }
+    let (one, three) = (end.key(1), end.key(3));
+    assert_eq!(end.connection.next_ready(), None);
+    end.connection.set_may_end(three, true);
+    assert_eq!(end.connection.next_ready(), Some(three));
+    assert!(end.connection.is_starved(), "the other one");
+    end.connection.set_may_end(three, false);
+    assert_eq!(end.connection.next_ready(), None);
+    // Where the window of the connection is closed, too.
+    end.feed(&window(1, 70_000));
+    let rest = vec![0; 70_000];
+    while end.connection.send_data(one, &rest, false, &mut end.out) > 0 {}
+    assert_eq!((end.connection.room(one), end.connection.next_ready()), (0, None));
+    end.connection.set_may_end(one, true);
+    assert_eq!(end.connection.next_ready(), Some(one));
+    assert!(end.connection.begin_frame(one, 0, true).is_some());
+}
+
+#[test]
 fn what_repeats_costs_a_byte() {
     let mut end = End::ready_server(Limits::default());
     let mut lines = FieldLines::new();

@@ -229,6 +229,11 @@ impl Link {
         }
     }
 
+    /// Whether anything can still come from the other end.
+    pub fn is_open(&self) -> bool {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Asks. `then` is called with the answer, on the thread that reads; or dropped, when there will be none.
     pub fn ask<M: Serialize>(
         &self,

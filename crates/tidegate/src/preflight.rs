@@ -9,10 +9,11 @@ use crate::certificates;
 use crate::link::Identity;
 use crate::master::users;
 use crate::server::privileges;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use tidegate_config::settings::gateway::BackendTrust;
+use tidegate_config::settings::pool::{Application, Place};
 use tidegate_config::settings::{AcmeChallenge, Action, CertificateFiles, Listener, Origin, Route, Site};
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::tls::{PairKey, TlsError, automatic_names, key_of, read_clients, read_roots};
@@ -37,6 +38,7 @@ pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
     findings.users();
     findings.spill();
     findings.logs();
+    findings.made_later();
     findings.listeners();
     findings.wildcards();
     // One that cannot be found out has been said.
@@ -52,6 +54,14 @@ pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
 impl Findings<'_> {
     fn add(&mut self, site: Option<usize>, origin: &Origin, diagnostic: Diagnostic) {
         self.list.push((site, self.loaded.point_at(diagnostic, origin)));
+    }
+
+    /// The same for what may not be written at all, since it has a default.
+    fn add_at(&mut self, origin: &Origin, diagnostic: Diagnostic) {
+        match origin.line {
+            0 => self.list.push((None, diagnostic)),
+            _ => self.add(None, origin, diagnostic),
+        }
     }
 
     /// Whom server processes, pools and hooks run as.
@@ -84,7 +94,34 @@ impl Findings<'_> {
             let message =
                 format!("cannot keep content of requests in the folder {}: {why}", folder.display());
             let help = "let the server's user write there, or name another folder with `spill`";
-            self.list.push((None, Diagnostic::error(message).help(help)));
+            self.add_at(&self.settings.written.spill, Diagnostic::error(message).help(help));
+        }
+    }
+
+    /// Folders that are made when they are needed: without them the server goes on, and not as it was meant.
+    fn made_later(&mut self) {
+        let settings = self.settings;
+        if let Some(storage) =
+            settings.acme.storage.as_deref().filter(|_| !automatic_names(settings).is_empty())
+            && let Err(why) = may_make(storage)
+        {
+            let message =
+                format!("no automatic certificate can be kept in the folder {}: {why}", storage.display());
+            let help =
+                "let the user that starts the server write there, or name another folder with `storage`";
+            self.add_at(&settings.written.storage, Diagnostic::warning(message).help(help));
+        }
+        for pool in &settings.pools {
+            let Application::Processes(processes) = &pool.application else { continue };
+            if let Place::Folder(folder) = &processes.temporary.place
+                && let Err(why) = may_make(folder)
+            {
+                let (name, folder) = (&pool.name, folder.display());
+                let message =
+                    format!("pool {name} cannot have uploads and sessions in the folder {folder}: {why}");
+                let help = "let the user that starts the server write there, or name another folder with `temporary`";
+                self.add(None, &pool.origin, Diagnostic::warning(message).help(help));
+            }
         }
     }
 
@@ -222,6 +259,23 @@ fn root_of(route: &Route) -> Option<&Path> {
     };
     Some(root).filter(|root| *root != Path::new(""))
 }
+
+/// Whether this process may make a folder, and what is missing on the way there; why not.
+fn may_make(folder: &Path) -> Result<(), String> {
+    let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+    let what = there.metadata().map_err(|error| format!("{}: {error}", there.display()))?;
+    if !what.is_dir() {
+        return Err(format!("{} is no folder", there.display()));
+    }
+    // Root may write everywhere, says the kernel, and these take nothing all the same.
+    if statfs(there).is_ok_and(|system| NO_PLACE.contains(&(system.f_type as u64))) {
+        return Err(format!("{} is of the kernel, which keeps no files", there.display()));
+    }
+    may(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| format!("{}: {error}", there.display()))
+}
+
+/// What `statfs(2)` says of `/proc` and `/sys`.
+const NO_PLACE: [u64; 2] = [0x9fa0, 0x6265_6572];
 
 /// Whether this process may use a folder; why not.
 fn may(folder: &Path, access: Access) -> Result<(), String> {

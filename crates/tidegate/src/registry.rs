@@ -11,6 +11,7 @@ use tidegate_config::settings::{AccessLog, Action, Route, Site};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::engine::Engine;
 use tidegate_core::explain::{Notes, Rehearsed};
+use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
 use tidegate_core::site;
 use tidegate_core::tls::TlsStore;
@@ -161,8 +162,9 @@ impl Registry {
                 )?
             }
             Action::Status => {
-                let names = settings.sites.iter().flat_map(|site| &site.names).cloned().collect();
-                Rc::new(StatusPage::new(Rc::new(self.view.clone()), names))
+                let names =
+                    Names::new(settings.sites.iter().flat_map(|site| &site.names).map(|name| (name, 0)));
+                Rc::new(StatusPage::new(Rc::new(self.view.clone()), Rc::new(names)))
             }
         })
     }

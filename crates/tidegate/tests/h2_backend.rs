@@ -241,8 +241,11 @@ fn a_status_that_there_is_not_is_a_bad_gateway() {
 fn an_upload_that_was_turned_away_unread_is_sent_again() {
     let (address, seen) = application(true);
     let folder = Folder::new("h2-goaway");
-    let config =
-        format!("workers 1\nlisten \"127.0.0.1:0\"\nsite {{ proxy \"h2c://{address}\"; access-log off }}\n");
+    // Longer than what is waited for: it begins with its first half, which is held.
+    let config = format!(
+        "workers 1\nlisten \"127.0.0.1:0\"\n\
+         site {{ proxy \"h2c://{address}\" {{ request-buffer \"16KiB\" }}; access-log off }}\n"
+    );
     let server = Server::with_config(&folder, &config);
     let mut client = Client::connect(&server);
     client.send("POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n");

@@ -391,9 +391,55 @@ fn a_server_can_be_stopped_while_a_reload_waits() {
     let outcome = reload.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&outcome.stderr);
     assert!(
-        !outcome.status.success() && said.contains("the server has ended before this was done"),
+        !outcome.status.success() && said.contains("the server was told to end before this was done"),
         "{said}"
     );
+    server.wait();
+}
+
+/// What is prepared when the server is told to end is not taken up: that would listen again.
+#[test]
+fn who_drains_does_not_accept_again_because_of_a_reload() {
+    let folder = Folder::new("no-comeback");
+    let text = |body| site("workers 1\nprocesses 2\ndrain-timeout \"60s\"", body);
+    let mut server = Server::with_config(&folder, &text("one"));
+    // So many that both processes have some.
+    let half = |_| {
+        let mut half = TcpStream::connect(&server.address).unwrap();
+        half.set_read_timeout(Some(WAIT)).unwrap();
+        half.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n").unwrap();
+        half
+    };
+    let halves: Vec<TcpStream> = (0..40).map(half).collect();
+    wait_for(|| (server.status()["stats"]["connections"]["current"] == 40).then_some(()), "all connections");
+    let pids = server.processes();
+    kill_process(pids[1], Signal::STOP).unwrap();
+    folder.write("tidegate.kdl", &text("two").replace("site {", "site { access-log \"two.log\"; "));
+    let reload = tell_later(&server, &["reload"]);
+    // From here on the master does nothing else before it has told both to prepare.
+    wait_for(|| Path::new(&folder.path("two.log")).exists().then_some(()), "the log of the new settings");
+    let stop = tell_later(&server, &["stop"]);
+    server.line("ending: requests in flight have");
+    let outcome = reload.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    assert!(said.contains("told to end before this was done: revision 1 stays in force"), "{said}");
+    kill_process(pids[1], Signal::KILL).unwrap();
+    wait_for(|| TcpStream::connect(&server.address).err(), "nobody to listen");
+    // Whoever answers has come past all orders.
+    let mut answered = 0;
+    for (index, mut half) in halves.into_iter().enumerate() {
+        let mut answer = String::new();
+        let is_sent = half.write_all(b"\r\n").is_ok();
+        if is_sent && half.read_to_string(&mut answer).is_ok() && !answer.is_empty() {
+            assert!(answer.ends_with("\r\n\r\none"), "{answer}");
+            answered += 1;
+        }
+        if index < 39 {
+            assert!(TcpStream::connect(&server.address).is_err(), "it listens again");
+        }
+    }
+    assert!(answered > 0);
+    assert!(stop.wait_with_output().unwrap().status.success());
     server.wait();
 }
 
@@ -650,7 +696,7 @@ fn the_wall_clock_is_read_for_dates_alone() {
         "tidegate/src/master/acme.rs",            // the same
         "tidegate/src/master/tls.rs",             // the same
         "tidegate/src/master/status_registry.rs", // when it was started, told
-        "tidegate/src/master/servers.rs",         // when they were started, told
+        "tidegate/src/master/servers/",           // when they were started, told
     ];
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     for part in ["tidegate-core", "tidegate-io", "tidegate-wire", "tidegate-modules", "tidegate"] {

@@ -12,7 +12,7 @@ use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
 use crate::include::TopNode;
-use crate::settings::{Busy, ErrorLog, FileCache, Level, LogTarget, Settings, User};
+use crate::settings::{Busy, ErrorLog, FileCache, Level, LogTarget, Origin, Settings, User, Written};
 use crate::value::Value;
 
 /// The top level lowered; the sites are added to `settings` one by one.
@@ -68,6 +68,15 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         pid_file: own_file(checker, disk, &items, "pid-file", "the pid file"),
         control: own_file(checker, disk, &items, "control", "the control socket"),
         spill: find("spill").map_or_else(super::gateway::spill_nowhere, |item| super::gateway::spill(&item)),
+        written: Written {
+            spill: origin_of(items.iter().find(|item| item.directive.name == "spill")),
+            storage: origin_of(
+                items
+                    .iter()
+                    .find(|item| item.directive.name == "acme")
+                    .and_then(|block| block.child("storage")),
+            ),
+        },
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
@@ -76,6 +85,10 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.
 const FALLBACK_ERROR_LOG: ErrorLog = ErrorLog { target: LogTarget::Stderr, level: Level::Info };
+
+fn origin_of(item: Option<&Item>) -> Origin {
+    item.map(Item::origin).unwrap_or_default()
+}
 
 fn user(checker: &mut Checker<'_>, item: &Item) -> Option<User> {
     let name = item.texts().pop()?;

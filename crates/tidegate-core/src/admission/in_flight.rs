@@ -1,8 +1,8 @@
-//! Requests that wait for something: `limits in-flight` and `limits queue`, and those whose content is still to come:
-//! `limits incoming-bodies`.
+//! Requests that wait for something: `limits in-flight` and `limits queue`, and those that cannot run yet: whose content is
+//! still to come, `limits incoming-bodies`, or of whom a gate has not decided, as many as `in-flight`.
 //!
 //! What is answered at once never comes here. A `Reply::Later` becomes a [`Later`]: it takes a place, or waits for one,
-//! and its future is not polled before. A `Reply::Preparing` is polled at once: what it waits for is the client, so it
+//! and its future is not polled before. A `Reply::Preparing` is polled at once: it does not run yet, so it
 //! takes no place among those in flight before it has become a `Reply::Later`; a bound of its own is for what is still
 //! waited for after the first look. Places of both kinds are common to the workers of a process, and shared out
 //! (`shares`): of those in flight by upstream and by site, of contents by client and by site, so that one client or one
@@ -16,7 +16,7 @@ use super::addresses::subscriber;
 use super::shares::{self, Key};
 use super::turns::{Arrival, Bounds, Turn, TurnQueue, Turns};
 use crate::memory::{self, Holdings};
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use crate::signals::SharedSignals;
 use std::rc::Rc;
@@ -36,7 +36,19 @@ const CLIENT: u32 = 1;
 #[derive(Default)]
 pub struct InFlight {
     running: Turns<Line>,
-    preparing: Turns<Line>,
+    /// Those that wait for their content.
+    content: Turns<Line>,
+    /// Those that wait for what the server finds out.
+    decision: Turns<Line>,
+}
+
+impl InFlight {
+    fn preparing(&self, need: Need) -> &Turns<Line> {
+        match need {
+            Need::Content => &self.content,
+            Need::Decision => &self.decision,
+        }
+    }
 }
 
 /// By application and site, or by client and site.
@@ -57,6 +69,8 @@ pub struct Account {
     pub upstream: u64,
     /// The client.
     pub peer: Peer,
+    /// Bytes of the head, which whoever makes the answer keeps in one form or another.
+    pub head: u32,
 }
 
 impl Account {
@@ -89,6 +103,7 @@ pub struct Later {
 enum Stage {
     /// It waits for what it needs before it can run.
     Preparing {
+        need: Need,
         future: LocalFuture<Reply>,
         is_counted: bool,
     },
@@ -118,7 +133,7 @@ impl Later {
                 Stage::Running { future: Box::pin(std::future::ready(response)), place: Place::Exempt }
             }
             Reply::Later(future) => Stage::Running { future, place: Place::of(ledger, &account, is_exempt) },
-            Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
+            Reply::Preparing(need, future) => Stage::Preparing { need, future, is_counted: false },
         };
         Later {
             stage,
@@ -162,7 +177,9 @@ impl Later {
                     self.leave();
                     self.stage = match reply {
                         Reply::Ready(response) => return Poll::Ready(response),
-                        Reply::Preparing(future) => Stage::Preparing { future, is_counted: false },
+                        Reply::Preparing(need, future) => {
+                            Stage::Preparing { need, future, is_counted: false }
+                        }
                         Reply::Later(future) => {
                             if let Some(upstream @ 1..) =
                                 self.signals.as_ref().map(|signals| signals.upstream())
@@ -222,27 +239,27 @@ impl Later {
 
     /// Counts content that is still to come; `false` where as much is waited for as may be.
     fn count_preparing(&mut self) -> bool {
-        let Stage::Preparing { is_counted, .. } = &mut self.stage else { return true };
+        let Stage::Preparing { need, is_counted, .. } = &mut self.stage else { return true };
         if !*is_counted && !self.is_exempt {
-            let bounds = self.ledger.limits().preparing();
-            let mut line = self.ledger.shared.in_flight.preparing.lock();
+            let bounds = self.ledger.limits().preparing(*need);
+            let mut line = self.ledger.shared.in_flight.preparing(*need).lock();
             *is_counted = line.try_enter(&self.account.preparing(), &bounds);
             return *is_counted;
         }
         true
     }
 
-    /// Bytes of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
+    /// Bytes of the request's head, and of what the answer is made of, as far as they are told ([`crate::memory::Weight`]).
     pub fn held(&self) -> usize {
-        size_of::<Later>() + self.holdings.held()
+        size_of::<Later>() + self.account.head as usize + self.holdings.held()
     }
 
     fn leave(&mut self) {
         let ledger = &self.ledger;
         match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Preparing { is_counted: true, .. } => {
-                let bounds = ledger.limits().preparing();
-                leave(&ledger.shared.in_flight.preparing, &self.account.preparing(), &bounds);
+            Stage::Preparing { need, is_counted: true, .. } => {
+                let bounds = ledger.limits().preparing(need);
+                leave(ledger.shared.in_flight.preparing(need), &self.account.preparing(), &bounds);
             }
             Stage::Running { place: Place::Taken, .. } => {
                 ledger.stats.in_flight.sub(1);

@@ -12,7 +12,7 @@
 //! The queue around it is [`turns`](super::turns). Before one application the parties are known, and the number is firm
 //! ([`Sharing`]).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// One of those who share.
@@ -33,9 +33,10 @@ pub enum Sharing {
     /// Parties come from anywhere. Whoever holds nothing is sure of a place, also of one more than there are.
     #[default]
     Open,
-    /// So many parties are known, each the only key of its claims, and there is never a place more: while one of them
-    /// holds nothing, the last place is kept for it. A party that is alone may take everything.
-    Among(u32),
+    /// Members are known ([`Shares::join`]), each the only key of its claims, and there is never a place more: while one
+    /// of them holds nothing, the last place is kept for it. A member that is alone may take everything. Who has left
+    /// ([`Shares::part`]) keeps the places that it holds, and no place is kept for it.
+    Among,
 }
 
 /// What asking for a place gives.
@@ -83,6 +84,10 @@ struct Line<const N: usize, W> {
 /// The places, and the lines before them: of who waits it keeps a `W`, such as a waker.
 pub struct Shares<const N: usize, W> {
     sharing: Sharing,
+    /// Those who share, where they are known.
+    members: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    /// Members that hold nothing.
+    idle: u32,
     taken: u32,
     /// Whoever holds nothing is not in here, beyond [`KEPT`].
     held: ByParty<u32>,
@@ -95,6 +100,8 @@ impl<const N: usize, W> Default for Shares<N, W> {
     fn default() -> Self {
         Shares {
             sharing: Sharing::default(),
+            members: HashSet::default(),
+            idle: 0,
             taken: 0,
             held: ByParty::default(),
             lines: HashMap::default(),
@@ -113,6 +120,25 @@ impl<const N: usize, W> Shares<N, W> {
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.sharing = sharing;
         self.held.retain(|_, held| *held > 0); // who holds nothing is counted by not being there
+    }
+
+    /// One more shares, where the members are known.
+    pub fn join(&mut self, party: u64) {
+        let holds_nothing = self.holds_nothing(party);
+        if self.members.insert(party) && holds_nothing {
+            self.idle += 1;
+        }
+    }
+
+    /// A member has left. More may be free by it: see [`Shares::next`].
+    pub fn part(&mut self, party: u64) {
+        if self.members.remove(&party) && self.holds_nothing(party) {
+            self.idle -= 1;
+        }
+    }
+
+    fn holds_nothing(&self, party: u64) -> bool {
+        self.held.get(&party).is_none_or(|held| *held == 0)
     }
 
     /// Places taken.
@@ -149,7 +175,7 @@ impl<const N: usize, W> Shares<N, W> {
         let line = self.lines.get(&line_of(claim)).map_or(0, |line| line.waiting.len());
         let free = length.saturating_sub(self.waiting);
         let is_full = match self.sharing {
-            Sharing::Among(0 | 1) => free == 0,
+            Sharing::Among if self.members.len() <= 1 => free == 0,
             _ => line > 0 && line as u64 >= u64::from(free) * weight(claim),
         };
         if length == 0 || is_full {
@@ -187,8 +213,11 @@ impl<const N: usize, W> Shares<N, W> {
         for key in claim {
             if let Some(held) = self.held.get_mut(&key.party) {
                 *held = held.saturating_sub(1);
-                if *held == 0 && !is_kept {
-                    self.held.remove(&key.party);
+                if *held == 0 {
+                    self.idle += u32::from(self.members.contains(&key.party));
+                    if !is_kept {
+                        self.held.remove(&key.party);
+                    }
                 }
             }
         }
@@ -222,10 +251,11 @@ impl<const N: usize, W> Shares<N, W> {
     pub fn take(&mut self, claim: &Claim<N>) {
         self.taken += 1;
         for key in claim {
-            match self.held.get_mut(&key.party) {
-                Some(held) => *held += 1,
-                None => drop(self.held.insert(key.party, 1)),
+            let held = self.held.entry(key.party).or_insert(0);
+            if *held == 0 {
+                self.idle -= u32::from(self.members.contains(&key.party));
             }
+            *held += 1;
         }
     }
 
@@ -244,11 +274,11 @@ impl<const N: usize, W> Shares<N, W> {
         let free = most.saturating_sub(self.taken);
         match self.sharing {
             Sharing::Open => holds_nothing || within(free),
-            Sharing::Among(_) if free == 0 => false,
-            Sharing::Among(0 | 1) => true,
-            Sharing::Among(parties) => {
-                let is_one_without = (self.held.len() as u64) < u64::from(parties);
-                holds_nothing || within(free - u32::from(is_one_without))
+            Sharing::Among if free == 0 => false,
+            Sharing::Among => {
+                let is_member = claim.first().is_some_and(|key| self.members.contains(&key.party));
+                let is_alone = self.members.len() <= usize::from(is_member);
+                is_alone || (is_member && holds_nothing) || within(free - u32::from(self.idle > 0))
             }
         }
     }
@@ -399,14 +429,16 @@ mod tests {
             [(1, 4, 4, 0), (2, 4, 3, 1), (2, 2, 1, 1), (2, 1, 0, 1), (2, 64, 56, 8)]
         {
             let mut shares = Shares::<1, ()>::default();
-            shares.set_sharing(Sharing::Among(parties));
+            shares.set_sharing(Sharing::Among);
+            (1..=parties).for_each(|party| shares.join(party));
             let mut fill = |party| (0..99).filter(|_| shares.try_enter(&site(party), most)).count();
             let first = if most == 1 { 0 } else { fill(1) };
             assert_eq!((first, fill(2)), (alone, beside), "{parties} parties, {most} places");
         }
         // All hold something: nothing is kept back.
         let mut shares = Shares::<1, ()>::default();
-        shares.set_sharing(Sharing::Among(2));
+        shares.set_sharing(Sharing::Among);
+        [1, 2].into_iter().for_each(|party| shares.join(party));
         assert!(shares.try_enter(&site(2), 4));
         assert_eq!((0..9).filter(|_| shares.try_enter(&site(1), 4)).count(), 3);
         assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Turn(1));
@@ -414,6 +446,78 @@ mod tests {
         shares.leave(&site(2));
         assert!(shares.next(4).is_none(), "kept for the other, who has none now");
         assert!(shares.try_enter(&site(2), 4));
+    }
+
+    #[test]
+    fn who_has_left_keeps_no_place_from_a_member() {
+        let site = |party| [Key { party, weight: 8 }];
+        let mut shares = Shares::<1, ()>::default();
+        shares.set_sharing(Sharing::Among);
+        [1, 2, 3].into_iter().for_each(|party| shares.join(party));
+        assert!(shares.try_enter(&site(3), 4));
+        shares.part(3); // and what it has in hand goes on
+        assert_eq!((0..9).filter(|_| shares.try_enter(&site(1), 4)).count(), 2);
+        assert!(!shares.try_enter(&site(3), 4), "the last one is not for who has left");
+        assert!(shares.try_enter(&site(2), 4), "but for the member that holds none");
+        // With its last place it is forgotten, and comes back as anybody does.
+        shares.leave(&site(3));
+        shares.join(3);
+        assert!(!shares.try_enter(&site(1), 4), "kept for the one that has come");
+        assert!(shares.try_enter(&site(3), 4));
+        // Alone again, a member may take everything; another's places are left as before.
+        [(1, 2), (3, 1)]
+            .into_iter()
+            .for_each(|(party, times)| (0..times).for_each(|_| shares.leave(&site(party))));
+        [1, 3].into_iter().for_each(|party| shares.part(party));
+        assert_eq!((0..9).filter(|_| shares.try_enter(&site(2), 4)).count(), 3);
+    }
+
+    proptest! {
+        /// However members come and go, with places in hand or without: no place more than there are, and while a member
+        /// holds none, one is free for it unless all were taken before it came.
+        #[test]
+        fn the_last_place_is_a_members_that_holds_none(
+            most in 2u32..9,
+            steps in proptest::collection::vec((0u8..4, 1u64..5), 1..200),
+        ) {
+            let mut shares = Shares::<1, ()>::default();
+            shares.set_sharing(Sharing::Among);
+            let (mut members, mut held) = (Vec::<u64>::new(), Vec::<u64>::new());
+            for (what, party) in steps {
+                let claim = [Key { party, weight: 8 }];
+                match what {
+                    0 if !members.contains(&party) => {
+                        members.push(party);
+                        shares.join(party);
+                    }
+                    1 => {
+                        members.retain(|member| *member != party);
+                        shares.part(party);
+                    }
+                    2 => {
+                        let is_without = |member: &u64| !held.contains(member);
+                        let others = members.iter().any(|member| *member != party && is_without(member));
+                        let is_entitled = members.contains(&party) && is_without(&party);
+                        let free = most - held.len() as u32;
+                        let may = shares.try_enter(&claim, most);
+                        prop_assert!(!may || free > 0);
+                        prop_assert!(!may || is_entitled || !others || free > 1, "the last one is kept");
+                        prop_assert!(may || !is_entitled || free == 0, "who holds none gets it");
+                        if may {
+                            held.push(party);
+                        }
+                    }
+                    _ => {
+                        if let Some(at) = held.iter().position(|of| *of == party) {
+                            held.remove(at);
+                            shares.leave(&claim);
+                        }
+                    }
+                }
+                let idle = members.iter().filter(|member| !held.contains(member)).count();
+                prop_assert_eq!((shares.taken as usize, shares.idle as usize), (held.len(), idle));
+            }
+        }
     }
 
     proptest! {

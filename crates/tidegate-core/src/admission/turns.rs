@@ -3,7 +3,8 @@
 //!
 //! Used by all that waits for a place: by what all of a server has in flight (`in_flight`), and by the places before one
 //! application (the gateways' `places`). [`TurnQueue`] is the rules, without lock and clock; [`Turns`] adds the lock and
-//! the deadlines. Nobody is woken and nothing is dropped while the lock is held.
+//! the deadlines. Nobody is woken while the lock is held: [`Turns::change`] wakes behind it. Wakers may be dropped or
+//! replaced under it (who gives up a turn, who polls again with another one), so dropping a waker must not take the lock.
 //!
 //! Three promises: the turns of one claim come in the order of arrival, no more places are taken at once than there are
 //! but by those who are sure of one, and whoever waits is told in the end: a place, or why not.
@@ -91,6 +92,16 @@ impl<const N: usize, R: Copy, T: Tally> TurnQueue<N, R, T> {
     /// Says who shares. More may be free by it: see [`TurnQueue::hand_out`].
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.shares.set_sharing(sharing);
+    }
+
+    /// One more shares.
+    pub fn join(&mut self, party: u64) {
+        self.shares.join(party);
+    }
+
+    /// One less does. More may be free by it: see [`TurnQueue::hand_out`].
+    pub fn part(&mut self, party: u64) {
+        self.shares.part(party);
     }
 
     /// Places taken.

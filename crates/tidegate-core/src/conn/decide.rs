@@ -5,7 +5,7 @@
 //! whether the server is too busy; then come the phases of the site (`phase`).
 
 use super::Connection;
-use crate::admission::{Account, Admitted};
+use crate::admission::{Account, Admission, Admitted};
 use crate::answer;
 use crate::body::{self, BodySink, RequestBody};
 use crate::context::Ctx;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
 use tidegate_http::{Fields, Method, Status, Target, Version};
 use tidegate_io::socket::Peer;
-use tidegate_stats::ParseError;
+use tidegate_stats::{ParseError, Worker as Stats};
 use tidegate_tls::Handshake;
 
 /// The head of a request, as far as it decides.
@@ -54,11 +54,11 @@ pub(super) struct RequestHead<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// What is logged of it, as long as nobody knows more of the client than its address.
+    /// What is logged of it, before it is decided who has asked.
     #[inline]
-    pub(super) fn entry(&self, client: Peer) -> log::AccessRecord<'a> {
+    pub(super) fn entry(&self) -> log::AccessRecord<'a> {
         log::AccessRecord {
-            client,
+            client: Peer::Unix,
             scheme: "",
             method: self.method_token,
             target: self.target,
@@ -112,7 +112,8 @@ pub(super) enum Outcome {
 /// Who is asked, by whom, and within which limits of its own.
 struct Asked<'p> {
     site: Option<&'p Rc<Site>>,
-    remote: Remote,
+    remote: &'p Remote,
+    is_tls: bool,
     limits: Option<&'p RequestLimits>,
 }
 
@@ -148,23 +149,31 @@ impl Connection {
     ) -> Decision {
         let site = engine.site_for(usize::from(self.listener), head.authority);
         let fields = head.fields; // a copy, so that nobody needs the head in memory
-        let remote = site.map_or(Remote::direct(self.peer), |site| site.remote(self.peer, &fields));
-        (entry.client, entry.scheme) = (remote.client, remote.scheme(self.transport.is_tls()));
+        let is_tls = self.transport.is_tls();
+        let remote = match site {
+            Some(site) => site.remote(&self.peer, &fields),
+            None => Remote::direct(self.peer),
+        };
         let limits = site.and_then(|site| site.limits_of(head.method, head.target));
         let log = site.and_then(|site| site.access_log);
+        (entry.client, entry.scheme) = (remote.client, remote.scheme(is_tls));
         if log.is_some() {
             entry.referer = fields.first("referer").unwrap_or(&[]);
             entry.user_agent = fields.first("user-agent").unwrap_or(&[]);
         }
-        let mut account = Account { site: 0, upstream: 0, peer: remote.client };
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
         let (mut interim, mut later_signals) = (None, None);
-        let mut path_buffer = std::mem::take(&mut cx.path_buffer);
-        let asked = Asked { site, remote, limits: limits.as_deref() };
-        let (outcome, reply) = match self.locate(cx, engine, &asked, head, &mut path_buffer) {
-            Err(Rejected(outcome, response)) => (outcome, Reply::Ready(response)),
+        let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
+        let (mut outcome, mut account) =
+            (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
+        let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, &mut cx.path_buffer)
+        {
+            Err(Rejected(why, response)) => {
+                outcome = why;
+                Reply::Ready(response)
+            }
             Ok(Located { site, path, query, has_encoded_slash }) => {
                 let mut exchange = Exchange {
                     method: head.method,
@@ -193,27 +202,36 @@ impl Connection {
                         route: 0,
                         hops: 0,
                         has_encoded_slash,
+                        rehearses_tls: false,
                         forwarded: None,
                         signals: Signals::of_client(head.version),
                     },
                 };
                 let reply = engine.handle(site, &mut exchange);
                 let scheme = exchange.scheme;
-                let RequestState { remote, tls, body, signals, .. } = &mut exchange.state;
+                let RequestState { remote, tls, body, signals, .. } = exchange.state;
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);
                 }
-                if !matches!(reply, Reply::Ready(_)) {
-                    is_exempt = engine.always_answers(site, path);
-                    account =
-                        Account { site: site.account(), upstream: signals.upstream(), peer: remote.client };
+                match reply {
+                    Reply::Ready(_) if !head.has_content => {} // it waits for nothing
+                    Reply::Ready(_) => account.peer = remote.client,
+                    Reply::Later(_) | Reply::Preparing(..) => {
+                        is_exempt = engine.always_answers(site, path);
+                        let upstream = signals.upstream();
+                        account = Account {
+                            site: site.account(),
+                            upstream,
+                            peer: remote.client,
+                            head: u32::try_from(head.size).unwrap_or(u32::MAX),
+                        };
+                    }
                 }
                 (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
-                (later_signals, content, made) = (signals.later(), body.take(), tls.take());
-                (Outcome::Answered, reply)
+                (later_signals, content, made) = (signals.later(), body, tls);
+                reply
             }
         };
-        cx.path_buffer = path_buffer;
         Decision {
             reply,
             outcome,
@@ -232,10 +250,10 @@ impl Connection {
 
     /// Finds the site and the path of a request, or the answer to one that has none.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "all that decides")]
     fn locate<'p>(
         &self,
-        cx: &mut Ctx,
+        admission: &mut Admission,
+        stats: &Stats,
         engine: &Engine,
         asked: &Asked<'p>,
         head: &RequestHead<'p>,
@@ -247,19 +265,19 @@ impl Connection {
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE => ParseError::HeadTooLarge,
                 _ => ParseError::Other,
             };
-            cx.stats.parse_errors.add(kind, 1);
+            stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
-        let Asked { site, remote, limits: own } = *asked;
+        let Asked { site, remote, is_tls, limits: own } = *asked;
         let limits = own.unwrap_or(&engine.settings.limits.request);
         if own.is_some()
             && let Some((status, kind)) = excess(limits, head.target, head.size)
         {
-            cx.stats.parse_errors.add(kind, 1);
+            stats.parse_errors.add(kind, 1);
             return Err(answer::error(status).into());
         }
         if head.content_length.is_some_and(|len| len > limits.body_size) {
-            cx.stats.parse_errors.add(ParseError::BodyTooLarge, 1);
+            stats.parse_errors.add(ParseError::BodyTooLarge, 1);
             return Err(Rejected(Outcome::TooLarge, answer::error(Status::CONTENT_TOO_LARGE)));
         }
         let (raw_path, query) = path_and_query(head.method, head.target)?;
@@ -271,18 +289,17 @@ impl Connection {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
         if engine.has_entrance {
-            let (listener, authority, is_tls) = (self.listener, head.authority, self.transport.is_tls());
-            let fields = head.fields;
-            let arrival =
-                Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields: &fields };
+            let (listener, authority, fields) = (self.listener, head.authority, head.fields);
+            let (path, remote) = (raw_path, *remote);
+            let arrival = Arrival { listener, authority, path, query, is_tls, remote, fields: &fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }
         }
         let (path, has_encoded_slash) =
             site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;
-        if self.is_turned_away(cx, engine, site, path) {
-            return Err(Rejected(Outcome::TurnedAway, cx.admission.busy()));
+        if self.is_turned_away(admission, stats, engine, site, path) {
+            return Err(Rejected(Outcome::TurnedAway, admission.busy()));
         }
         Ok(Located { site, path, query, has_encoded_slash })
     }
@@ -297,18 +314,25 @@ impl Connection {
     /// Whether the server is too busy for a request. The status page is always served, and only that to who
     /// was let in for it.
     #[inline]
-    fn is_turned_away(&self, cx: &mut Ctx, engine: &Engine, site: &Site, path: &[u8]) -> bool {
+    fn is_turned_away(
+        &self,
+        admission: &mut Admission,
+        stats: &Stats,
+        engine: &Engine,
+        site: &Site,
+        path: &[u8],
+    ) -> bool {
         let why = if let Admitted::Reserved(why) = self.entry { Some(why) } else { None };
-        if (why.is_none() && !cx.admission.may_shed_request()) || engine.always_answers(site, path) {
+        if (why.is_none() && !admission.may_shed_request()) || engine.always_answers(site, path) {
             return false;
         }
         let Some(why) = why else {
-            let is_shed = cx.admission.sheds_request();
-            cx.stats.requests_shed.add(is_shed.into());
+            let is_shed = admission.sheds_request();
+            stats.requests_shed.add(is_shed.into());
             return is_shed;
         };
-        cx.stats.connections_refused.add(1);
-        cx.stats.connection_refusals.add(why, 1);
+        stats.connections_refused.add(1);
+        stats.connection_refusals.add(why, 1);
         true
     }
 }

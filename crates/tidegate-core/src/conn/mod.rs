@@ -340,6 +340,9 @@ impl Connection {
     /// From here on these limits are in force.
     #[inline]
     fn goes_by(&mut self, limits: Option<Rc<RequestLimits>>) {
+        if limits.is_none() && self.limits.is_none() {
+            return;
+        }
         if limits != self.limits && self.timer == Timer::Write {
             self.timer = Timer::Off; // whoever is waited for is waited for on other terms
         }

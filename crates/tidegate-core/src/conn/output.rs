@@ -37,6 +37,8 @@ pub(super) struct Output<F> {
     pub(super) has_trailers: bool,
     pub(super) framing: F,
     has_begun: bool,
+    /// Content that has come where an end might have, and for which there was no room.
+    early_byte: Option<u8>,
     /// Takes what the client sends, where the response opens a tunnel; until the request does.
     tunnel: Option<BodySink>,
     /// Bytes of the head.
@@ -120,13 +122,19 @@ impl<F: Default> Output<F> {
     /// A response of which nothing is known yet.
     #[inline]
     pub(super) fn unbegun() -> Output<F> {
+        Output::of(Source::None)
+    }
+
+    #[inline]
+    fn of(source: Source) -> Output<F> {
         Output {
             status: Status::OK,
-            source: Source::None,
+            source,
             left: None,
             has_trailers: false,
             framing: F::default(),
             has_begun: false,
+            early_byte: None,
             tunnel: None,
             head: 0,
             sent: 0,
@@ -142,7 +150,7 @@ impl<F: Default> Output<F> {
 
     /// A response that is still being made.
     pub(super) fn later(later: admission::Later) -> Output<F> {
-        Output { source: Source::Later(later), ..Output::unbegun() }
+        Output::of(Source::Later(later))
     }
 
     /// A response of which so many bytes have left, the first of them its head.
@@ -210,6 +218,19 @@ impl<F> Output<F> {
         matches!(self.source, Source::Pieces(_) | Source::Stream(_))
     }
 
+    /// Whether its end or trailers may come next, for which no framing needs room. Of what has no known length nobody
+    /// knows before it is asked.
+    #[inline]
+    pub(super) fn may_end(&self) -> bool {
+        let may = matches!(self.left, None | Some(0)) && self.early_byte.is_none();
+        may && matches!(self.source, Source::Stream(_))
+    }
+
+    /// Whether content has come where an end might have.
+    pub(super) fn has_early_byte(&self) -> bool {
+        self.early_byte.is_some()
+    }
+
     /// Whether all of it is out of its source.
     #[inline]
     pub(super) fn is_complete(&self) -> bool {
@@ -251,7 +272,7 @@ impl<F> Output<F> {
     }
 
     /// Pulls the stream and frames what it gives: content stays in `buffer`, the end is appended to `out`. Without room
-    /// nothing is pulled. An error cuts the message short: the client must see that it broke.
+    /// nothing is pulled but what may be the end. An error cuts the message short: the client must see that it broke.
     pub(super) fn pull<M: Framer>(
         &mut self,
         framer: &mut M,
@@ -259,11 +280,19 @@ impl<F> Output<F> {
         buffer: &mut [u8],
         out: &mut Vec<u8>,
     ) -> io::Result<Step> {
+        let may_end = self.may_end();
         let Source::Stream(source) = &mut self.source else { return Ok(Step::Ended) };
         let room = framer.room().min(buffer.len().saturating_sub(FRONT + BACK));
-        let Some(place) = buffer.get_mut(FRONT..FRONT + room).filter(|place| !place.is_empty()) else {
+        if let Some(byte) = self.early_byte.filter(|_| room > 0) {
+            buffer[FRONT] = byte;
+            self.early_byte = None;
+            return framer.data(buffer, 1, false).map(Step::Framed);
+        }
+        let is_for_end = room == 0;
+        if is_for_end && !may_end {
             return Ok(Step::Waiting);
-        };
+        }
+        let Some(place) = buffer.get_mut(FRONT..FRONT + room.max(1)) else { return Ok(Step::Waiting) };
         let chunk = match source.poll_chunk(cx, place) {
             Poll::Pending => return Ok(Step::Waiting),
             Poll::Ready(Ok(chunk)) => chunk,
@@ -281,6 +310,10 @@ impl<F> Output<F> {
             *left = after;
         }
         let lines = match chunk {
+            Chunk::Data(_) if is_for_end => {
+                self.early_byte = buffer.get(FRONT).copied();
+                return Ok(Step::Waiting);
+            }
             Chunk::Data(_) => {
                 let is_last = M::MARKS_LAST && self.left == Some(0) && !self.has_trailers;
                 if is_last {

@@ -12,7 +12,7 @@ use crate::body::RequestBody;
 use crate::context::Ctx;
 use crate::interim::{Interim, InterimQueue};
 use crate::log::{self, EntryFields, Sink};
-use crate::reply::Reply;
+use crate::reply::{Need, Reply};
 use crate::response::Response;
 use std::io;
 use std::task::{Context, Poll};
@@ -112,7 +112,9 @@ impl Connection {
         Ok(at)
     }
 
-    /// A complete head: decide, answer, and set up what is left of it.
+    /// A complete head: decide, answer, and set up what is left of it. Not a part of [`Connection::consume`], whose loops
+    /// over bytes and fields would find no register free.
+    #[inline(never)]
     fn begin(
         &mut self,
         key: Key,
@@ -157,7 +159,7 @@ impl Connection {
             size: request.received as usize,
             started: request.started,
         };
-        let mut entry = head.entry(self.peer);
+        let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
         let Decision { ends_with_client, interim, signals, tls, limits, .. } = decision;
@@ -180,46 +182,60 @@ impl Connection {
                 }
             }
         }
-        let reply = match (reply, content) {
+        let request = Request { ends_with_client, ..request };
+        // Answered, and nothing is left of it: the usual request ends here.
+        if decoder.is_none()
+            && let Reply::Ready(response) = reply
+        {
+            return self.respond_inline(cx, response, request, is_last, sink, &entry);
+        }
+        let reply = match content {
             // What has chunks may turn out to be no request at all, or so long that the answer has to say that the
             // connection ends.
-            (reply, Some(content)) if content_length.is_none() && !expects_continue => {
-                Reply::Preparing(Box::pin(once_read(reply, content, self.limits(&engine).discard_size)))
+            Some(content) if content_length.is_none() && !expects_continue => {
+                let read = once_read(reply, content, self.limits(&engine).discard_size);
+                Reply::Preparing(Need::Content, Box::pin(read))
             }
-            (reply, _) => reply,
+            left => {
+                drop(left); // nobody reads what the handler has left
+                reply
+            }
         };
-        let request = Request { ends_with_client, ..request };
         // A future that is ready at once takes the inline path, so that pipelined answers still leave in
         // one write.
+        let mut later = None;
         let ready = match reply {
-            Reply::Ready(response) => Ok(response),
+            Reply::Ready(response) => Some(response),
             waiting => {
-                let mut later = cx.admission.later(waiting, account, is_exempt).hearing(signals);
-                let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
+                let waiting = cx.admission.later(waiting, account, is_exempt).hearing(signals);
+                let waiting = later.insert(waiting);
+                let polled = waiting.poll(&mut Context::from_waker(&runtime::waker(key)), false);
                 if let Some(interim) = &interim {
                     push_interim(cx, interim, &mut self.batch);
                 }
                 match polled {
-                    Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(later),
+                    Poll::Ready(response) => {
+                        later = None;
+                        Some(response)
+                    }
+                    Poll::Pending => None,
                 }
             }
         };
         let incoming = decoder.and_then(|decoder| self.receive_content(cx, decoder, content_sink, &request));
-        let ready = match ready {
-            Ok(response) if incoming.is_none() => {
-                return self.respond_inline(cx, response, request, is_last, sink, &entry);
-            }
-            ready => ready,
-        };
+        if incoming.is_none()
+            && let Some(response) = ready
+        {
+            return self.respond_inline(cx, response, request, is_last, sink, &entry);
+        }
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
-        let (output, response) = match ready {
-            Ok(response) => (Output::unbegun(), Some(response)),
-            Err(later) => (Output::later(later), None),
+        let output = match later {
+            Some(later) => Output::later(later),
+            None => Output::unbegun(),
         };
         self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
         self.flush_batch()?; // from here on the request is not lost where that fails
-        match response {
+        match ready {
             Some(response) => self.respond(cx, response),
             None => self.invite(cx),
         }

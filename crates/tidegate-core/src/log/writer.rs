@@ -7,12 +7,12 @@
 
 use super::error;
 use super::output::{self, Output};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tidegate_config::settings::LogTarget;
 
@@ -27,7 +27,7 @@ const PIPE_PATIENCE: Duration = Duration::from_millis(20);
 /// How long the end of the process waits for what is still to be written.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// An open log: cheap to copy, good for the life of the process.
+/// An open log: cheap to copy. Good for the life of the process once it is in force ([`Writer::settle`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sink(usize);
 
@@ -41,6 +41,16 @@ pub struct Writer {
 struct Log {
     target: LogTarget,
     lost: Arc<AtomicU64>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Opened for settings that may still be given up. Nobody writes to it.
+    Prepared,
+    InForce,
+    /// Its settings were given up: another may have its number.
+    Closed,
 }
 
 #[derive(Default)]
@@ -52,7 +62,8 @@ struct Counts {
 }
 
 enum Work {
-    Open(Output, Arc<AtomicU64>),
+    Open(Sink, Output, Arc<AtomicU64>),
+    Close(Sink),
     Replace(Sink, Output),
     Write(Sink, Vec<u8>),
     Reopen(SyncSender<Vec<String>>),
@@ -66,40 +77,66 @@ impl Writer {
     pub fn start() -> io::Result<Arc<Writer>> {
         let (queue, work) = channel();
         let counts = Arc::new(Counts::default());
-        let log_thread = LogThread { work, logs: Vec::new(), counts: counts.clone() };
+        let log_thread = LogThread { work, logs: BTreeMap::new(), counts: counts.clone() };
         std::thread::Builder::new().name("tidegate-log".into()).spawn(move || log_thread.run())?;
         Ok(Arc::new(Writer { queue, logs: Mutex::default(), counts }))
     }
 
     /// Opens a log, or finds it open. The error is the operator's: a path that cannot be written.
     pub fn sink(&self, target: &LogTarget) -> io::Result<Sink> {
-        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = logs.iter().position(|log| log.target == *target) {
-            return Ok(Sink(index));
+        let mut logs = self.logs();
+        match open_sink(&logs, target) {
+            Some(sink) => Ok(sink),
+            None => self.open(&mut logs, target, Output::open(target)?),
         }
-        let lost = Arc::new(AtomicU64::new(0));
-        let open = Work::Open(Output::open(target)?, lost.clone());
-        self.queue.send(open).map_err(|_| io::Error::other("the log thread has ended"))?;
-        logs.push(Log { target: target.clone(), lost });
-        Ok(Sink(logs.len() - 1))
     }
 
     /// Takes a log that another process has opened for this one, in place of the one of that name where there
     /// is one: see [`open_file`].
     pub fn provide(&self, target: &LogTarget, file: File) -> io::Result<()> {
-        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.logs();
         let output = Output::given(target, file);
-        let present = logs.iter().position(|log| log.target == *target);
-        let lost = Arc::new(AtomicU64::new(0));
-        let work = match present {
-            Some(index) => Work::Replace(Sink(index), output),
-            None => Work::Open(output, lost.clone()),
-        };
-        self.queue.send(work).map_err(|_| io::Error::other("the log thread has ended"))?;
-        if present.is_none() {
-            logs.push(Log { target: target.clone(), lost });
+        match open_sink(&logs, target) {
+            Some(sink) => self.order(Work::Replace(sink, output)),
+            None => self.open(&mut logs, target, output).map(drop),
         }
-        Ok(())
+    }
+
+    fn open(&self, logs: &mut Vec<Log>, target: &LogTarget, output: Output) -> io::Result<Sink> {
+        let lost = Arc::new(AtomicU64::new(0));
+        let closed = logs.iter().position(|log| log.state == State::Closed);
+        let sink = Sink(closed.unwrap_or(logs.len()));
+        self.order(Work::Open(sink, output, lost.clone()))?;
+        let log = Log { target: target.clone(), lost, state: State::Prepared };
+        match logs.get_mut(sink.0) {
+            Some(free) => *free = log,
+            None => logs.push(log),
+        }
+        Ok(sink)
+    }
+
+    /// What is open is in force, and stays open.
+    pub fn settle(&self) {
+        self.logs().iter_mut().filter(|log| log.state == State::Prepared).for_each(|log| {
+            log.state = State::InForce;
+        });
+    }
+
+    /// Closes what was opened since, for settings that are given up.
+    pub fn discard(&self) {
+        for (index, log) in self.logs().iter_mut().enumerate() {
+            if log.state == State::Prepared && self.order(Work::Close(Sink(index))).is_ok() {
+                log.state = State::Closed;
+            }
+        }
+    }
+
+    fn order(&self, work: Work) -> io::Result<()> {
+        self.queue.send(work).map_err(|_| io::Error::other("the log thread has ended"))
+    }
+
+    fn logs(&self) -> MutexGuard<'_, Vec<Log>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands lines over. Never waits: what does not fit is dropped and counted.
@@ -118,7 +155,7 @@ impl Writer {
 
     #[cold]
     fn drop_lines(&self, sink: Sink, lines: &[u8]) {
-        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let logs = self.logs();
         let lost = logs.get(sink.0).map(|log| &*log.lost);
         self.counts.lose(lines, lost);
     }
@@ -153,6 +190,10 @@ impl Writer {
     }
 }
 
+fn open_sink(logs: &[Log], target: &LogTarget) -> Option<Sink> {
+    logs.iter().position(|log| log.state != State::Closed && log.target == *target).map(Sink)
+}
+
 /// Opens the file of a log for appending, for this process or another; `None` for standard output and error,
 /// which every process has.
 pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
@@ -180,7 +221,7 @@ impl Counts {
 /// The thread.
 struct LogThread {
     work: Receiver<Work>,
-    logs: Vec<OpenLog>,
+    logs: BTreeMap<usize, OpenLog>,
     counts: Arc<Counts>,
 }
 
@@ -199,12 +240,14 @@ impl LogThread {
     fn run(mut self) {
         loop {
             match self.next() {
-                Ok(Some(Work::Open(output, lost))) => {
+                Ok(Some(Work::Open(sink, output, lost))) => {
                     let (held, held_bytes, is_failing, said) = (VecDeque::new(), 0, false, 0);
-                    self.logs.push(OpenLog { output, held, held_bytes, is_failing, lost, said });
+                    let log = OpenLog { output, held, held_bytes, is_failing, lost, said };
+                    self.logs.insert(sink.0, log);
                 }
+                Ok(Some(Work::Close(sink))) => drop(self.logs.remove(&sink.0)),
                 Ok(Some(Work::Replace(sink, output))) => {
-                    if let Some(log) = self.logs.get_mut(sink.0) {
+                    if let Some(log) = self.logs.get_mut(&sink.0) {
                         log.retry(sink, &self.counts);
                         if log.output.replace(output) {
                             log.drop_rest_of_line(&self.counts);
@@ -212,13 +255,13 @@ impl LogThread {
                     }
                 }
                 Ok(Some(Work::Write(sink, lines))) => {
-                    if let Some(log) = self.logs.get_mut(sink.0) {
+                    if let Some(log) = self.logs.get_mut(&sink.0) {
                         log.take(sink, lines, &self.counts);
                     }
                 }
                 Ok(Some(Work::Reopen(reply))) => drop(reply.send(self.reopen())),
                 Ok(Some(Work::Flush(reply))) => {
-                    for (index, log) in self.logs.iter_mut().enumerate() {
+                    for (&index, log) in &mut self.logs {
                         log.retry(Sink(index), &self.counts);
                         log.give_up(&self.counts);
                     }
@@ -226,7 +269,7 @@ impl LogThread {
                 }
                 Ok(Some(Work::Wake)) => {}
                 Ok(None) => {
-                    for (index, log) in self.logs.iter_mut().enumerate() {
+                    for (&index, log) in &mut self.logs {
                         log.retry(Sink(index), &self.counts);
                     }
                 }
@@ -238,7 +281,7 @@ impl LogThread {
 
     /// The next order; `None` when it is time to try again.
     fn next(&self) -> Result<Option<Work>, ()> {
-        if let Some(pipe) = self.logs.iter().find(|log| !log.held.is_empty() && log.output.may_stick()) {
+        if let Some(pipe) = self.logs.values().find(|log| !log.held.is_empty() && log.output.may_stick()) {
             return match self.work.try_recv() {
                 Ok(work) => Ok(Some(work)),
                 Err(TryRecvError::Disconnected) => Err(()),
@@ -248,7 +291,7 @@ impl LogThread {
                 }
             };
         }
-        if self.logs.iter().any(|log| !log.held.is_empty()) || error::leaves_out() {
+        if self.logs.values().any(|log| !log.held.is_empty()) || error::leaves_out() {
             return match self.work.recv_timeout(RETRY) {
                 Ok(work) => Ok(Some(work)),
                 Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -260,7 +303,7 @@ impl LogThread {
 
     fn reopen(&mut self) -> Vec<String> {
         let mut failures = Vec::new();
-        for (index, log) in self.logs.iter_mut().enumerate() {
+        for (&index, log) in &mut self.logs {
             log.retry(Sink(index), &self.counts);
             match log.output.reopen() {
                 // The rest of a line whose beginning is in the old file would be none in the new one.
@@ -339,5 +382,50 @@ impl OpenLog {
         for lines in self.held.drain(..) {
             counts.lose(&lines, Some(&self.lost));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    /// Files of a folder that this process has open.
+    fn open_below(folder: &PathBuf) -> usize {
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        descriptors.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(folder))).count()
+    }
+
+    /// FAULTS 67: what settings have opened that were given up is closed, and what is in force stays as it is.
+    #[test]
+    fn logs_of_settings_that_are_given_up_are_closed() {
+        let folder = std::env::temp_dir().join(format!("tidegate-writer-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let target = |name: &str| LogTarget::File(folder.join(name));
+        let writer = Writer::start().unwrap();
+        let present = writer.sink(&target("present")).unwrap();
+        writer.settle();
+        for round in 0..3 {
+            let file = open_file(&target("provided")).unwrap().unwrap();
+            writer.provide(&target("provided"), file).unwrap();
+            writer.sink(&target(&format!("next-{round}"))).unwrap();
+            assert_eq!(writer.sink(&target("present")).unwrap(), present);
+            writer.flush();
+            assert_eq!(open_below(&folder), 3);
+            writer.discard();
+            writer.flush();
+            assert_eq!(open_below(&folder), 1, "round {round}");
+        }
+        let next = writer.sink(&target("next-0")).unwrap();
+        assert!(next.0 < 2, "numbers are used again: {next:?}");
+        writer.settle();
+        writer.discard();
+        writer.write(next, b"of the next\n".to_vec());
+        writer.write(present, b"of the present\n".to_vec());
+        writer.flush();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!((read("next-0"), read("present")), ("of the next\n".into(), "of the present\n".into()));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

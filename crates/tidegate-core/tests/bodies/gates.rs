@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tidegate_config::settings::Settings;
 use tidegate_core::decoration::Decoration;
-use tidegate_core::explain::Foreseen;
+use tidegate_core::explain::{Asked, Foreseen, Notes};
 use tidegate_core::worker::{LogSet, Registry};
 use tidegate_core::{Engine, Exchange, Handler, MayStore, Pass, Reply, Response, Route, Site, Verdict};
-use tidegate_http::{FieldLines, Status};
+use tidegate_http::{Field, FieldLines, Fields, Status};
+use tidegate_io::socket::Peer;
 use tidegate_wire::h2::ErrorCode;
 
 /// Decides by a field of the request, whether at once or when the test says so.
@@ -132,6 +133,16 @@ struct Behind {
 
 impl Registry for Behind {
     fn engine(&mut self, settings: &Arc<Settings>, _: &mut LogSet) -> io::Result<Engine> {
+        Ok(self.made(settings))
+    }
+
+    fn ask(&mut self, _: &str) -> String {
+        String::new()
+    }
+}
+
+impl Behind {
+    fn made(&self, settings: &Arc<Settings>) -> Engine {
         let config = settings.sites[0].clone();
         let handler: Rc<dyn Handler> = Rc::new(Content(self.outcomes.clone()));
         let route = |route: &tidegate_config::settings::Route| {
@@ -143,21 +154,22 @@ impl Registry for Behind {
             Route::new(handler.clone(), Vec::new(), Decoration::of(route)).behind(vec![Rc::new(porter)])
         };
         let routes = config.routes.iter().map(route).collect();
-        Ok(Engine::new(settings.clone(), vec![Site::new(config, routes, None)]))
-    }
-
-    fn ask(&mut self, _: &str) -> String {
-        String::new()
+        Engine::new(settings.clone(), vec![Site::new(config, routes, None)])
     }
 }
 
 fn start() -> Server {
+    Server::serving(settings(""), |gate, outcomes| Behind { gate, outcomes })
+}
+
+fn settings(limits: &str) -> Settings {
     let text = "listen \"127.0.0.1:0\" { h2c }\nsite { respond 200\n\
         route \"/index*\" { respond 200 }\nroute \"/try\" { respond 200 }\n\
         route \"/program\" { proxy \"http://127.0.0.1:9\" }\nroute \"@name\" { respond 200 } }\n";
-    let loaded = tidegate_config::load_str("test.kdl", text, Path::new("/"), &BTreeMap::new());
+    let text = format!("{limits}\n{text}");
+    let loaded = tidegate_config::load_str("test.kdl", &text, Path::new("/"), &BTreeMap::new());
     assert!(!loaded.has_errors(), "{}", loaded.render(false));
-    Server::serving(loaded.settings.unwrap(), |gate, outcomes| Behind { gate, outcomes })
+    loaded.settings.unwrap()
 }
 
 fn lines(gate: &str) -> FieldLines {
@@ -208,6 +220,43 @@ fn who_waits_at_a_gate_gets_the_content_or_the_refusal() {
         assert_eq!(one.get("/other").status, 200, "{gate}");
         assert_eq!(two.fetch("/other").status, 200, "{gate}");
     }
+}
+
+/// FAULTS 58: who waits for a verdict takes nothing from those whose content is still to come, and has a bound.
+#[test]
+fn who_waits_at_a_gate_does_not_count_as_content_to_come() {
+    let settings = settings("limits { incoming-bodies 1; in-flight 6; queue length=0 }");
+    let server = Server::serving(settings, |gate, outcomes| Behind { gate, outcomes });
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&server)).collect();
+    for client in &mut clients {
+        client.send(request("GET", "/page", "wait, pass", ""));
+        assert_eq!(server.told(), "asked");
+    }
+    // One client has half of the places.
+    let mut fourth = Client::connect(&server);
+    fourth.send(request("GET", "/page", "wait, pass", ""));
+    assert_eq!((server.told().as_str(), server.told().as_str()), ("asked", "given up"));
+    assert_eq!(fourth.answer().status, 503);
+    server.gate.open();
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 200);
+    }
+}
+
+#[test]
+fn explain_asks_no_gate_that_would_wait() {
+    let (outcomes, told) = std::sync::mpsc::channel();
+    let settings = Arc::new(settings(""));
+    let engine = Behind { gate: Arc::default(), outcomes }.made(&settings);
+    let notes = Notes::default();
+    let fields = [Field { name: "x-gate", value: b"wait, refuse" }];
+    let exchange = Exchange { target: "/page", fields: Fields::new(&fields), ..Exchange::empty() };
+    let asked = Asked { listener: 0, peer: Peer::Unix, raw_path: "/page", size: 9, exchange };
+    let Reply::Ready(response) = engine.rehearse(asked, &notes) else { panic!("nothing is waited for") };
+    assert_eq!(response.status, Status::OK);
+    assert!(notes.take().iter().any(|note| note.contains("a gate of the route has to ask somebody")));
+    let told: Vec<String> = told.try_iter().collect();
+    assert_eq!(told, ["asked", "given up", "content of /page"], "the verdict was never polled");
 }
 
 #[test]

@@ -351,6 +351,40 @@ fn what_is_taken_while_the_answer_waits_opens_the_window() {
     assert_eq!(server.told(), "400000");
 }
 
+/// What waits keeps its head, in one form or another: it counts for `limits memory`.
+#[test]
+fn heads_of_requests_that_wait_are_weighed() {
+    let server = Server::start("");
+    let mut client = Client::connect(&server);
+    let mut lines = FieldLines::new();
+    lines.push("x-large", "a".repeat(10_000).as_bytes());
+    let waiting: Vec<_> = (0..50).map(|_| client.ask("GET", "/later", None, &lines)).collect();
+    client.flush();
+    server.until("weighed", |stats| stats.buffer.current > 50 * 10_000);
+    server.gate.open();
+    for key in waiting {
+        assert_eq!(client.answer(key).body, b"late");
+    }
+    server.until("given back", |stats| stats.buffer.current < 100_000);
+}
+
+/// A client that goes on asking after it was told to stop is served what may have been on its way, and no more.
+#[test]
+fn a_client_that_does_not_stop_asking_is_not_served_for_ever() {
+    let server = Server::start("limits { keep-alive-requests 2; streams 10 }");
+    let mut client = Client::connect(&server);
+    // Nothing is read, so the server is not told either that the client knows.
+    for _ in 0..10 {
+        for _ in 0..10 {
+            client.get("/empty");
+        }
+        client.flush();
+    }
+    client.until(|client| client.is_closed);
+    let served = client.answers.values().filter(|answer| answer.status == 204).count();
+    assert!((2..=13).contains(&served), "{served}");
+}
+
 /// Who has sent all of its content owes nothing, however long the handler lets the end of it lie.
 #[test]
 fn a_client_whose_content_is_complete_is_not_slow() {

@@ -381,7 +381,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
+        #![proptest_config(ProptestConfig::with_cases((ProptestConfig::default().cases / 5).max(1)))]
 
         #[test]
         fn any_chunking_and_any_flushing_round_trips(

@@ -399,7 +399,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 6))]
+        #![proptest_config(ProptestConfig::with_cases((ProptestConfig::default().cases / 6).max(1)))]
 
         #[test]
         fn any_script_round_trips(

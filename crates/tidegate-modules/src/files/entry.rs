@@ -127,7 +127,7 @@ impl Contents {
             false => read_at(opened.fd.as_fd(), &mut [0], 0, patience).map(|_| None),
         };
         let bytes: io::Result<Vec<_>> =
-            std::iter::once(&found.file).chain(found.siblings.iter().map(|(_, s)| s)).map(read).collect();
+            std::iter::once(&found.file).chain(found.siblings.iter().map(|s| &s.file)).map(read).collect();
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(error) => return Err((Box::new(found), error)),
@@ -139,14 +139,15 @@ impl Contents {
             None => Content::File(PagedFile::new(opened.fd, opened.meta.identity), opened.meta.len),
         };
         let identity = hold(found.file);
-        let siblings = found.siblings.into_iter().map(|(coding, opened)| (coding, hold(opened))).collect();
+        let siblings =
+            found.siblings.into_iter().map(|sibling| (sibling.coding, hold(sibling.file))).collect();
         Ok(Contents { identity, siblings, metas })
     }
 }
 
 /// What the file system says of a file and its siblings.
 pub fn metas_of(found: &FoundFile) -> Vec<Meta> {
-    std::iter::once(found.file.meta).chain(found.siblings.iter().map(|(_, s)| s.meta)).collect()
+    std::iter::once(found.file.meta).chain(found.siblings.iter().map(|s| s.file.meta)).collect()
 }
 
 impl Maker {

@@ -100,9 +100,20 @@ pub struct FoundFile {
     /// The file.
     pub file: Opened,
     /// In the order of the settings.
-    pub siblings: Vec<(Coding, Opened)>,
+    pub siblings: Vec<Sibling>,
     /// A link has led out of the root, where nothing is watched for changes.
     pub is_outside: bool,
+}
+
+/// A precompressed form of a file.
+#[derive(Debug)]
+pub struct Sibling {
+    /// How it is encoded.
+    pub coding: Coding,
+    /// As [`FoundFile::real`].
+    pub real: Option<Vec<u8>>,
+    /// Its content.
+    pub file: Opened,
 }
 
 impl Lookup {
@@ -110,6 +121,15 @@ impl Lookup {
     /// `WouldBlock` only under [`Patience::Cached`].
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
+        let located = self.search(path, patience)?;
+        // Where the root was removed nothing is found; a new one may be there in its place.
+        if !matches!(located.found, Found::File(_)) && self.root.follow_removed(patience)? {
+            return self.search(path, patience);
+        }
+        Ok(located)
+    }
+
+    fn search(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         let mut search = Search {
             lookup: self,
             patience,
@@ -266,7 +286,7 @@ impl Search<'_> {
                 && opened.meta.kind == FileKind::Regular
                 && (opened.meta.mtime, opened.meta.mtime_ns) >= (file.meta.mtime, file.meta.mtime_ns)
             {
-                siblings.push((*coding, opened));
+                siblings.push(Sibling { coding: *coding, real: self.real.take(), file: opened });
             }
         }
         let is_outside = self.is_outside;

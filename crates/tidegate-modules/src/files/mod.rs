@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tidegate_config::settings::{self, Coding};
 use tidegate_core::decoration::Decoration;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::{Exchange, Filter, Handler, MayStore, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Filter, Handler, MayStore, Need, Pass, Reply, Response, answer, log};
 use tidegate_http::path::encode_path;
 use tidegate_http::{ContentCoding, Method, Status, coding};
 use tidegate_io::blocking::{self, Overloaded, Pending, QueueKey};
@@ -173,7 +173,7 @@ impl Handler for Files {
             say(format!("files below {root}: answers GET, HEAD and OPTIONS only"));
             return Foreseen::Handler;
         }
-        let located = match lookup.locate(exchange.path, Patience::Wait) {
+        let mut located = match lookup.locate(exchange.path, Patience::Wait) {
             Ok(located) => located,
             Err(error) => {
                 say(format!("files below {root}: {error}"));
@@ -183,6 +183,10 @@ impl Handler for Files {
         for path in &located.depends {
             say(format!("looked at {root}/{}", String::from_utf8_lossy(path)));
         }
+        for coding in lookup.leave_out_programs(&mut located.found, exchange) {
+            let token = compress::token(coding);
+            say(format!("the sibling for {token} is a symbolic link to what a program answers: left out"));
+        }
         match &located.found {
             Found::File(file) => {
                 let relative = String::from_utf8_lossy(&file.relative);
@@ -190,8 +194,8 @@ impl Handler for Files {
                 if lookup.is_of_program(&located.found, exchange) {
                     say("a symbolic link to what a program answers: never sent as a file".into());
                 }
-                for (coding, _) in &file.siblings {
-                    say(format!("precompressed sibling for {}", compress::token(*coding)));
+                for sibling in &file.siblings {
+                    say(format!("precompressed sibling for {}", compress::token(sibling.coding)));
                 }
             }
             Found::Folder { relative, .. } => {
@@ -214,6 +218,15 @@ impl Lookup {
     fn is_of_program(&self, found: &Found, exchange: &Exchange<'_>) -> bool {
         let Found::File(FoundFile { real: Some(real), .. }) = found else { return false };
         exchange.is_of_program(&self.path_of(real))
+    }
+
+    /// The same of precompressed siblings, which are as if they were not there: for every look-up whose outcome is
+    /// served, or compared with what was. Tells which ones.
+    fn leave_out_programs(&self, found: &mut Found, exchange: &Exchange<'_>) -> Vec<Coding> {
+        let Found::File(file) = found else { return Vec::new() };
+        let is_program = |real: &Vec<u8>| exchange.is_of_program(&self.path_of(real));
+        let left_out = file.siblings.extract_if(.., |sibling| sibling.real.as_ref().is_some_and(is_program));
+        left_out.map(|sibling| sibling.coding).collect()
     }
 }
 
@@ -261,13 +274,15 @@ impl Inner {
             Ok(located) => self.program(&located.found, exchange),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let inner = self.clone();
-                exchange.prepare_after(self.locate_in_pool(exchange.path), move |located, exchange| {
-                    match located {
+                exchange.prepare_after(
+                    Need::Decision,
+                    self.locate_in_pool(exchange.path),
+                    move |located, exchange| match located {
                         Some(Ok(located)) => inner.program(&located.found, exchange),
                         Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
                         None => Reply::Ready(overloaded()),
-                    }
-                })
+                    },
+                )
             }
             Err(error) => Reply::Ready(self.failed(exchange.path, &error)),
         }
@@ -310,7 +325,8 @@ impl Inner {
         exchange: &mut Exchange<'_>,
         has_waited: bool,
     ) -> Reply {
-        let Located { found, depends, why } = located;
+        let Located { mut found, depends, why } = located;
+        self.lookup.leave_out_programs(&mut found, exchange);
         if let (Some(old), Found::File(file)) = (&old, &found)
             && old.metas == entry::metas_of(file)
             && old.generation == self.lookup.root.generation()
@@ -393,17 +409,19 @@ impl Inner {
             let is_new_watch = cache.borrow_mut().insert(self.instance, exchange.path, &entry, root, depends);
             // What changed between reading and watching nobody has told, or nobody was there yet to be told:
             // look once more.
-            if (is_new_watch || *has_waited) && !self.is_still(&entry, exchange.path) {
+            if (is_new_watch || *has_waited) && !self.is_still(&entry, exchange) {
                 cache.borrow_mut().remove(self.instance, exchange.path);
             }
         }
         self.answer(&entry, exchange)
     }
 
-    fn is_still(&self, entry: &FileEntry, path: &[u8]) -> bool {
-        match self.lookup.locate(path, Patience::Cached) {
-            Ok(Located { found: Found::File(file), .. }) => entry::metas_of(&file) == entry.metas,
-            Ok(_) => false,
+    fn is_still(&self, entry: &FileEntry, exchange: &Exchange<'_>) -> bool {
+        match self.lookup.locate(exchange.path, Patience::Cached) {
+            Ok(Located { mut found, .. }) => {
+                self.lookup.leave_out_programs(&mut found, exchange);
+                matches!(&found, Found::File(file) if entry::metas_of(file) == entry.metas)
+            }
             // Where looking has to wait, the age of the entry decides: without `openat2` it always has to.
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         }

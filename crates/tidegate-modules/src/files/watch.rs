@@ -95,6 +95,9 @@ impl Watcher {
             }
             Change::Folder { watch } => {
                 for folder in self.by_watch.get(watch).into_iter().flatten() {
+                    if let Some(top) = self.folders.get(*folder).filter(|folder| folder.parent.is_none()) {
+                        top.root.has_moved();
+                    }
                     self.all_below(*folder, entries);
                 }
             }

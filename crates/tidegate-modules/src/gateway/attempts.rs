@@ -25,8 +25,13 @@ pub(super) trait Attempt {
     /// The way to the application, and what the request brings to the choice of a member.
     fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About);
 
-    /// Tries it with this member; `wants_new` where idle connections may be as old as one that has failed.
-    async fn attempt(&mut self, pick: Selection, wants_new: bool) -> Result<Response, Box<Failure>>;
+    /// Tries it with this member, which is there at first; `wants_new` where idle connections may be as old as one that
+    /// has failed.
+    async fn attempt(
+        &mut self,
+        pick: &mut Option<Selection>,
+        wants_new: bool,
+    ) -> Result<Response, Box<Failure>>;
 
     /// Begins anew, with what is held of the content.
     fn rewind(&mut self);
@@ -78,18 +83,17 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A) -> Response {
     request.way().0.shared.stats.gateway_requests.add(1);
     loop {
         let (link, routing, _) = request.way();
-        let pick = match link.upstream.try_pick(routing) {
-            Some(pick) => Ok(pick),
-            None => Box::pin(place(link, routing)).await,
-        };
-        let pick = match pick {
-            Ok(pick) => pick,
-            Err(refused) => {
-                let answer = attempts.before.take();
-                return answer.map_or_else(|| refuse(&link.shared.stats, &refused), |answer| *answer);
+        let mut pick = link.upstream.try_pick(routing);
+        if pick.is_none() {
+            match Box::pin(place(link, routing)).await {
+                Ok(waited_for) => pick = Some(waited_for),
+                Err(refused) => {
+                    let answer = attempts.before.take();
+                    return answer.map_or_else(|| refuse(&link.shared.stats, &refused), |answer| *answer);
+                }
             }
-        };
-        match request.attempt(pick, attempts.wants_new).await {
+        }
+        match request.attempt(&mut pick, attempts.wants_new).await {
             Ok(response) => return response,
             Err(failure) => {
                 if let Some(answer) = attempts.end(&mut request, *failure) {

@@ -26,7 +26,7 @@ use tidegate_client::{Connection, Pool, Starving};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::InterimQueue;
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, InternalRedirect, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_io::runtime;
@@ -95,49 +95,52 @@ impl Attempt for Box<Call> {
         self.upload.rewind();
     }
 
-    async fn attempt(&mut self, pick: Selection, wants_new: bool) -> Result<Response, Box<Failure>> {
-        let Some(pool) = self.link.pool(pick.address()) else {
+    async fn attempt(
+        &mut self,
+        pick: &mut Option<Selection>,
+        wants_new: bool,
+    ) -> Result<Response, Box<Failure>> {
+        let Some(pool) = self.link.pool(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
-        let mut pick = Some(pick);
         let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
         let connection = match idle {
             Some(connection) => connection,
             None => match Box::pin(pool.connect()).await {
                 Ok(connection) => connection,
-                Err(error) => return Err(Failure::unreachable(error, pick)),
+                Err(error) => return Err(Failure::unreachable(error, pick.take())),
             },
         };
         let is_reused = connection.is_reused();
         let began = monotonic_ns();
-        let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
-        let upload = &mut self.upload;
-        let head = std::future::poll_fn(|cx| exchange.poll_head(cx, upload, &pool)).await;
-        let answered = match (head, exchange.end()) {
-            (Ok(head), Some((connection, mut reader))) => {
-                self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                let rest = match &mut reader {
-                    HeadOf::Scgi { stdout, has_ended } if self.upload.is_complete() => {
-                        Box::pin(gather(&connection, head.len, stdout, has_ended)).await
-                    }
-                    _ => Ok(()),
-                };
-                match rest {
-                    Ok(()) => {
-                        let line = Checkout { connection, pool, pick: pick.take() };
-                        self.answered(head, reader, line)
-                    }
-                    Err(error) => Err(Fault::Broken(error)),
-                }
-            }
-            (Err(fault), _) => Err(fault),
-            (Ok(_), None) => Err(Fault::Client),
+        let (head, ended) = {
+            let mut exchange = Exchange::new(connection, self.reader(), self.link.timeout);
+            let upload = &mut self.upload;
+            let head = std::future::poll_fn(|cx| exchange.poll_head(cx, upload, &pool)).await;
+            (head, exchange.end())
         };
-        match answered {
-            Ok(Reply::Ready(response)) => Ok(response),
-            Ok(reply) => Ok(Box::pin(reply.settled()).await),
-            Err(fault) => Err(self.failure(fault, pick, is_reused)),
+        let head = match head {
+            Ok(head) => head,
+            Err(fault) => return Err(self.failure(fault, pick.take(), is_reused)),
+        };
+        let Some((connection, reader)) = ended else {
+            return Err(self.failure(Fault::Client, pick.take(), is_reused));
+        };
+        self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
+        let answered = match reader {
+            HeadOf::Scgi { .. } if self.upload.is_complete() => {
+                Box::pin(self.gathered(head, reader, connection, pool, pick)).await
+            }
+            _ => self.answered(head, reader, Checkout { connection, pool, pick: pick.take() }),
+        };
+        let reply = match answered {
+            Ok(reply) => reply,
+            Err(fault) => return Err(self.failure(fault, pick.take(), is_reused)),
+        };
+        if let Reply::Ready(response) = reply {
+            return Ok(response);
         }
+        Ok(Box::pin(reply.settled()).await)
     }
 }
 
@@ -150,12 +153,15 @@ impl Call {
         if !call.upload.waits_for_content() {
             return Reply::Later(Box::pin(until_answered(call)));
         }
-        Reply::Preparing(Box::pin(async move {
-            match call.upload.collect(call.link.request_buffer).await {
-                Ok(()) => Reply::Later(Box::pin(until_answered(call))),
-                Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
-            }
-        }))
+        Reply::Preparing(
+            Need::Content,
+            Box::pin(async move {
+                match call.upload.collect(call.link.request_buffer).await {
+                    Ok(()) => Reply::Later(Box::pin(until_answered(call))),
+                    Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
+                }
+            }),
+        )
     }
 
     #[cold]
@@ -193,6 +199,21 @@ impl Call {
             },
             Dialect::Scgi => HeadOf::Scgi { stdout: Vec::new(), has_ended: false },
         }
+    }
+
+    /// The head of an answer has come that ends with its connection: what is behind it decides how it is passed on.
+    async fn gathered(
+        &mut self,
+        head: AnswerHead,
+        mut reader: HeadOf,
+        connection: Connection,
+        pool: Rc<Pool>,
+        pick: &mut Option<Selection>,
+    ) -> Result<Reply, Fault> {
+        if let HeadOf::Scgi { stdout, has_ended } = &mut reader {
+            gather(&connection, head.len, stdout, has_ended).await.map_err(Fault::Broken)?;
+        }
+        self.answered(head, reader, Checkout { connection, pool, pick: pick.take() })
     }
 
     /// The head of an answer has come.
@@ -323,7 +344,7 @@ impl Exchange {
     }
 
     /// It has come to something.
-    fn end(mut self) -> Option<(Connection, HeadOf)> {
+    fn end(&mut self) -> Option<(Connection, HeadOf)> {
         self.under_way.take()
     }
 
@@ -357,7 +378,13 @@ impl Exchange {
             match polled {
                 Poll::Ready(Ok((0, _))) => {
                     let end = is_refused.unwrap_or_else(|| {
-                        io::Error::other("it has closed the connection without an answer")
+                        io::Error::other(match reader {
+                            HeadOf::Scgi { .. } => {
+                                "it has closed the connection without an answer; a script writes at least one field, such \
+                                 as `Content-Type: text/plain`, and an empty line"
+                            }
+                            _ => "it has closed the connection without an answer",
+                        })
                     });
                     return Poll::Ready(Err(if reader.is_empty() {
                         Fault::Unanswered(end)
@@ -402,8 +429,9 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // In the middle of the request the record would be taken for a part of it.
-        if let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
+        if self.under_way.is_some()
             && !self.is_sending
+            && let Some((connection, HeadOf::FastCgi { decoder, .. })) = self.under_way.take()
         {
             abandon(connection, decoder);
         }

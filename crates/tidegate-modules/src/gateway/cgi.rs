@@ -215,7 +215,7 @@ fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> Res
     let _ = shutdown(connection, Shutdown::Write);
     match outcome {
         Ok(()) if status.success() => Ok(()),
-        Ok(()) => Err(format!("it ended with {status}")),
+        Ok(()) => Err(format!("it ended with {status}; run it by hand as its user to see why")),
         Err(why) if why.is_empty() => Ok(()), // the client went away: nothing to tell
         Err(why) => Err(why),
     }

@@ -40,7 +40,7 @@ pub fn write(
             .into_iter()
             .find(|name| !name.is_empty())
             .unwrap_or("localhost"),
-        server_port: server_port(exchange, local),
+        server_port: server_port(exchange, local, host),
         server_addr: &server_addr,
         server_protocol: exchange.version.name(),
         request_method: exchange.method_token,
@@ -72,12 +72,13 @@ pub fn write(
 
 /// The port that the client has connected to: where a trusted proxy says that it speaks another scheme than the proxy
 /// does, that is the proxy's, which the authority names.
-fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>) -> u16 {
+fn server_port(exchange: &Exchange<'_>, local: Option<SocketAddr>, host: &str) -> u16 {
     let is_https = exchange.scheme == "https";
     match local.filter(|_| is_https == exchange.state.tls.is_some()) {
         Some(local) => local.port(),
         None => {
-            let named = exchange.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            let port = exchange.authority.strip_prefix(host).and_then(|rest| rest.strip_prefix(':'));
+            let named = port.and_then(|port| port.parse().ok());
             named.unwrap_or(if is_https { 443 } else { 80 })
         }
     }

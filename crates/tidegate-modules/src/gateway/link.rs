@@ -217,6 +217,16 @@ impl Link {
     }
 }
 
+/// Whether two addresses are written alike; what is left to compare of paths is nothing that a request has to wait for.
+#[inline]
+fn is_same(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Unix(one), Address::Unix(other)) => one.as_os_str() == other.as_os_str(),
+        (Address::Tcp(one), Address::Tcp(other)) => one == other,
+        (Address::Unix(_) | Address::Tcp(_), _) => false,
+    }
+}
+
 /// What is known of an address, or what is made for it.
 #[inline]
 fn known_or<P>(
@@ -225,7 +235,7 @@ fn known_or<P>(
     make: impl FnOnce() -> Rc<P>,
 ) -> Rc<P> {
     let mut all = all.borrow_mut();
-    if let Some((_, pool)) = all.iter().find(|(known, _)| known == address) {
+    if let Some((_, pool)) = all.iter().find(|(known, _)| is_same(known, address)) {
         return pool.clone();
     }
     // Members that have gone are forgotten now and then; their connections close themselves.

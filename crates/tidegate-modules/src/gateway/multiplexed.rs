@@ -1,8 +1,8 @@
 //! One request to an application that speaks HTTP/2, and its answer: content both ways at the same time, and
 //! trailers, as gRPC needs them.
 //!
-//! Nothing is collected first: a stream that waits holds no process of the application, and a call may begin to
-//! answer before its request is over.
+//! What tells its length, and all of HTTP/1, is collected first as in `call`, so that a slow client takes no place. A
+//! request of HTTP/2 that tells none is a stream: its call may answer before there is any content, and begins at once.
 
 use super::about::About;
 use super::answer::{AnswerHead, to_client};
@@ -13,6 +13,7 @@ use super::link::Link;
 use super::redirects::Back;
 use super::sendfile;
 use super::stream::Silence;
+use super::upload::AHEAD;
 use super::upstream::{RoutingState, Selection};
 use std::io;
 use std::rc::Rc;
@@ -21,9 +22,9 @@ use tidegate_client::http2::{Answer, Http2Error, Http2Stream};
 use tidegate_core::body::{RequestBody, RequestBodyError};
 use tidegate_core::body_stream::Splice;
 use tidegate_core::interim::{Interim, InterimQueue};
-use tidegate_core::memory::Weight;
+use tidegate_core::memory::{self, Weight};
 use tidegate_core::response::Head;
-use tidegate_core::{Author, Body, BodyStream, Chunk, Reply, Response, answer};
+use tidegate_core::{Author, Body, BodyStream, Chunk, Need, Reply, Response, answer};
 use tidegate_http::{FieldLines, Status};
 use tidegate_io::clock::monotonic_ns;
 use tidegate_stats::{GatewayFailure, Worker as Stats};
@@ -39,6 +40,8 @@ pub(super) struct Multiplexed {
     pub(super) lines: FieldLines,
     pub(super) upload: Upload,
     pub(super) content_length: Option<u64>,
+    /// Content goes both ways at the same time, perhaps, and the application may be first.
+    pub(super) is_stream: bool,
     /// Whether it may be sent again when it has been lost: only what is safe (RFC 9110 section 9.2.1, FAULTS 62).
     pub(super) may_repeat: bool,
     /// The answer has no content, whatever it says.
@@ -70,8 +73,8 @@ impl Attempt for Multiplexed {
         self.upload.rewind();
     }
 
-    async fn attempt(&mut self, mut pick: Selection, _: bool) -> Result<Response, Box<Failure>> {
-        let Some(pool) = self.link.multiplexed(pick.address()) else {
+    async fn attempt(&mut self, pick: &mut Option<Selection>, _: bool) -> Result<Response, Box<Failure>> {
+        let Some(pool) = self.link.multiplexed(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
         let parts = RequestParts {
@@ -85,29 +88,43 @@ impl Attempt for Multiplexed {
         };
         let stream = match pool.open(&parts, self.upload.is_done).await {
             Ok(stream) => stream,
-            Err(error) => return Err(Failure::unreachable(error, Some(pick))),
+            Err(error) => return Err(Failure::unreachable(error, pick.take())),
         };
         let began = monotonic_ns();
         match self.head(&stream).await {
             Ok(head) => {
                 self.stats().gateway_delay.record_nanos(monotonic_ns().saturating_sub(began));
-                let cookie = pick.answered(&self.link.upstream, &self.routing);
+                let mut pick = pick.take();
+                let answered = |pick: &mut Selection| pick.answered(&self.link.upstream, &self.routing);
+                let cookie = pick.as_mut().and_then(answered);
                 Ok(self.respond(head, cookie, stream, pick).await)
             }
             Err(fault) => {
                 let may_repeat = matches!(&fault, Fault::Stream(error) if self.repeats(error));
                 // The connection was on its way out, most often.
                 let is_coincidence = may_repeat;
-                Err(Box::new(Failure { fault: fault.into(), pick: Some(pick), may_repeat, is_coincidence }))
+                Err(Box::new(Failure { fault: fault.into(), pick: pick.take(), may_repeat, is_coincidence }))
             }
         }
     }
 }
 
 impl Multiplexed {
-    /// Carries it out.
+    /// Carries it out, once a small content has come whole, or a long one has begun to come.
     pub(super) fn run(self) -> Reply {
-        Reply::Later(Box::pin(until_answered(self)))
+        if self.is_stream || !self.upload.has_content {
+            return Reply::Later(Box::pin(until_answered(self)));
+        }
+        let mut call = Box::new(self);
+        Reply::Preparing(
+            Need::Content,
+            Box::pin(async move {
+                match call.upload.collect().await {
+                    Ok(()) => Reply::Later(Box::pin(until_answered(*call))),
+                    Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
+                }
+            }),
+        )
     }
 
     fn stats(&self) -> &Stats {
@@ -160,7 +177,7 @@ impl Multiplexed {
         answer: Answer,
         cookie: Option<String>,
         stream: Http2Stream,
-        pick: Selection,
+        pick: Option<Selection>,
     ) -> Response {
         self.upload.let_go();
         let mut head = AnswerHead::of(Status(answer.status), answer.content_length, &answer.lines);
@@ -253,6 +270,20 @@ impl Upload {
         std::mem::replace(self, rest)
     }
 
+    /// Waits until all content is here, or more than is held of it; of what is announced to be longer, until it has
+    /// begun to come. It is sent as it comes where memory is short.
+    async fn collect(&mut self) -> Result<(), RequestBodyError> {
+        while let Some(body) = &mut self.body {
+            let is_long = body.len.is_some_and(|len| len > self.limit as u64);
+            let is_enough = self.content.len() > self.limit || is_long && !self.content.is_empty();
+            if is_enough || !memory::take(AHEAD) || body.read(&mut self.content).await? == 0 {
+                break;
+            }
+            self.weight.set(self.content.capacity());
+        }
+        Ok(())
+    }
+
     /// Begins anew, with what is held.
     fn rewind(&mut self) {
         self.sent = 0;
@@ -342,7 +373,7 @@ struct Flow {
     left: Option<u64>,
     about: About,
     wants_trailers: bool,
-    _pick: Selection,
+    _pick: Option<Selection>,
 }
 
 impl BodyStream for Flow {

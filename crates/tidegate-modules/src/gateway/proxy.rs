@@ -245,6 +245,7 @@ impl Proxy {
             Some(body) => body.len,
             None => exchange.fields.contains("content-length").then_some(0),
         };
+        let is_stream = exchange.version == Version::Http2 && content_length.is_none();
         let may_repeat = exchange.method.is_safe();
         let call = Multiplexed {
             link: self.link.clone(),
@@ -255,6 +256,7 @@ impl Proxy {
             lines,
             upload: multiplexed::Upload::of(body, self.link.request_buffer, self.trailers.clone()),
             content_length,
+            is_stream,
             may_repeat,
             head_only: exchange.method == Method::Head,
             wants_trailers: wants_trailers(exchange),
@@ -282,6 +284,9 @@ impl Handler for Proxy {
             Ok(Some(0)) => return Reply::Ready(answer::options_of_the_server()), // it is for us
             Ok(_) => {}
             Err(()) => return Reply::Ready(answer::error(Status::BAD_REQUEST)),
+        }
+        if exchange.protocol.is_some_and(|protocol| leads_round_the_rules(protocol.as_bytes())) {
+            return Reply::Ready(answer::error(Status::NOT_IMPLEMENTED));
         }
         exchange.ends_with_client();
         exchange.waits_for(self.link.account);

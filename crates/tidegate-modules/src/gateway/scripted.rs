@@ -18,7 +18,7 @@ use tidegate_config::settings::{self, Route};
 use tidegate_core::body::RequestBody;
 use tidegate_core::explain::Foreseen;
 use tidegate_core::memory::{self, Weight};
-use tidegate_core::{Exchange, Handler, InternalRedirect, Pass, Reply, Response, answer, log};
+use tidegate_core::{Exchange, Handler, Need, Pass, Reply, Response, answer, log};
 use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
@@ -94,16 +94,6 @@ impl Scripted {
         };
         Ok(Scripted { inner: Rc::new(inner) })
     }
-}
-
-/// What a call has to know of its request.
-struct What {
-    routing: RoutingState,
-    may_repeat: bool,
-    head_only: bool,
-    range: Option<Vec<u8>>,
-    elsewhere: Option<InternalRedirect>,
-    about: About,
 }
 
 impl Handler for Scripted {
@@ -199,31 +189,19 @@ async fn collect(inner: Rc<Inner>, mut body: RequestBody, about: About) -> Resul
 
 impl Inner {
     fn call(self: &Rc<Self>, script: &Script, exchange: &mut Exchange<'_>) -> Reply {
-        let body = exchange.state.body.take();
-        let about = About::new(&self.link, exchange.target);
-        // A script that has been started is not started again, whatever came of it.
-        let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
-        let what = What {
-            routing: RoutingState::of(&self.link, exchange, may_repeat),
-            may_repeat,
-            head_only: exchange.method == Method::Head,
-            range: self.link.sendfile.range_of(exchange),
-            elsewhere: exchange.elsewhere(),
-            about: about.clone(),
-        };
-        let Some(body) = body else {
+        let Some(body) = exchange.state.body.take() else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
-            return self.made(upload, what).run();
+            return self.made(upload, exchange).run();
         };
         if let Some(len) = body.len {
             let framing = self.framing();
             let upload = Upload::with_body(self.encode(script, exchange, Some(len), false), body, framing);
-            return self.made(upload, what).run();
+            return self.made(upload, exchange).run();
         }
         // The length has to be told first, so all of the content has to be here first.
         let (inner, script) = (self.clone(), script.clone());
-        let collected = collect(self.clone(), body, about);
-        exchange.prepare_after(collected, move |collected, exchange| {
+        let collected = collect(self.clone(), body, About::new(&self.link, exchange.target));
+        exchange.prepare_after(Need::Content, collected, move |collected, exchange| {
             let upload = match collected {
                 Ok(Collected::Whole(content, _weight)) => {
                     let mut head = inner.encode(&script, exchange, Some(content.len() as u64), false);
@@ -236,7 +214,7 @@ impl Inner {
                 }
                 Err(response) => return Reply::Ready(response),
             };
-            inner.made(upload, what).run()
+            inner.made(upload, exchange).run()
         })
     }
 
@@ -251,7 +229,7 @@ impl Inner {
                 Err(_) => None,
             }
         };
-        exchange.prepare_after(found, move |found, exchange| match found {
+        exchange.prepare_after(Need::Decision, found, move |found, exchange| match found {
             Some(Ok(Ok(script))) => inner.call(&script, exchange),
             Some(Ok(Err(status))) => Reply::Ready(no_script(exchange, status)),
             Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
@@ -259,24 +237,26 @@ impl Inner {
         })
     }
 
-    fn made(&self, upload: Upload, what: What) -> Call {
+    fn made(&self, upload: Upload, exchange: &Exchange<'_>) -> Call {
+        // A script that has been started is not started again, whatever came of it.
+        let may_repeat = self.protocol != Protocol::Cgi && exchange.method.is_safe();
         let dialect = match self.protocol {
             Protocol::FastCgi => Dialect::FastCgi,
             Protocol::Scgi | Protocol::Cgi => Dialect::Scgi,
         };
         Call {
             link: self.link.clone(),
-            routing: what.routing,
+            routing: RoutingState::of(&self.link, exchange, may_repeat),
             upload,
             dialect,
-            may_repeat: what.may_repeat,
-            head_only: what.head_only,
+            may_repeat,
+            head_only: exchange.method == Method::Head,
             wants_trailers: false,
             interim: None,
-            range: what.range,
+            range: self.link.sendfile.range_of(exchange),
             back: None,
-            elsewhere: what.elsewhere,
-            about: what.about,
+            elsewhere: exchange.elsewhere(),
+            about: About::new(&self.link, exchange.target),
         }
     }
 

@@ -17,7 +17,7 @@ use tidegate_wire::{fastcgi, h1};
 pub(super) const REQUEST: u16 = 1;
 
 /// Bytes that wait to be sent before more is asked of the client.
-const AHEAD: usize = 16 << 10;
+pub(super) const AHEAD: usize = 16 << 10;
 
 /// How the application finds the end of the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 //! from where it comes from.
 
 use std::net::Ipv4Addr;
-use tidegate_config::settings::HostPattern;
 use tidegate_core::Exchange;
-use tidegate_core::template::host_of;
+use tidegate_core::hosts::{Names, name_of};
 use tidegate_http::accept;
 use tidegate_stats::Snapshot;
 
@@ -138,19 +137,14 @@ impl Action {
 /// Whether the host that is asked for is this server's by itself: an address, this machine, or a name of the settings.
 /// Any other name may be a stranger's that leads here for a moment only, so that a page of that name reads what is meant
 /// for this machine (DNS rebinding). Who names none is no browser.
-pub(super) fn is_our_host(authority: &str, names: &[HostPattern]) -> bool {
-    let host = host_of(authority);
-    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    let is_named = |name: &HostPattern| match name {
-        HostPattern::Exact(name) => *name == host,
-        HostPattern::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
-    };
+pub(super) fn is_our_host(authority: &str, names: &Names) -> bool {
+    let host = name_of(authority).to_ascii_lowercase();
     host.is_empty()
         || host.starts_with('[')
         || host.parse::<Ipv4Addr>().is_ok()
         || host == "localhost"
         || host.ends_with(".localhost")
-        || names.iter().any(is_named)
+        || names.find(authority).is_ok()
 }
 
 /// Whether a browser that sends this does so for a page of this very host. Who is no browser sends neither

@@ -29,8 +29,8 @@ use ask::{Action, Question, View};
 use cache::CacheState;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
-use tidegate_config::settings::HostPattern;
 use tidegate_core::explain::Foreseen;
+use tidegate_core::hosts::Names;
 use tidegate_core::{Exchange, Handler, Pass, Reply, Response, answer};
 use tidegate_http::{Method, Status};
 use tidegate_io::LocalFuture;
@@ -131,12 +131,12 @@ pub fn cache_report(reports: &[String], lists: Option<&[String]>, format: Format
 pub struct StatusPage {
     source: Rc<dyn StatusSource>,
     /// The names that the settings have for this server.
-    names: Rc<[HostPattern]>,
+    names: Rc<Names>,
 }
 
 impl StatusPage {
     /// A page that shows what `source` knows, to who asks for an address or one of `names`.
-    pub fn new(source: Rc<dyn StatusSource>, names: Rc<[HostPattern]>) -> StatusPage {
+    pub fn new(source: Rc<dyn StatusSource>, names: Rc<Names>) -> StatusPage {
         StatusPage { source, names }
     }
 

@@ -81,11 +81,14 @@ fn ask(source: &Rc<Fake>, method: &str, target: &str, fields: &[(&str, &str)]) -
         fields: Fields::new(&fields),
         ..Exchange::empty()
     };
-    let page = StatusPage::new(source.clone(), Rc::new([HostPattern::Exact("example.com".into())]));
+    let page = StatusPage::new(
+        source.clone(),
+        Rc::new(Names::new([(&HostPattern::Exact("example.com".into()), 0)].into_iter())),
+    );
     let pass = admit(&Access::default(), &exchange).unwrap();
     let response = match page.handle(&mut exchange, pass) {
         Reply::Ready(response) => response,
-        Reply::Preparing(_) => panic!("a report waits for no content"),
+        Reply::Preparing(..) => panic!("a report waits for no content"),
         Reply::Later(mut future) => match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => response,
             Poll::Pending => panic!("the source answers at once"),
@@ -225,7 +228,7 @@ fn a_change_that_fails_is_told() {
 #[test]
 fn explaining() {
     let mut said = Vec::new();
-    let page = StatusPage::new(Rc::<Fake>::default(), Rc::new([]));
+    let page = StatusPage::new(Rc::<Fake>::default(), Rc::default());
     for query in [None, Some("cache"), Some("stop"), Some("format=x")] {
         let exchange = Exchange { query, ..Exchange::empty() };
         page.explain(&exchange, &mut |sentence| said.push(sentence));
@@ -237,6 +240,7 @@ fn explaining() {
 #[test]
 fn a_name_that_is_not_ours_may_be_anybodys() {
     let names = [HostPattern::Exact("a.test".into()), HostPattern::Suffix(".b.test".into())];
+    let names = Names::new(names.iter().map(|name| (name, 0)));
     for (authority, is_ours) in [
         ("", true),
         ("127.0.0.1:8080", true),

@@ -6,7 +6,6 @@
 //! connection fields are between the client and this server (FAULTS 36).
 
 use tidegate_http::Fields;
-use tidegate_http::push_decimal;
 
 /// Says one thing however often and whatever it says (RFC 8470 section 5.1), so it is written by
 /// [`Environment::write`] alone.
@@ -93,11 +92,11 @@ impl Environment<'_> {
                 sink.variable(name.as_bytes(), value);
             }
         };
-        let mut number = Vec::with_capacity(20);
+        let mut number = itoa::Buffer::new();
         put("GATEWAY_INTERFACE", b"CGI/1.1");
         put("SERVER_SOFTWARE", self.server_software.as_bytes());
         put("SERVER_NAME", self.server_name.as_bytes());
-        put("SERVER_PORT", decimal(&mut number, self.server_port.into()));
+        put("SERVER_PORT", number.format(self.server_port).as_bytes());
         put("SERVER_PROTOCOL", self.server_protocol.as_bytes());
         put("REQUEST_METHOD", self.request_method.as_bytes());
         put("REQUEST_URI", self.request_uri.as_bytes());
@@ -121,10 +120,10 @@ impl Environment<'_> {
             }
         }
         if let Some(port) = self.remote_port {
-            put("REMOTE_PORT", decimal(&mut number, port.into()));
+            put("REMOTE_PORT", number.format(port).as_bytes());
         }
         if let Some(length) = self.content_length {
-            put("CONTENT_LENGTH", decimal(&mut number, length));
+            put("CONTENT_LENGTH", number.format(length).as_bytes());
         }
         if let Some(media_type) = self.fields.first("content-type") {
             put("CONTENT_TYPE", media_type);
@@ -190,12 +189,6 @@ pub fn is_passed_on(name: &str) -> bool {
         "expect",
     ];
     is_plain && !NEVER.iter().any(|never| name.len() == never.len() && name.eq_ignore_ascii_case(never))
-}
-
-fn decimal(into: &mut Vec<u8>, number: u64) -> &[u8] {
-    into.clear();
-    push_decimal(into, number);
-    into
 }
 
 #[cfg(test)]

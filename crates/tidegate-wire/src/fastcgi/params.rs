@@ -63,8 +63,14 @@ impl<'o> Params<'o> {
 /// Appends one pair. Lengths over 2^31 - 1 cannot be written; such a value is cut to nothing.
 pub(super) fn append_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     let value = if value.len() > i32::MAX as usize { &[] } else { value };
-    append_length(out, name.len());
-    append_length(out, value.len());
+    match (name.len(), value.len()) {
+        // Most are short.
+        (name @ ..0x80, value @ ..0x80) => out.extend_from_slice(&[name as u8, value as u8]),
+        (name, value) => {
+            append_length(out, name);
+            append_length(out, value);
+        }
+    }
     out.extend_from_slice(name);
     out.extend_from_slice(value);
 }

@@ -55,6 +55,8 @@ pub(super) struct Stream {
     pub has_sent_head: bool,
     /// The request was HEAD.
     pub is_head_request: bool,
+    /// What it sends next may be an end or trailers, which need no window.
+    pub may_end: bool,
     /// There is something to send. Set by [`Streams::set_ready`] alone.
     is_ready: bool,
     pub priority: Priority,
@@ -75,10 +77,18 @@ impl Stream {
             has_head: false,
             has_sent_head: false,
             is_head_request: false,
+            may_end: false,
             is_ready: false,
             priority: Priority::default(),
             turn: 0,
         }
+    }
+}
+
+impl Stream {
+    /// Whether the windows let it send what comes next, where that of the connection is open or not.
+    pub(super) fn may_send(&self, is_open: bool) -> bool {
+        self.may_end || (is_open && self.send_window.room() > 0)
     }
 }
 

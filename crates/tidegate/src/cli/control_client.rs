@@ -2,7 +2,7 @@
 
 use super::{complain, has_color, print};
 use crate::master::control::{self, Request};
-use crate::master::proof;
+use crate::master::proof::Operator;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use rustix::net::sockopt::socket_peercred;
@@ -235,16 +235,30 @@ fn ask(server: &Server, request: &Request) -> Result<ExitCode> {
         }
     }
     let broke_off = || format!("the server at {} broke off", path.display());
-    stream.write_all(format!("{}\n", request.to_line()).as_bytes()).with_context(broke_off)?;
+    let command = request.to_line();
+    stream.write_all(format!("{command}\n").as_bytes()).with_context(broke_off)?;
+    let operator = Operator::of(&path);
     let mut replies = BufReader::new(&stream);
-    let mut reply = Vec::new();
-    replies.read_until(b'\n', &mut reply).with_context(broke_off)?;
-    if let Some(asked) = proof::question(&reply) {
-        proof::show(&stream, &asked)?;
-        reply.clear();
+    let mut said = Vec::new();
+    replies.read_until(b'\n', &mut said).with_context(broke_off)?;
+    let proven = operator.answer(&stream, &said, &command)?;
+    if proven.is_some() {
+        said.clear();
     }
-    replies.read_to_end(&mut reply).with_context(broke_off)?;
-    let reply = String::from_utf8_lossy(&reply);
+    replies.read_to_end(&mut said).with_context(broke_off)?;
+    let is_refusal = said.starts_with(b"failed\n");
+    // A refusal does nothing, and comes from who is refused a proof as well.
+    let reply = match &proven {
+        Some(proven) => proven.reply(&said).or(Some(&*said).filter(|_| is_refusal)),
+        None => Some(&*said).filter(|_| is_refusal || said.is_empty() || !operator.is_asked()),
+    };
+    let Some(reply) = reply else {
+        bail!(
+            "whoever answers at {} does not know the secret of your server, and may be an application that it has started",
+            path.display()
+        );
+    };
+    let reply = String::from_utf8_lossy(reply);
     let (word, text) = reply.split_once('\n').unwrap_or((&*reply, ""));
     match word {
         "ok" => print(text),

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tidegate_config::settings::ListenAddress;
 use tidegate_config::{Loaded, ProcessEnvironment, Settings, from_folder, load_file};
 use tidegate_core::exchange::Local;
-use tidegate_core::explain::{Asked, Notes, refusal};
+use tidegate_core::explain::{Asked, Known, Notes, refusal};
 use tidegate_core::tls::{TlsFiles, TlsStore};
 use tidegate_core::{Exchange, Reply, RequestState, Response};
 use tidegate_http::field::is_token;
@@ -176,11 +176,20 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if let Some(why) = notes.unanswered() {
         let _ = writeln!(out, "answer: none: {why}");
-    } else if notes.is_unknown(&response) {
-        out.push_str("answer: what the application says\n");
     } else {
-        let _ = writeln!(out, "answer: {} {}", response.status.0, response.status.reason());
-        for (name, value) in response.head.lines().iter() {
+        let (known, status) = (notes.known(&response), response.status);
+        let _ = match known {
+            Known::All => writeln!(out, "answer: {} {}", status.0, status.reason()),
+            Known::Status => writeln!(
+                out,
+                "answer: {} {}, with the page that the application makes; as it is where that fails",
+                status.0,
+                status.reason()
+            ),
+            Known::Nothing => writeln!(out, "answer: what the application says"),
+        };
+        let lines = response.head.lines();
+        for (name, value) in lines.iter().take_while(|_| known == Known::All) {
             let _ = writeln!(out, "  {name}: {}", String::from_utf8_lossy(value));
         }
     }

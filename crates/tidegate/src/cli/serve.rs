@@ -114,8 +114,7 @@ fn start(arguments: Arguments, handover: Option<&Handover>) -> Result<(Master, S
         });
     };
     complain(&said);
-    let warnings = loaded.diagnostics.iter().filter(|found| !found.is_error()).map(Diagnostic::in_a_line);
-    let warnings = warnings.collect();
+    let warnings = loaded.diagnostics.iter().filter(|found| !found.is_error()).cloned().collect();
     for site in &loaded.rejected {
         let names = if site.names.is_empty() { "without a name".to_owned() } else { site.names.join(" ") };
         complain(&format!("tidegate: site {names} ({}) is not served\n", site.origin));

@@ -5,7 +5,6 @@
 
 use super::control::{Reply, Responder};
 use super::reload::Reload;
-use super::servers::State;
 use super::upgrade::{self, Successor};
 use super::{Ending, Master, PATIENCE, WAITING};
 use crate::revision;
@@ -53,12 +52,9 @@ impl Master {
             return self.waiting.push_back(order);
         }
         let said = format!("{WAITING} orders wait for the one under way already; try again when it is done");
-        match order {
-            Order::Reload { responder: Some(responder), .. }
-            | Order::Upgrade { responder: Some(responder), .. } => {
-                responder.send(Reply::failed(said));
-            }
-            _ => log::error(said),
+        match order.into_responder() {
+            Some(responder) => responder.send(Reply::failed(said)),
+            None => log::error(said),
         }
     }
 
@@ -70,6 +66,32 @@ impl Master {
             }
             Order::Authorities => self.begin_authorities(),
         }
+    }
+
+    /// The server ends: what is under way is given up, and whoever waits for it hears so. An upgrade that was about to
+    /// be over leaves the new process.
+    pub(super) fn give_up_changes(&mut self) -> Option<Successor> {
+        for responder in std::mem::take(&mut self.waiting).into_iter().filter_map(Order::into_responder) {
+            responder.send(Reply::failed("the server was told to end: this was not begun\n"));
+        }
+        let (mut left, mut waits) = (None, None);
+        match self.change.take() {
+            Some(Change::Reload(reload)) => self.give_up_reload(*reload),
+            Some(Change::Upgrade(Upgrade::Starting { responder })) => waits = responder,
+            Some(Change::Upgrade(Upgrade::HandingOver { successor, responder, .. })) => {
+                (left, waits) = (Some(successor), responder);
+            }
+            None => {}
+        }
+        if let Some(responder) = waits {
+            responder.send(match &left {
+                Some(successor) => {
+                    Reply::ok(format!("{}process {} serves\n", successor.notes, successor.pid))
+                }
+                None => Reply::failed("the server was told to end before the new program served\n"),
+            });
+        }
+        left
     }
 
     /// A change is over: the next one that waits begins.
@@ -117,7 +139,7 @@ impl Master {
                 self.notifier.succeeded_by(successor.pid);
                 // Who connects when this is told meets the new one.
                 self.servers.is_ending = true;
-                let serving = self.servers.in_state(State::Serving);
+                let serving = self.servers.serving();
                 let patience = self.current.settings.drain_timeout;
                 serving.iter().for_each(|id| self.servers.drain(*id, false, patience));
                 self.change = Some(Change::Upgrade(Upgrade::HandingOver {
@@ -155,20 +177,26 @@ impl Master {
         );
         log::info(format_args!("upgrade: {said}"));
         // Whether they wanted what has been taken up nobody can tell.
-        for order in std::mem::take(&mut self.waiting) {
-            if let Order::Reload { responder: Some(responder), .. }
-            | Order::Upgrade { responder: Some(responder), .. } = order
-            {
-                responder.send(Reply::failed(format!(
-                    "process {} has taken over meanwhile, with the settings as it found them: try again\n",
-                    successor.pid
-                )));
-            }
+        for responder in std::mem::take(&mut self.waiting).into_iter().filter_map(Order::into_responder) {
+            responder.send(Reply::failed(format!(
+                "process {} has taken over meanwhile, with the settings as it found them: try again\n",
+                successor.pid
+            )));
         }
         if let Some(responder) = responder {
             responder.send_and_wait(Reply::ok(said + "\n"));
         }
         Some(Ending { close_idle: false, successor: Some(successor), ..Ending::drain() })
+    }
+}
+
+impl Order {
+    /// Who waits for it.
+    fn into_responder(self) -> Option<Responder> {
+        match self {
+            Order::Reload { responder, .. } | Order::Upgrade { responder, .. } => responder,
+            Order::Authorities => None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! of which there are few, and never holds up the master.
 
 use super::Event;
-use super::proof::Proof;
+use super::proof::{self, Proof, Proven};
 use super::sealing;
 use super::status_registry::StatusRegistry;
 use crate::revision::ServeOptions;
@@ -208,7 +208,7 @@ pub fn open(options: &ServeOptions, settings: &Settings, has_predecessor: bool) 
     }
     match Draft::bind(&path) {
         Ok(draft) => {
-            let proof = sealing::is_needed(settings).then(|| Proof::make(&path)).flatten();
+            let proof = sealing::is_needed(settings).then(|| Proof::make(&path, has_predecessor)).flatten();
             Ok(Some(draft.with_proof(proof)))
         }
         Err(error) if is_fixed => Err(error.context(advice(&path))),
@@ -316,6 +316,9 @@ impl Draft {
         fs::rename(&self.draft, &self.path)
             .inspect_err(|_| drop(fs::remove_file(&self.draft)))
             .with_context(at)?;
+        if self.proof.is_none() {
+            proof::forget(&self.path);
+        }
         let (listener, proof) = (self.listener, self.proof.clone());
         std::thread::Builder::new()
             .name("tidegate-control".into())
@@ -326,13 +329,13 @@ impl Draft {
 }
 
 impl ControlSocket {
-    /// Removes it from its place, unless a successor's lies there.
+    /// Removes it from its place with its proof, unless a successor's lies there, which has taken the proof over.
     pub fn remove(&self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
             let _ = fs::remove_file(&self.path);
-        }
-        if let Some(proof) = &self.proof {
-            proof.remove();
+            if let Some(proof) = &self.proof {
+                proof.remove();
+            }
         }
     }
 }
@@ -363,7 +366,7 @@ fn accept(
             }
         };
         if open.load(Relaxed) >= CONNECTIONS {
-            respond(&stream, &Reply::failed("too many commands at once; try again"));
+            respond(&stream, None, &Reply::failed("too many commands at once; try again"));
             continue;
         }
         open.fetch_add(1, Relaxed);
@@ -381,11 +384,11 @@ fn accept(
 
 /// Whether it is root or this process's own user: the mode of the file says the same, but a folder may have been opened
 /// to others, or the file given to them.
-fn may_command(stream: &UnixStream, proof: Option<&Proof>) -> Result<(), Reply> {
+fn may_command(stream: &UnixStream, proof: Option<&Proof>, command: &str) -> Result<Option<Proven>, Reply> {
     match socket_peercred(stream) {
-        Ok(peer) if peer.uid.is_root() => Ok(()),
+        Ok(peer) if peer.uid.is_root() => Ok(None),
         Ok(peer) if peer.uid == geteuid() => {
-            proof.map_or(Ok(()), |proof| proof.ask(stream)).map_err(Reply::failed)
+            proof.map(|proof| proof.ask(stream, command)).transpose().map_err(Reply::failed)
         }
         Ok(peer) => Err(Reply::failed(format!(
             "user {} may not command this server: only root and user {} may",
@@ -408,39 +411,43 @@ fn serve(
     if BufReader::new(stream.take(LINE)).read_line(&mut line).is_err() {
         return;
     }
-    if let Err(refusal) = may_command(stream, proof) {
-        return respond(stream, &refusal);
-    }
     let Some(line) = line.strip_suffix('\n') else { return };
+    let proven = match may_command(stream, proof, line) {
+        Ok(proven) => proven,
+        Err(refusal) => return respond(stream, None, &refusal),
+    };
+    let respond = |reply: &Reply| respond(stream, proven.as_ref(), reply);
     let request = match Request::parse(line) {
-        None => return respond(stream, &Reply::failed("the server does not know this command")),
-        Some(Request::Status(form)) => return respond(stream, &Reply::ok(status_registry.report(form))),
+        None => return respond(&Reply::failed("the server does not know this command")),
+        Some(Request::Status(form)) => return respond(&Reply::ok(status_registry.report(form))),
         Some(Request::Cache(question)) => {
             let (question, format) = match question.strip_suffix("json") {
                 Some(question) => (question.trim_end(), Format::Json),
                 None => (question.as_str(), Format::Text),
             };
             let (is_ok, text) = status_registry.cache(question, format);
-            return respond(stream, &Reply { is_ok, text });
+            return respond(&Reply { is_ok, text });
         }
         Some(order) => order,
     };
     let (reply, replies) = channel();
     let (sent, is_sent) = channel();
     if events.send(Event::Order(request, Responder { reply, sent: is_sent })).is_err() {
-        return respond(stream, &Reply::failed("the server is ending"));
+        return respond(&Reply::failed("the server is ending"));
     }
     // The master answers, or ends and drops the sender.
     match replies.recv() {
-        Ok(reply) => respond(stream, &reply),
-        Err(_) => respond(stream, &Reply::failed("the server has ended before this was done")),
+        Ok(reply) => respond(&reply),
+        Err(_) => respond(&Reply::failed("the server has ended before this was done")),
     }
     let _ = sent.send(());
 }
 
-fn respond(mut stream: &UnixStream, reply: &Reply) {
+fn respond(mut stream: &UnixStream, proven: Option<&Proven>, reply: &Reply) {
     let word = if reply.is_ok { "ok" } else { "failed" };
-    let _ = stream.write_all(format!("{word}\n{}", reply.text).as_bytes());
+    let reply = format!("{word}\n{}", reply.text);
+    let proof = proven.map(|proven| proven.line_before(reply.as_bytes())).unwrap_or_default();
+    let _ = stream.write_all((proof + &reply).as_bytes());
 }
 
 #[cfg(test)]

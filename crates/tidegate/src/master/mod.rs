@@ -50,8 +50,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use tidegate_config::Settings;
 use tidegate_config::settings::{ListenAddress, LogTarget};
+use tidegate_config::{Diagnostic, Settings};
 use tidegate_core::log::{self, Writer};
 use tidegate_core::tls::{PairKey, TlsFiles};
 use tidegate_io::file::{Patience, Root, is_openat2_missing};
@@ -75,12 +75,12 @@ pub enum Event {
     Order(Request, Responder),
     /// The new program serves; or why it does not.
     Upgraded(Result<Successor, String>),
-    /// The settings of a reload have been read.
-    Read(Box<reload::Read>),
+    /// The thread of this number has read what a reload takes up.
+    Read(u64, Box<reload::Read>),
     /// The thread for automatic certificates has said something.
     Acme(acme::AcmeEvent),
     /// A server process has said something.
-    AcmeEvent(u64, ToMaster),
+    FromServer(u64, ToMaster),
     /// The link to a server process is broken.
     Lost(u64),
     /// A server process has ended, and how.
@@ -93,8 +93,8 @@ pub struct Read {
     pub pairs: HashMap<PairKey, Pair>,
     /// The state of the files of TLS just before they were read.
     pub seen: CertificateWatch,
-    /// What was found, a line each.
-    pub warnings: Vec<String>,
+    /// Warnings that were found.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// The server, but for its server processes.
@@ -123,6 +123,8 @@ pub struct Master {
     change: Option<Change>,
     /// What waits for its end.
     waiting: VecDeque<Order>,
+    /// What reads the files of reloads.
+    readers: reload::Readers,
     /// Logs that were opened anew and are not yet in use everywhere.
     reopening: Option<Reopening>,
 }
@@ -187,7 +189,7 @@ impl Master {
         use_error_log(&writer, &logs, &settings)?;
         // At the terminal it has been said.
         if settings.error_log.target != LogTarget::Stderr {
-            read.warnings.iter().for_each(log::warn);
+            read.warnings.iter().map(Diagnostic::in_a_line).for_each(log::warn);
         }
         // A folder that somebody serves for a moment needs no such advice.
         warnings.extend(warning.filter(|_| matches!(options.settings, SettingsFrom::File(_))));
@@ -213,6 +215,7 @@ impl Master {
             logs,
             layout,
             assigned,
+            warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
         };
         let tls = Tls::new(handover.map(|left| left.tickets.as_slice()))?;
         say_what_is_missing(&current.fitted(), limit, &warnings);
@@ -236,6 +239,7 @@ impl Master {
             deferred: VecDeque::new(),
             change: None,
             waiting: VecDeque::new(),
+            readers: reload::Readers::default(),
             reopening: None,
         };
         master.begin_tls()?;
@@ -361,7 +365,7 @@ impl Master {
     fn obey_servers(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Acme(said) => self.hear_acme(said),
-            Event::AcmeEvent(id, message) => self.servers.said(id, message, &self.current),
+            Event::FromServer(id, message) => self.servers.said(id, message, &self.current),
             Event::Lost(id) => {
                 self.servers.lost(id);
                 self.servers.tick(&self.current); // the next one is due at once
@@ -398,7 +402,7 @@ impl Master {
                 responder.send(Reply::failed("this is not for the master to answer"));
             }
             Event::Upgraded(outcome) => self.has_upgraded(outcome),
-            Event::Read(read) => self.take_read(*read),
+            Event::Read(number, read) => self.take_read(number, *read),
             other => drop(self.obey_servers(other)),
         }
         None
@@ -454,10 +458,9 @@ impl Master {
 
     fn end(mut self, mut ending: Ending) {
         // Told to end in the last moment of an upgrade: what is on the disk is the successor's all the same.
-        if let Some(Change::Upgrade(Upgrade::HandingOver { successor, .. })) = self.change.take() {
+        if let Some(successor) = self.give_up_changes() {
             ending.successor.get_or_insert(successor);
         }
-        self.waiting.clear();
         self.status_registry.set_draining();
         self.servers.is_ending = true;
         if ending.successor.is_some() {

@@ -109,7 +109,7 @@ pub fn launch(
 fn listen_to(mut child: Child, hear: OwnedFd, patience: Duration) -> Result<Successor, String> {
     let deadline = Instant::now() + patience;
     let said = hear_out(&hear, deadline);
-    if let Some(notes) = said.as_deref().ok().and_then(|said| said.strip_suffix(READY)) {
+    if let Some(notes) = said.as_deref().ok().and_then(notes_before_ready) {
         let notes = String::from_utf8_lossy(notes).into_owned();
         return Ok(Successor { pid: child.id(), notes, link: hear });
     }
@@ -147,13 +147,18 @@ fn hear_out(hear: &OwnedFd, deadline: Instant) -> Result<Vec<u8>, String> {
         }
         let count = rustix::io::read(hear, &mut buffer).unwrap_or(0);
         said.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        if count == 0 || said.ends_with(READY) {
+        if count == 0 || notes_before_ready(&said).is_some() {
             return Ok(said);
         }
         if said.len() as u64 > SAID {
             return Err("it says too much, and was ended".into());
         }
     }
+}
+
+/// What was said before the last line, when that one is [`READY`]: a note may end with the word as well.
+fn notes_before_ready(said: &[u8]) -> Option<&[u8]> {
+    said.strip_suffix(READY).filter(|notes| notes.is_empty() || notes.ends_with(b"\n"))
 }
 
 /// Whether there is something to read before the deadline.
@@ -292,6 +297,8 @@ mod tests {
             outcome("echo a name is gone; echo ready; exec sleep 0.1").unwrap().notes,
             "a name is gone\n"
         );
+        let why = outcome("echo the pool is not ready; exit 1").unwrap_err();
+        assert_eq!(why, "the pool is not ready", "a line of its own, not the end of another");
         assert_eq!(outcome("echo cannot listen; exit 1").unwrap_err(), "cannot listen");
         let crash = outcome("exit 3").unwrap_err();
         assert!(crash.contains("exit status: 3"), "{crash}");

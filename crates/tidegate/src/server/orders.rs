@@ -158,6 +158,7 @@ impl Server {
                 }
                 if let Some(settings) = self.settings.clone() {
                     self.let_go(&settings);
+                    self.writer.discard();
                 }
             }
             ToServer::Logs(targets) => {
@@ -186,6 +187,9 @@ impl Server {
         (logs, listeners): (&[LogTarget], &[Vec<ListenAddress>]),
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
+        if self.settings.is_some() {
+            self.writer.discard(); // of one that failed on the way here
+        }
         let mut descriptors = descriptors.into_iter();
         for (target, file) in logs.iter().zip(descriptors.by_ref()) {
             self.writer.provide(target, File::from(file))?;
@@ -233,6 +237,7 @@ impl Server {
             self.tell_workers(Command::Commit)
         };
         self.let_go(&settings);
+        self.writer.settle();
         self.settings = Some(settings);
         if let Some(warning) = self.warning.take() {
             log::warn(warning);
@@ -297,9 +302,10 @@ impl Server {
             }
             self.waiting.clear();
             self.workers.iter().for_each(|worker| worker.send(Command::Drain { close_idle }));
-            // Nothing is prepared: this waits until the workers have come past the order to drain. One that
-            // has ended by it does not answer.
-            let _ = self.tell_workers(Command::Commit);
+            // What may have been prepared is given up. The answers say that the workers have come past the order to drain; one
+            // that has ended by it does not answer.
+            self.next = None;
+            let _ = self.tell_workers(Command::Discard);
             self.tell(&ToMaster::AcceptsNoMore);
             self.wait_for_workers(deadline);
             if !close_idle && self.ended < self.workers.len() {

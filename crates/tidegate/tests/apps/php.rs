@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use tidegate_testkit::wait_for;
 
 fn serves_php(config: &str, interface: &str) {
     // Where php-fpm may read them too, which never runs as root.
@@ -136,7 +137,7 @@ fn is_warmed_up_and_tells_of_its_cache(kind: &str) {
     let seen = visitor.get("/seen.php").shows("example.com").text;
     assert_eq!(seen, "example.com /warm.php?first /warm.php GET\nexample.com /warm.php /warm.php GET\n");
     // The log is written by a thread of its own.
-    let log = tidegate_testkit::wait_for(
+    let log = wait_for(
         || fs::read_to_string(site.folder.join("error.log")).ok().filter(|log| log.contains("/fails.php")),
         "the log",
     );
@@ -244,10 +245,8 @@ fn writes_every_line_once(kind: &str) {
     let log = folder.join("lines.log");
     let site = Site::start(folder.join("own.kdl").to_str().unwrap(), folder, &[]);
     site.visitor("one").get("/a.php");
-    let text = tidegate_testkit::wait_for(
-        || fs::read_to_string(&log).ok().filter(|text| text.contains("thrown in")),
-        "the trace",
-    );
+    let text =
+        wait_for(|| fs::read_to_string(&log).ok().filter(|text| text.contains("thrown in")), "the trace");
     for n in 0..95 {
         assert_eq!(text.matches(&format!("entry {n}.")).count(), 1, "entry {n} of {kind}:\n{text}");
     }
@@ -305,8 +304,8 @@ fn keeps_uploads_and_sessions_apart(kind: &str, is_in_memory: bool) {
     assert_eq!(sessions.starts_with(&place), !is_in_memory, "{seen}");
     assert_eq!(fs::metadata(sessions).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(fs::read_dir(sessions).unwrap().count(), 1);
-    // Nothing of the upload is left.
-    assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
+    // Nothing of the upload is left, once PHP has put away the request that it has answered.
+    wait_for(|| (fs::read_dir(uploads).unwrap().count() == 0).then_some(()), "the upload has gone");
     if is_in_memory {
         fs::remove_dir_all(sessions.parent().unwrap()).unwrap();
     }

@@ -65,6 +65,8 @@ pub(super) struct Http2 {
     /// Bytes of all answers since streams were looked at last.
     moved: u32,
     is_closing: bool,
+    /// Requests that came after the client was told that it may make no more.
+    late: u64,
 }
 
 /// A request that could not be answered at once.
@@ -76,6 +78,8 @@ struct StreamWork {
     /// What may have to be told before the answer.
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
+    /// What the client has sent into a tunnel that is not there yet.
+    early: Option<Box<Early>>,
     pace: StreamPace,
     /// Those of its site or route; `None`: those of the server.
     limits: Option<Rc<RequestLimits>>,
@@ -88,6 +92,13 @@ struct StreamWork {
     weight: usize,
     /// Its window is closed, and the client has not taken all of it that was sent.
     is_under_way: bool,
+}
+
+/// Bytes for a tunnel that the application has not agreed to yet. Their window stays used up until then, which bounds them.
+#[derive(Default)]
+struct Early {
+    data: Vec<u8>,
+    is_end: bool,
 }
 
 /// Content behind its answer: dropped, within a limit and for a while, since a client that is told to stop
@@ -131,6 +142,7 @@ impl StreamWork {
             incoming: None,
             interim: None,
             record: None,
+            early: None,
             pace: StreamPace::new(grace),
             part: None,
             is_due: false,
@@ -145,7 +157,22 @@ impl StreamWork {
         let incoming = self.incoming.as_ref().map_or(0, |incoming| incoming.sink.held());
         let interim = self.interim.as_ref().map_or(0, InterimQueue::held);
         let record = self.record.as_ref().map_or(0, |record| record.held());
-        size_of::<StreamWork>() + incoming + self.output.held() + interim + record
+        let early = self.early.as_ref().map_or(0, |early| early.data.capacity());
+        size_of::<StreamWork>() + incoming + self.output.held() + interim + record + early
+    }
+
+    /// Where the answer is a tunnel, content goes there from now on, beginning with what has come already.
+    fn open_tunnel(&mut self) {
+        let Some(sink) = self.output.take_tunnel().filter(|_| self.incoming.is_none()) else { return };
+        let mut incoming = Incoming::tunnel(sink);
+        if let Some(early) = self.early.take() {
+            incoming.sink.push(&early.data);
+            incoming.unreleased = early.data.len();
+            if early.is_end {
+                incoming.sink.complete(FieldLines::new());
+            }
+        }
+        self.incoming = Some(incoming);
     }
 
     /// Wakes this stream and no other. `key` is the connection's.
@@ -300,6 +327,7 @@ impl Connection {
             terms,
             wanted: terms,
             is_closing: false,
+            late: 0,
         }));
         self.timer = Timer::Off;
     }

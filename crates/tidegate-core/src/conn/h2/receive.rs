@@ -151,7 +151,7 @@ impl Connection {
             size: section.size(),
             started: request.started,
         };
-        let mut entry = head.entry(self.peer);
+        let mut entry = head.entry();
         (entry.method, entry.target) = (or_dash(sent_method), or_dash(sent_target));
         let decision = self.decide(cx, &engine, &head, &mut entry);
         // The connection stays, whatever has become of the request: what it has under way is not lost for that.
@@ -164,10 +164,16 @@ impl Connection {
             h2.is_closing = true;
             cx.stats.keep_alive_refusals.add(1);
             h2.wire.drain(&mut h2.batch);
+        } else if is_last {
+            h2.late += 1;
+            if h2.late > u64::from(engine.settings.limits.streams) {
+                h2.wire.drain(&mut h2.batch); // more than can have been on their way when it was told
+            }
         }
         let own = self.limits(&engine);
         let terms = reading_terms(own);
-        h2.wanted = if h2.is_idle() { terms } else { h2.wanted.or(terms) };
+        let is_alone = h2.wire.open_streams() <= 1; // it is open itself
+        h2.wanted = if is_alone { terms } else { h2.wanted.or(terms) };
         let (grace, discard_size) = (own.rate_grace, own.discard_size);
         drop(content); // nobody reads what the handler has left
         let request = Request { ends_with_client, discard_size, ..request };
@@ -176,10 +182,10 @@ impl Connection {
             // Polled when all that has come is read: what is cancelled there must not reach an application.
             waiting => Err(cx.admission.later(waiting, account, is_exempt).hearing(signals)),
         };
-        let mut incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
+        let incoming = content_sink.filter(|sink| sink.has_reader()).map(Incoming::content);
         let output = match ready {
             Ok(response) => {
-                let mut output = self.start_stream(h2, cx, stream, response, &request);
+                let output = self.start_stream(h2, cx, stream, response, &request);
                 if output.is_complete() {
                     if let Some(incoming) = incoming {
                         incoming.sink.fail(RequestBodyError::Interrupted); // nobody reads after the answer
@@ -188,7 +194,6 @@ impl Connection {
                     end_stream(h2, cx, stream, &request);
                     return self.flush_if_full(h2);
                 }
-                incoming = incoming.or(output.take_tunnel().map(Incoming::tunnel));
                 output
             }
             Err(later) => Output::later(later),
@@ -196,6 +201,7 @@ impl Connection {
         let record = sink.map(|sink| cx.log.capture(&entry, sink));
         let mut work = StreamWork::new(stream, request, output, grace);
         (work.incoming, work.interim, work.record, work.limits) = (incoming, interim, record, limits);
+        work.open_tunnel();
         work.invite(h2, cx);
         h2.begin(work);
         self.flush_if_full(h2)
@@ -225,6 +231,13 @@ impl Connection {
         work.request.received += data.len() as u64;
         let Some(incoming) = work.incoming.as_mut().filter(|incoming| incoming.sink.has_reader()) else {
             work.incoming = None;
+            if work.request.is_upgrade && !work.output.has_begun() {
+                let early = work.early.get_or_insert_default();
+                early.data.extend_from_slice(data);
+                early.is_end |= end.is_some();
+                h2.weigh_anew(stream.slot());
+                return Ok(());
+            }
             // Nobody reads it. What is too much is not taken: its window stays closed until the answer is out.
             if work.request.received <= discard {
                 h2.wire.release(stream, data.len(), &mut h2.batch);

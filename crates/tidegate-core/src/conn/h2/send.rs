@@ -7,7 +7,7 @@
 use super::super::output::{self, FRONT, Framer, HeadParts, Piece, Pieces, Source, Step};
 use super::super::{Connection, Request};
 use super::receive::{BATCH_MAX, end_stream, push_interim};
-use super::{Http2, Incoming, StreamWork};
+use super::{Http2, StreamWork};
 use crate::answer;
 use crate::body::BodySink;
 use crate::context::Ctx;
@@ -158,6 +158,7 @@ impl Connection {
             output.advance(h2, stream, None);
         }
         if !output.is_complete() {
+            h2.wire.set_may_end(stream, output.may_end());
             h2.wire.set_ready(stream, true);
         }
         output
@@ -191,6 +192,7 @@ impl Connection {
             moved += count;
             work.pace.moves(count);
             h2.moved = h2.moved.saturating_add(count as u32);
+            h2.wire.set_may_end(stream, work.output.may_end());
             match result {
                 // The source may have passed content of the request on: the client may wait for just that.
                 Moved::Some => {
@@ -264,7 +266,7 @@ impl Connection {
         if let Poll::Ready(response) = polled {
             work.invite(h2, cx);
             work.output = self.start_stream(h2, cx, stream, response, &work.request);
-            work.incoming = work.incoming.take().or(work.output.take_tunnel().map(Incoming::tunnel));
+            work.open_tunnel();
             if work.output.is_complete() {
                 if let Some(incoming) = work.incoming.take() {
                     incoming.sink.fail(crate::body::RequestBodyError::Interrupted);
@@ -345,6 +347,8 @@ impl Output {
             let mut framer = Http2Framer { wire: &mut h2.wire, stream };
             match self.pull(&mut framer, &mut Context::from_waker(waker), buffer, &mut h2.batch) {
                 Err(_) => Moved::Broken,
+                // For the client, whose window the next byte needs.
+                Ok(Step::Waiting) if self.has_early_byte() => Moved::Some,
                 Ok(Step::Waiting) => Moved::Waiting,
                 Ok(Step::Ended) => Moved::End,
                 Ok(Step::Framed(range)) => {

@@ -101,7 +101,7 @@ fn bound(number: usize) -> u32 {
 impl Queue {
     pub(super) fn new(limits: PlaceLimits) -> Queue {
         let mut turns = TurnQueue::default();
-        turns.set_sharing(Sharing::Among(0));
+        turns.set_sharing(Sharing::Among);
         Queue { limits, down: None, turns, sites: HashMap::new() }
     }
 
@@ -129,7 +129,7 @@ impl Queue {
     /// Another link of this site leads here.
     pub(super) fn join(&mut self, site: u64) {
         *self.sites.entry(site).or_insert(0) += 1;
-        self.turns.set_sharing(Sharing::Among(bound(self.sites.len())));
+        self.turns.join(site);
     }
 
     /// One link less does. What was kept for the site is free.
@@ -138,9 +138,9 @@ impl Queue {
             *links -= 1;
             if *links == 0 {
                 self.sites.remove(&site);
+                self.turns.part(site);
             }
         }
-        self.turns.set_sharing(Sharing::Among(bound(self.sites.len())));
         self.turns.hand_out(&self.bounds(), now, woken);
     }
 

@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::time::Duration;
@@ -129,9 +129,18 @@ fn run(
         .stderr(write);
     let mut child = command.spawn().map_err(fail)?;
     drop(command); // and with it our ends of the pipe
-    log_output(pool, &child, &read).map_err(fail)?;
-    let status = child.wait().map_err(fail)?;
+    let status = finish(pool, &mut child, read).map_err(fail)?;
     if status.success() { Ok(()) } else { Err(format!("`{program}` failed: {status}")) }
+}
+
+/// Waits for a hook whether or not what it writes can be logged: nobody else does.
+fn finish(pool: &str, child: &mut Child, output: OwnedFd) -> io::Result<ExitStatus> {
+    if let Err(error) = log_output(pool, child, &output) {
+        let pid = child.id();
+        log::warn(format_args!("pool {pool}: hook: what process {pid} writes is not logged: {error}"));
+    }
+    drop(output); // one that writes on fails at it, and does not wait for a reader
+    child.wait()
 }
 
 /// What a hook writes goes to the log of its pool, line by line, until it has ended: what it may have left running in the
@@ -245,6 +254,18 @@ mod tests {
             threshold,
             &[(0, 0, false), (1, 15, false), (2, 5, false), (3, 20, false), (4, 9, true), (60, 0, false)],
         );
+    }
+
+    #[test]
+    fn a_hook_is_waited_for_when_its_output_cannot_be_read() {
+        // Nothing can be read from it, nor can it be made not to wait.
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        let output = rustix::fs::open("/", flags, rustix::fs::Mode::empty()).expect("it is there");
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().expect("it starts");
+        let pid = Pid::from_child(&child);
+        let status = finish("php", &mut child, output).expect("it is waited for");
+        assert_eq!(status.code(), Some(3));
+        assert_eq!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH), "it is reaped");
     }
 
     #[test]

@@ -114,6 +114,9 @@ pub fn confine(sealed: &[PathBuf]) -> Result<(), String> {
             Ok(entries) => entries,
             // Nothing is there yet, and nothing can be made there.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // A folder that may be entered and not listed (0710 and another's). Rules only allow: without them nothing in
+            // it is within reach.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
             Err(error) => return Err(fail(&format_args!("{}: {error}", folder.display()))),
         };
         for entry in entries.flatten().filter(|entry| !names.contains(&entry.file_name())) {
@@ -211,6 +214,38 @@ mod tests {
             assert!(fs::read("/etc/passwd").is_ok() && fs::read_dir(&at).is_ok());
         });
         confined.join().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// As `/etc/ssl/private` of Debian is, which is 0710 and root's: the group enters it and does not list it.
+    #[test]
+    fn a_folder_that_cannot_be_listed_is_out_of_reach_and_the_rest_is_as_before() {
+        let folder = folder("entered");
+        fs::create_dir(folder.join("private")).unwrap();
+        for path in ["private/key", "private/other", "beside"] {
+            fs::write(folder.join(path), "text").unwrap();
+        }
+        let at = folder.clone();
+        let confined = std::thread::spawn(move || {
+            if !is_possible() {
+                eprintln!("SKIPPED: this kernel has no landlock");
+                return;
+            }
+            // The test owns it: without listing for the owner, and without what root has beyond modes.
+            fs::set_permissions(at.join("private"), fs::Permissions::from_mode(0o310)).unwrap();
+            let mut ours = rustix::thread::capabilities(None).unwrap();
+            ours.effective = rustix::thread::CapabilitySet::empty();
+            rustix::thread::set_capabilities(None, ours).unwrap();
+            assert!(fs::read_dir(at.join("private")).is_err(), "it is not listed");
+            assert_eq!(fs::read_to_string(at.join("private/key")).unwrap(), "text");
+            confine(&[at.join("private/key")]).unwrap();
+            assert!(fs::read(at.join("private/key")).is_err() && fs::read(at.join("private/other")).is_err());
+            assert!(fs::write(at.join("private/key"), "").is_err(), "writes");
+            assert!(fs::rename(at.join("private"), at.join("elsewhere")).is_err(), "moves the folder");
+            assert_eq!(fs::read_to_string(at.join("beside")).unwrap(), "text");
+        });
+        confined.join().unwrap();
+        fs::set_permissions(folder.join("private"), fs::Permissions::from_mode(0o700)).unwrap();
         fs::remove_dir_all(&folder).unwrap();
     }
 

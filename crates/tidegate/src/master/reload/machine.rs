@@ -2,7 +2,7 @@
 //! no socket and no clock; `reload` carries out what it asks for, while the master goes on with everything else.
 //!
 //! ```text
-//! Settling ──Open──▶ Preparing ──InForce, Commit──▶ Committing ──────────────▶ over
+//! Reading ──▶ Settling ──Open──▶ Preparing ──InForce, Commit──▶ Committing ──────────────▶ over
 //!                        │                               └──Retire──▶ Retiring ──▶ over
 //!                        └──Discard or Kill──▶ over: refused
 //! ```
@@ -11,7 +11,7 @@
 //! started again with the new settings.
 
 use crate::master::PATIENCE;
-use crate::master::servers::News;
+use crate::master::servers::{COMMIT_PATIENCE, News};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,8 @@ pub enum Action {
 /// How far a reload is.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The files are read, on a thread of its own.
+    Reading(Reading),
     /// Processes that are about to start do so first, and take part.
     Settling(Settling),
     /// Processes get ready.
@@ -55,6 +57,7 @@ impl Stage {
     /// Takes in what has happened. `None`: it is over.
     pub fn on(self, news: &News, now: Instant) -> (Option<Stage>, Vec<Action>) {
         match self {
+            stage @ Stage::Reading(_) => (Some(stage), Vec::new()),
             Stage::Settling(stage) => stage.on(news),
             Stage::Preparing(stage) => stage.on(news, now),
             Stage::Committing(stage) => stage.on(news),
@@ -65,6 +68,7 @@ impl Stage {
     /// When it is not waited for any longer.
     pub fn deadline(&self) -> Instant {
         match self {
+            Stage::Reading(stage) => stage.until,
             Stage::Settling(stage) => stage.until,
             Stage::Preparing(stage) => stage.until,
             Stage::Committing(stage) => stage.until,
@@ -75,16 +79,51 @@ impl Stage {
     /// The deadline has passed.
     pub fn on_deadline(self) -> (Option<Stage>, Vec<Action>) {
         match self {
+            Stage::Reading(_) => (None, vec![Action::Refuse(Reading::given_up())]),
             Stage::Settling(_) => (None, vec![Action::Open]),
             Stage::Preparing(stage) => stage.on_deadline(),
             Stage::Committing(stage) => {
-                // They have prepared, so they will; until then they serve as before.
+                // One that does not is ended; another takes its place.
                 let (next, mut actions) = stage.end();
-                actions.insert(0, Action::Warn("a server process takes long to take up settings"));
+                actions.insert(
+                    0,
+                    Action::Warn(
+                        "a server process has not taken up settings in time; another takes its place",
+                    ),
+                );
                 (next, actions)
             }
             Stage::Retiring(_) => (None, vec![Action::Done]),
         }
+    }
+}
+
+/// How long reading may take: a file system that hangs holds up no later order for longer.
+const READ_PATIENCE: Duration = Duration::from_secs(30);
+
+/// See [`Stage::Reading`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reading {
+    number: u64,
+    until: Instant,
+}
+
+impl Reading {
+    /// The reading of this number has begun.
+    pub fn begin(number: u64, now: Instant) -> Stage {
+        Stage::Reading(Reading { number, until: now + READ_PATIENCE })
+    }
+
+    /// Whether this is the reading that is waited for, and not one that was given up.
+    pub fn is(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    fn given_up() -> String {
+        let seconds = READ_PATIENCE.as_secs();
+        format!(
+            "the settings, or a file that they name, could not be read within {seconds} s: look for a file system that does not answer"
+        )
     }
 }
 
@@ -175,8 +214,12 @@ impl Preparing {
                 .refused("every server process has ended while it got ready; reload once more".into());
         }
         let ids: Vec<u64> = self.asked.into_keys().collect();
-        let stage =
-            Committing { by: self.by, waits_for: ids.iter().copied().collect(), until: now + PATIENCE };
+        let stage = Committing {
+            by: self.by,
+            waits_for: ids.iter().copied().collect(),
+            lost: 0,
+            until: now + COMMIT_PATIENCE,
+        };
         (Some(Stage::Committing(stage)), vec![Action::InForce, Action::Commit(ids)])
     }
 
@@ -202,15 +245,21 @@ impl Preparing {
 pub struct Committing {
     by: By,
     waits_for: BTreeSet<u64>,
+    /// Those of them that have ended and whose successors do not serve yet: others do not make room before.
+    lost: usize,
     until: Instant,
 }
 
 impl Committing {
     fn on(mut self, news: &News) -> (Option<Stage>, Vec<Action>) {
-        if let News::Committed(id) | News::Ended(id) = news {
-            self.waits_for.remove(id);
+        match news {
+            News::Committed(id) if self.waits_for.remove(id) => {}
+            News::Committed(_) => self.lost = self.lost.saturating_sub(1),
+            News::Ended(id) if self.waits_for.remove(id) && self.by == By::Fresh => self.lost += 1,
+            _ => {}
         }
-        if self.waits_for.is_empty() { self.end() } else { (Some(Stage::Committing(self)), Vec::new()) }
+        let is_over = self.waits_for.is_empty() && self.lost == 0;
+        if is_over { self.end() } else { (Some(Stage::Committing(self)), Vec::new()) }
     }
 
     fn end(self) -> (Option<Stage>, Vec<Action>) {
@@ -274,6 +323,21 @@ mod tests {
     fn refusal(actions: &[Action]) -> &str {
         let Some(Action::Refuse(why)) = actions.last() else { panic!("not refused: {actions:?}") };
         why
+    }
+
+    #[test]
+    fn reading_is_given_up_in_time() {
+        let now = Instant::now();
+        let begun = (Some(Reading::begin(7, now)), Vec::new());
+        let (actions, stage) = play(begun, &[News::Prepared(1), News::Ended(1)], now);
+        let stage = stage.expect("it reads");
+        assert!(actions.is_empty() && stage.deadline() == now + READ_PATIENCE);
+        assert!(matches!(&stage, Stage::Reading(reading) if reading.is(7) && !reading.is(6)));
+        let (stage, actions) = stage.on_deadline();
+        assert!(
+            stage.is_none() && refusal(&actions).contains("could not be read within 30 s"),
+            "{actions:?}"
+        );
     }
 
     #[test]
@@ -344,6 +408,12 @@ mod tests {
         let (actions, stage) = play(begun, &[News::Ended(1), News::Prepared(3), News::Committed(3)], now);
         assert_eq!(actions, [Action::InForce, Action::Commit(vec![3]), Action::Retire]);
         assert!(stage.is_none(), "the master says whom it has told");
+        // One that dies before it serves: its successor has to serve first.
+        let begun = Preparing::begin(By::Fresh, vec![(3, 13)], START, now);
+        let (actions, stage) = play(begun, &[News::Prepared(3), News::Ended(3), News::Prepared(4)], now);
+        assert_eq!(actions, [Action::InForce, Action::Commit(vec![3])], "nobody retires");
+        let (stage, actions) = stage.expect("it waits").on(&News::Committed(4), now);
+        assert_eq!((stage, actions), (None, vec![Action::Retire]));
         let (actions, stage) = play(
             Retiring::begin(vec![1, 2], now),
             &[News::Committed(3), News::AcceptsNoMore(1), News::Ended(2)],

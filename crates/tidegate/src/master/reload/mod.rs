@@ -17,24 +17,23 @@ use super::control::{Reply, Responder};
 use super::logs::Logs;
 use super::pid_file::PidFile;
 use super::sealing::ControlPaths;
-use super::servers::{Layout, News, Revision, START_PATIENCE, State};
+use super::servers::{Layout, News, Revision, START_PATIENCE, Start, State};
 use super::sockets::Sockets;
 use super::{Change, Event, Master, Order, PATIENCE, sealing, use_error_log, users};
 use crate::certificates::CertificateWatch;
-use crate::link::ToServer;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
-use tidegate_config::Settings;
+use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::TlsFiles;
 
 /// A reload that is under way.
 pub struct Reload {
     purpose: Purpose,
-    /// `None` while the files are read.
     stage: Option<Stage>,
     /// Read, and nothing opened yet.
     draft: Option<Draft>,
@@ -73,15 +72,38 @@ struct Draft {
     /// The state of those files just before they were read.
     seen: CertificateWatch,
     assigned: Vec<users::Assigned>,
+    warnings: HashSet<String>,
 }
 
 /// What the thread that reads has to say.
 pub struct Read {
     found: Found,
     notes: Vec<String>,
-    /// An error is a sentence, or nothing where `found` says it all.
-    outcome: Result<Draft>,
+    /// An error is a sentence, or nothing where `found` says it all. `None`: there is nothing to take up.
+    outcome: Result<Option<Draft>>,
 }
+
+/// The threads that read. One that hangs is left, and nobody waits for it: they are counted.
+#[derive(Default)]
+pub struct Readers {
+    /// Each that has not ended holds one more of it.
+    reads: Arc<()>,
+    last: u64,
+}
+
+impl Readers {
+    /// The number of a thread that is about to be started, and what it holds on to; nothing where too many hang.
+    fn next(&mut self) -> Option<(u64, Arc<()>)> {
+        if Arc::strong_count(&self.reads) > READERS {
+            return None;
+        }
+        self.last += 1;
+        Some((self.last, self.reads.clone()))
+    }
+}
+
+/// Threads that read at the same time, all but one of them without an end in sight.
+const READERS: usize = 4;
 
 /// Reads settings and everything that they name, without changing anything. On a thread of its own: files may be slow, and
 /// sites many.
@@ -89,7 +111,8 @@ fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     let Reading { mut loaded, pairs, mut seen } = options.load();
     let Kept { mistaken, missing, lost, unlisted, closed } =
         keep_served(&mut loaded, &present.settings, allows_loss);
-    let mut found = Found { said: loaded.render(false), kept: Vec::new(), has_errors: loaded.has_errors() };
+    let (said, warnings) = sayings(&loaded, &present.warnings);
+    let mut found = Found { said, kept: Vec::new(), has_errors: loaded.has_errors() };
     let mut notes = Vec::new();
     let Some(settings) = loaded.settings else {
         return Read { found, notes, outcome: Err(anyhow!("")) };
@@ -125,7 +148,43 @@ fn read(options: &ServeOptions, present: &Present, allows_loss: bool) -> Read {
     seen.extend(&settings);
     let outcome = TlsFiles::read(&settings, &present.files, &pairs).map_err(anyhow::Error::from);
     let outcome = outcome.and_then(|files| Draft::of(settings, files, seen, present, &mut notes));
+    let outcome = outcome.map(|draft| Some(Draft { warnings, ..draft }));
     Read { found, notes, outcome }
+}
+
+/// Reads the certificates of authorities alone, for settings that stay.
+fn read_authorities(present: &Present, seen: CertificateWatch) -> Read {
+    let (settings, mut files) = (Settings::clone(&present.settings), present.files.clone());
+    let (found, mut notes) = (Found::default(), Vec::new());
+    let stayed = match files.read_authorities(&settings) {
+        Ok(stayed) => stayed,
+        Err(error) => return Read { found, notes, outcome: Err(error.into()) },
+    };
+    for stayed in &stayed {
+        log::error(format_args!(
+            "the certificates of an authority have changed, but those before stay in use: {stayed}"
+        ));
+    }
+    let is_same = files == present.files;
+    let draft = || Draft::of(settings, files, seen, present, &mut notes);
+    let outcome = (!is_same).then(draft).transpose();
+    Read { found, notes, outcome }
+}
+
+/// All mistakes, and those warnings that are new; and what all warnings are.
+fn sayings(loaded: &Loaded, known: &HashSet<String>) -> (String, HashSet<String>) {
+    let warnings = loaded.diagnostics.iter().filter(|found| !found.is_error());
+    let warnings: HashSet<String> = warnings.map(Diagnostic::identity).collect();
+    let is_new = |found: &&Diagnostic| found.is_error() || !known.contains(&found.identity());
+    let new: Vec<&Diagnostic> = loaded.diagnostics.iter().filter(is_new).collect();
+    let mut said = new.iter().map(|found| found.render(false)).collect::<Vec<_>>().join("\n");
+    let (left, s) = match loaded.diagnostics.len() - new.len() {
+        0 => return (said, warnings),
+        1 => (1, ""),
+        left => (left, "s"),
+    };
+    said.push_str(&format!("{left} warning{s} as before: `tidegate check` shows them\n"));
+    (said, warnings)
 }
 
 /// What is in force, for the thread that reads.
@@ -133,6 +192,7 @@ struct Present {
     settings: Arc<Settings>,
     files: TlsFiles,
     assigned: Vec<users::Assigned>,
+    warnings: HashSet<String>,
     /// What of the control socket applications do not reach.
     control: Option<Arc<ControlPaths>>,
 }
@@ -163,7 +223,8 @@ impl Draft {
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
-        Ok(Draft { settings, layout, files, seen, assigned })
+        let warnings = present.warnings.clone();
+        Ok(Draft { settings, layout, files, seen, assigned, warnings })
     }
 }
 
@@ -196,23 +257,37 @@ impl Master {
     pub(super) fn begin_reload(&mut self, allows_loss: bool, responder: Option<Responder>) {
         self.notifier.reloading();
         let (options, present) = (self.options.clone(), self.present());
+        let purpose = Purpose::Order { responder, found: Found::default() };
+        self.begin_reading(purpose, move || read(&options, &present, allows_loss));
+    }
+
+    /// Has a thread read.
+    fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce() -> Read + Send + 'static) {
+        self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
+        let Some((number, holds)) = self.readers.next() else {
+            return self.refuse_reload(&format!(
+                "{READERS} earlier attempts to read the settings hang: mend the file system that does not answer first"
+            ));
+        };
         let sender = self.sender.clone();
         let reading = std::thread::Builder::new().name("tidegate-reload".into()).spawn(move || {
-            let _ = sender.send(Event::Read(Box::new(read(&options, &present, allows_loss))));
+            let read = read();
+            drop(holds);
+            let _ = sender.send(Event::Read(number, Box::new(read)));
         });
-        let purpose = Purpose::Order { responder, found: Found::default() };
-        self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
-        if let Err(error) = reading {
-            self.refuse_reload(&format!("cannot start a thread: {error}"));
+        match reading {
+            Ok(_) => self.follow((Some(machine::Reading::begin(number, Instant::now())), Vec::new())),
+            Err(error) => self.refuse_reload(&format!("cannot start a thread: {error}")),
         }
     }
 
     fn present(&self) -> Present {
-        let Revision { settings, tls, assigned, .. } = &self.current;
+        let Revision { settings, tls, assigned, warnings, .. } = &self.current;
         Present {
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
+            warnings: warnings.clone(),
             control: self.sealed_control.clone(),
         }
     }
@@ -220,27 +295,16 @@ impl Master {
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew
     /// from the same settings. Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
     pub(super) fn begin_authorities(&mut self) {
-        let mut reload = Reload::new(Purpose::Authorities);
-        let (settings, seen) = (Settings::clone(&self.current.settings), self.tls.watch());
-        let mut files = self.current.tls.clone();
-        let read = files.read_authorities(&settings).map_err(anyhow::Error::from);
-        for stayed in read.iter().flatten() {
-            log::error(format_args!(
-                "the certificates of an authority have changed, but those before stay in use: {stayed}"
-            ));
-        }
-        if read.is_ok() && files == self.current.tls {
-            return self.begin_next();
-        }
-        let present = self.present();
-        let draft = read.and_then(|_| Draft::of(settings, files, seen, &present, &mut reload.notes));
-        self.change = Some(Change::Reload(Box::new(reload)));
-        self.have_read(draft);
+        let (present, seen) = (self.present(), self.tls.watch());
+        self.begin_reading(Purpose::Authorities, move || read_authorities(&present, seen));
     }
 
-    /// The files have been read.
-    pub(super) fn take_read(&mut self, read: Read) {
+    /// The files have been read. What one has read that was given up is not wanted any more.
+    pub(super) fn take_read(&mut self, number: u64, read: Read) {
         let Some(Change::Reload(reload)) = &mut self.change else { return };
+        if !matches!(&reload.stage, Some(Stage::Reading(reading)) if reading.is(number)) {
+            return;
+        }
         if let Purpose::Order { found, .. } = &mut reload.purpose {
             *found = read.found;
         }
@@ -248,13 +312,17 @@ impl Master {
         self.have_read(read.outcome);
     }
 
-    fn have_read(&mut self, outcome: Result<Draft>) {
+    fn have_read(&mut self, outcome: Result<Option<Draft>>) {
         let Some(Change::Reload(reload)) = &mut self.change else { return };
         match outcome {
-            Ok(draft) => reload.draft = Some(draft),
+            Ok(Some(draft)) => reload.draft = Some(draft),
+            Ok(None) => {
+                self.change = None;
+                return self.begin_next();
+            }
             Err(why) => return self.refuse_reload(&format!("{why:#}")),
         }
-        let starting = self.servers.in_state(State::Starting);
+        let starting = self.servers.starting();
         self.follow(Settling::begin(starting, Instant::now() + START_PATIENCE));
     }
 
@@ -293,9 +361,9 @@ impl Master {
                     Ok(begun) => self.follow(begun),
                     Err(why) => self.refuse_reload(&format!("{why:#}")),
                 },
-                Action::Commit(ids) => ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit)),
+                Action::Commit(ids) => ids.iter().for_each(|id| self.servers.commit(*id)),
                 Action::InForce => self.put_in_force(),
-                Action::Discard(ids) => ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Discard)),
+                Action::Discard(ids) => ids.iter().for_each(|id| self.servers.discard(*id)),
                 Action::Kill(ids) => ids.iter().for_each(|id| self.servers.kill(*id)),
                 Action::Retire => {
                     let retired = self.retire();
@@ -311,16 +379,16 @@ impl Master {
     /// Opens what can fail to open, and has processes prepare.
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
-        let Some(Draft { settings, layout, files, seen, assigned }) = reload.draft.take() else {
+        let Some(Draft { settings, layout, files, seen, assigned, warnings }) = reload.draft.take() else {
             return Ok((None, Vec::new()));
         };
         let logs = Logs::open(&settings, &self.current.logs)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
-        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned };
+        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned, warnings };
         self.tls.check(&next)?;
-        let serving = self.servers.in_state(State::Serving);
+        let serving = self.servers.serving();
         let suits = |server: &&super::servers::Server| {
             server.state == State::Serving && server.layout.suits(&next.layout)
         };
@@ -328,16 +396,13 @@ impl Master {
         let now = Instant::now();
         let begun = if suitable == next.layout.processes && suitable == serving.len() {
             reload.by = By::Present;
-            for id in &serving {
-                // What has been prepared by the first of them goes with the next `Prepare`.
-                self.servers.prepare(*id, &next)?;
-            }
+            self.servers.prepare(&serving, &next)?;
             Preparing::begin(By::Present, self.servers.numbers(&serving), PATIENCE, now)
         } else {
             reload.by = By::Fresh;
             let mut outcome = Ok(());
             for place in 0..next.layout.processes {
-                match self.servers.start(place, &next, false) {
+                match self.servers.start(place, &next, Start::ForReload) {
                     Ok(id) => reload.fresh.push(id),
                     Err(error) => outcome = Err(error),
                 }
@@ -450,6 +515,25 @@ impl Master {
         });
     }
 
+    /// The server ends meanwhile. What is not in force yet is given up: a process that drains must not take it up.
+    pub(super) fn give_up_reload(&mut self, reload: Reload) {
+        let is_in_force = matches!(reload.stage, Some(Stage::Committing(_) | Stage::Retiring(_)));
+        if !is_in_force {
+            self.servers.serving().into_iter().for_each(|id| self.servers.discard(id));
+            reload.fresh.iter().for_each(|id| self.servers.kill(*id));
+        }
+        let number = self.current.number;
+        if let Purpose::Order { responder: Some(responder), .. } = reload.purpose {
+            responder.send(if is_in_force {
+                Reply::ok(format!("revision {number} is in force, and the server was told to end\n"))
+            } else {
+                Reply::failed(format!(
+                    "the server was told to end before this was done: revision {number} stays in force until then\n"
+                ))
+            });
+        }
+    }
+
     fn end_reload(&mut self, say: impl FnOnce(Purpose, Vec<String>) -> (Option<Responder>, Reply)) {
         let Some(Change::Reload(reload)) = self.change.take() else { return };
         if matches!(reload.purpose, Purpose::Order { .. }) {
@@ -473,18 +557,18 @@ impl Master {
         self.servers.set_places(self.current.layout.processes);
         let mut outcome = Ok(());
         for place in 0..self.current.layout.processes {
-            outcome = outcome.and_then(|()| self.servers.start(place, &self.current, false).map(drop));
+            outcome =
+                outcome.and_then(|()| self.servers.start(place, &self.current, Start::ForReload).map(drop));
         }
         outcome = outcome.and_then(|()| {
-            let asked = self.servers.numbers(&self.servers.in_state(State::Starting));
+            let asked = self.servers.numbers(&self.servers.starting());
             let (mut stage, mut actions) = Preparing::begin(By::Fresh, asked, START_PATIENCE, Instant::now());
             loop {
                 for action in actions {
                     match action {
-                        Action::Commit(ids) => {
-                            ids.iter().for_each(|id| self.servers.tell(*id, &ToServer::Commit));
-                        }
+                        Action::Commit(ids) => ids.iter().for_each(|id| self.servers.commit(*id)),
                         Action::Refuse(why) => return Err(anyhow!("{why}")),
+                        Action::Warn(what) if self.servers.serving().is_empty() => return Err(anyhow!(what)),
                         Action::Warn(what) => log::error(what),
                         _ => {}
                     }
@@ -535,5 +619,20 @@ impl Order {
             (Order::Authorities, Order::Authorities | Order::Reload { .. }) => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_hang_are_bounded_in_number() {
+        let mut readers = Readers::default();
+        let mut hung: Vec<_> = (0..READERS).map(|_| readers.next().expect("one more")).collect();
+        assert!(readers.next().is_none());
+        hung.pop();
+        let (number, _holds) = readers.next().expect("one has ended");
+        assert!(hung.iter().all(|(other, _)| *other < number), "each has a number of its own");
     }
 }

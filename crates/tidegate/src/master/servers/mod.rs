@@ -5,184 +5,49 @@
 //! clients wait meanwhile; when that ends too within a second of serving, the next waits longer and longer, and
 //! never for good. Nothing here polls: links that break and processes that end are events.
 
+mod layout;
+mod pause;
+mod publish;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use layout::{Layout, Revision};
+pub use state::{News, Start, State};
+
 use super::Event;
-use super::pools::{Pools, Served};
+use super::pools::Pools;
 use super::sockets::Sockets;
-use super::status_registry::{self, Member, StatusRegistry};
+use super::status_registry::{self, StatusRegistry};
 use super::upstreams::Upstreams;
-use super::{logs::Logs, sealing, upgrade, users};
+use super::{logs::Logs, upgrade};
 use crate::certificates::CertificateWatch;
-use crate::link::{Begin, Figures, Identity, Link, ToMaster, ToServer};
+use crate::link::{Begin, Link, ToMaster, ToServer};
 use crate::server::privileges;
 use anyhow::{Context, Result};
+use pause::{ordinal, pause};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
-use tidegate_config::Settings;
 use tidegate_core::log;
-use tidegate_core::tls::{TlsFiles, TlsUpdate};
+use tidegate_core::tls::TlsUpdate;
 use tidegate_io::passing;
-use tidegate_modules::gateway::supervise::seal;
-use tidegate_modules::status::ProcessInfo;
 
 /// How long a process may take until it is ready for settings.
 pub const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a process that has prepared may take to take that up: somewhat longer than it gives its own workers.
+pub const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a process that was told to end now may take.
 const STOP_PATIENCE: Duration = Duration::from_secs(6);
 /// A process that has served so long is no part of a series of failures.
 const SOUND: Duration = Duration::from_secs(1);
-/// The pause before the third try of a series; it doubles with each.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// What server processes are made of. Where it changes, they are replaced.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Layout {
-    /// Workers of each.
-    pub workers: usize,
-    /// How many.
-    pub processes: usize,
-    /// Whom they become.
-    pub identity: Option<Identity>,
-    /// What they may read beside files of the system, with device and inode at the time: a folder that was
-    /// replaced is another one. `None`: everything.
-    pub readable: Option<Vec<Seen>>,
-    /// What applications of the same user do not reach and links must not lead to, and what lies beside the ways there.
-    pub sealed: Option<(Vec<PathBuf>, Vec<Seen>)>,
-    /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
-    pub spill: Option<PathBuf>,
-}
-
-/// A path, and device and inode of what lay there.
-type Seen = (PathBuf, Option<(u64, u64)>);
-
-fn seen(path: PathBuf) -> Seen {
-    let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
-    (path, there)
-}
-
-impl Layout {
-    /// As the settings ask for.
-    pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
-        let readable = || privileges::readable(settings).into_iter().map(seen).collect();
-        Layout {
-            workers,
-            processes: usize::from(settings.processes),
-            identity,
-            readable: settings.sandbox.then(readable),
-            sealed: None,
-            spill: privileges::spill(settings),
-        }
-    }
-
-    /// The same with what these settings, which have been sealed, keep from applications. An application can make a link to
-    /// it, so that whoever follows links anywhere must not reach it either.
-    pub fn sealed(self, settings: &Settings) -> Layout {
-        let reads_all = |paths: &Vec<Seen>| paths.iter().any(|(path, _)| path == Path::new("/"));
-        let sealed = sealing::of(settings).filter(|_| self.readable.as_ref().is_some_and(reads_all));
-        let sealed =
-            sealed.map(|sealed| (sealed.paths.clone(), sealed.beside.iter().cloned().map(seen).collect()));
-        Layout { sealed, ..self }
-    }
-
-    /// The same with what lies at the paths now, as a process that starts now may read it.
-    fn seen_now(&self) -> Layout {
-        let readable = self.readable.as_ref();
-        let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
-        let sealed = self
-            .sealed
-            .as_ref()
-            .map(|(paths, _)| (paths.clone(), seal::beside(paths).into_iter().map(seen).collect()));
-        Layout { readable, sealed, ..self.clone() }
-    }
-
-    /// All workers of all processes.
-    pub fn total(&self) -> usize {
-        self.workers * self.processes
-    }
-
-    /// Whether processes made for this can serve what `next` is for.
-    pub fn suits(&self, next: &Layout) -> bool {
-        let may_read = match (&self.readable, &next.readable) {
-            (Some(present), Some(wanted)) => wanted.iter().all(|path| present.contains(path)),
-            (present, wanted) => present.is_none() == wanted.is_none(),
-        };
-        let may_follow = match (&self.sealed, &next.sealed) {
-            (Some((present, beside)), Some((sealed, wanted))) => {
-                present == sealed && wanted.iter().all(|path| beside.contains(path))
-            }
-            (present, sealed) => present.is_none() == sealed.is_none(),
-        };
-        (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
-            && (next.spill.is_none() || self.spill == next.spill)
-            && may_read
-            && may_follow
-    }
-}
-
-/// Settings with all that goes with them.
-pub struct Revision {
-    /// From 1.
-    pub number: u64,
-    /// As written, but for what the arguments say.
-    pub settings: Arc<Settings>,
-    /// Open.
-    pub sockets: Sockets,
-    /// Read.
-    pub tls: TlsFiles,
-    /// The state of those files just before they were read.
-    pub seen: CertificateWatch,
-    /// Open.
-    pub logs: Logs,
-    /// Of the processes.
-    pub layout: Layout,
-    /// Which user pools have, as it was said.
-    pub assigned: Vec<users::Assigned>,
-}
-
-impl Revision {
-    /// The settings as one process gets them.
-    pub fn fitted(&self) -> Arc<Settings> {
-        let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
-        if self.settings.processes > 1 {
-            super::parts::divide(Arc::make_mut(&mut fitted));
-        }
-        fitted
-    }
-}
-
-/// What has become of a server process, for whoever waits for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// It has got ready for the settings that it was told of last.
-    Prepared(u64),
-    /// It cannot take them up.
-    Failed(u64, String),
-    /// They are in force in it.
-    Committed(u64),
-    /// It uses the logs that it was given last.
-    LogsInUse(u64),
-    /// It was told to drain, and accepts no more.
-    AcceptsNoMore(u64),
-    /// It has ended, or will say nothing more.
-    Ended(u64),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    Starting,
-    Serving,
-    Draining,
-}
 
 /// A server process.
 pub struct Server {
@@ -205,12 +70,12 @@ pub struct Server {
     handle: Option<OwnedFd>,
     started: i64,
     serving_since: Option<Instant>,
-    /// It commits as soon as it is ready, and then takes the place of this one.
-    replaces: Option<Option<u64>>,
     /// When it must be done with what it does.
     deadline: Option<Instant>,
     /// It was told to end now.
     is_told: bool,
+    /// Nobody has told it to end, and nobody else says that it has.
+    is_end_news: bool,
 }
 
 #[derive(Default)]
@@ -273,7 +138,7 @@ impl Servers {
     }
 
     /// Starts a process and has it prepare.
-    pub fn start(&mut self, place: usize, revision: &Revision, is_recovery: bool) -> Result<u64> {
+    pub fn start(&mut self, place: usize, revision: &Revision, start: Start) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
         let layout = revision.layout.seen_now();
         let readable = layout.readable.as_ref().map(|paths| {
@@ -296,9 +161,20 @@ impl Servers {
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;
         drop(command); // with it our copy of their end
-        let pid = child.id();
         self.last_id += 1;
         let id = self.last_id;
+        self.take_in(id, (place, start), (child, ours, layout), revision).map(|()| id)
+    }
+
+    /// A process has been started: it is watched from now on, and told to prepare.
+    fn take_in(
+        &mut self,
+        id: u64,
+        (place, start): (usize, Start),
+        (child, ours, layout): (Child, OwnedFd, Layout),
+        revision: &Revision,
+    ) -> Result<()> {
+        let pid = child.id();
         let handle =
             Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let (status_registry, heard, lost) =
@@ -307,7 +183,7 @@ impl Servers {
             ours,
             move |link, message, _| {
                 if let Some(message) = status_registry::take_answers(&status_registry, link, message) {
-                    let _ = heard.send(Event::AcmeEvent(id, message));
+                    let _ = heard.send(Event::FromServer(id, message));
                 }
             },
             move |outcome| watch_end(id, child, outcome, &lost),
@@ -317,7 +193,7 @@ impl Servers {
             id,
             place,
             pid,
-            state: State::Starting,
+            state: State::Starting(start),
             asked: 0,
             revision: revision.number,
             logs_given: 0,
@@ -328,19 +204,49 @@ impl Servers {
             handle,
             started: tidegate_io::clock::wall_seconds(),
             serving_since: None,
-            replaces: None,
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
+            is_end_news: false,
         };
         self.list.push(server);
+        let is_recovery = matches!(start, Start::Recovery { .. });
         let prepared = self.send_settings(id, revision, is_recovery);
         self.publish();
-        prepared.map(|()| id)
+        prepared
     }
 
-    /// Sends settings with all that goes with them.
-    pub fn prepare(&mut self, id: u64, revision: &Revision) -> Result<()> {
-        self.send_settings(id, revision, false)
+    /// Has these prepare. Where one cannot be told, those that were told already forget it.
+    pub fn prepare(&mut self, ids: &[u64], revision: &Revision) -> Result<()> {
+        self.prepare_with(ids, |servers, id| servers.send_settings(id, revision, false))
+    }
+
+    fn prepare_with(
+        &mut self,
+        ids: &[u64],
+        mut prepare: impl FnMut(&mut Servers, u64) -> Result<()>,
+    ) -> Result<()> {
+        let outcome = ids.iter().try_for_each(|id| prepare(self, *id));
+        if outcome.is_err() {
+            ids.iter().for_each(|id| self.discard(*id));
+        }
+        outcome
+    }
+
+    /// Has a process forget what it has prepared.
+    pub fn discard(&mut self, id: u64) {
+        self.order(id, &ToServer::Discard);
+    }
+
+    /// Has a process that has prepared take that up. One that does not within [`COMMIT_PATIENCE`] is ended and replaced.
+    pub fn commit(&mut self, id: u64) {
+        let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
+        match server.state {
+            State::Starting(start) => server.state = State::Committing(start),
+            State::Serving => {}
+            State::Committing(_) | State::Draining => return,
+        }
+        server.deadline = Some(Instant::now() + COMMIT_PATIENCE);
+        self.order(id, &ToServer::Commit);
     }
 
     fn send_settings(&mut self, id: u64, revision: &Revision, is_recovery: bool) -> Result<()> {
@@ -368,24 +274,16 @@ impl Servers {
         Ok(())
     }
 
-    /// Has the process commit as soon as it is ready, and drain the one it replaces.
-    fn commit_when_ready(&mut self, id: u64, replaces: Option<u64>) {
-        if let Some(server) = self.list.iter_mut().find(|server| server.id == id) {
-            server.replaces = Some(replaces);
-        }
-    }
-
-    /// Tells a process something without descriptors.
-    pub fn tell(&mut self, id: u64, message: &ToServer) {
-        if let Some(server) = self.list.iter_mut().find(|server| server.id == id) {
-            server.link.send(message, Vec::new());
+    fn order(&self, id: u64, order: &ToServer) {
+        if let Some(server) = self.list.iter().find(|server| server.id == id) {
+            server.order(order, Vec::new());
         }
     }
 
     /// Tells every process what has changed of TLS.
     pub fn give_tls(&mut self, update: &TlsUpdate) {
         for server in self.list.iter().filter(|server| !server.has_ended) {
-            server.link.send(&ToServer::Tls(update.clone()), Vec::new());
+            server.order(&ToServer::Tls(update.clone()), Vec::new());
         }
     }
 
@@ -393,7 +291,7 @@ impl Servers {
     pub fn give_logs(&mut self, logs: &Logs) -> io::Result<()> {
         for server in &mut self.list {
             let (targets, files) = logs.copies()?;
-            server.logs_given += u32::from(server.link.send(&ToServer::Logs(targets), files));
+            server.logs_given += u32::from(server.order(&ToServer::Logs(targets), files));
         }
         Ok(())
     }
@@ -418,9 +316,18 @@ impl Servers {
         self.publish();
     }
 
-    /// Those in this state.
-    pub fn in_state(&self, state: State) -> Vec<u64> {
-        self.list.iter().filter(|server| server.state == state).map(|server| server.id).collect()
+    /// Those that serve.
+    pub fn serving(&self) -> Vec<u64> {
+        self.ids(|state| state == State::Serving)
+    }
+
+    /// Those that do not serve yet.
+    pub fn starting(&self) -> Vec<u64> {
+        self.ids(State::is_early)
+    }
+
+    fn ids(&self, is_meant: impl Fn(State) -> bool) -> Vec<u64> {
+        self.list.iter().filter(|server| is_meant(server.state)).map(|server| server.id).collect()
     }
 
     /// These, each with the number of its process.
@@ -454,13 +361,12 @@ impl Servers {
             ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
                 self.news.push_back(News::Prepared(id));
-                if server.replaces.is_some() {
-                    server.link.send(&ToServer::Commit, Vec::new());
+                if matches!(server.state, State::Starting(Start::Recovery { .. })) {
+                    self.commit(id);
                 }
             }
             ToMaster::Failed(_, why) => {
-                let is_own_start = server.replaces.is_some();
-                if is_own_start {
+                if matches!(server.state, State::Starting(Start::Recovery { .. })) {
                     log::error(format_args!("server process {} cannot serve: {why}", server.pid));
                     server.is_told = true;
                     server.kill();
@@ -504,30 +410,29 @@ impl Servers {
     fn committed(&mut self, index: usize, revision: &Revision) {
         let Some(server) = self.list.get_mut(index) else { return };
         self.news.push_back(News::Committed(server.id));
-        if server.state != State::Starting {
-            return;
+        if server.state == State::Draining {
+            return; // what it has to be done with now is its end
         }
-        server.state = State::Serving;
         server.deadline = None;
+        let State::Committing(start) = server.state else { return };
+        server.state = State::Serving;
         server.serving_since = Some(Instant::now());
-        let (pid, place) = (server.pid, server.place);
-        if let Some(replaced) = server.replaces.take() {
-            log::info(format_args!("server process {pid} serves"));
-            if let Some(old) = replaced {
-                self.drain(old, false, revision.settings.drain_timeout);
-            }
-            // Another of this place may have come up meanwhile, by a reload.
-            let own = self.list.get(index).map(|server| server.id);
-            let twins: Vec<u64> = self
-                .list
-                .iter()
-                .filter(|other| {
-                    other.place == place && other.state == State::Serving && Some(other.id) != own
-                })
-                .map(|other| other.id)
-                .collect();
-            for twin in twins {
-                self.drain(twin, false, revision.settings.drain_timeout);
+        let (id, place, own) = (server.id, server.place, server.revision);
+        if let Start::Recovery { replaces } = start {
+            log::info(format_args!("server process {} serves", server.pid));
+            // Another of this place may have come up meanwhile, by a reload: the one with the older settings goes.
+            let is_there = |other: &&Server| {
+                let is_relied_on = matches!(other.state, State::Serving | State::Committing(_));
+                other.id != id && other.place == place && is_relied_on
+            };
+            let twins = self.list.iter().filter(is_there);
+            let (older, newer): (Vec<&Server>, Vec<&Server>) = twins.partition(|twin| twin.revision <= own);
+            let is_needless = !newer.is_empty();
+            let mut leaving: Vec<u64> = older.iter().map(|twin| twin.id).collect();
+            leaving.extend(replaces.filter(|old| !leaving.contains(old)));
+            leaving.extend(is_needless.then_some(id));
+            for leaving in leaving {
+                self.drain(leaving, false, revision.settings.drain_timeout);
             }
         }
     }
@@ -535,20 +440,15 @@ impl Servers {
     /// The link to a process is broken: it ends, or has ended. Its clients in line wait for the next.
     pub fn lost(&mut self, id: u64) {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
-        let is_mistake = !server.has_ended;
+        let is_mistake = !server.has_ended && server.state.is_missed();
         server.has_ended = true;
-        self.news.push_back(News::Ended(id));
-        let (place, state) = (server.place, server.state);
-        let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
-        let is_own_start = server.replaces.is_some();
+        server.is_end_news = is_mistake && !server.is_told;
         server.state = State::Draining;
-        let is_missed = state == State::Serving || (state == State::Starting && is_own_start);
-        if is_mistake && is_missed && !server.is_told {
-            server.deadline = None; // so that its end is told
-        }
+        self.news.push_back(News::Ended(id));
+        let place = server.place;
+        let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
         self.status_registry.has_ended(id, None);
         if is_mistake
-            && is_missed
             && !self.is_ending
             && let Some(place) = self.places.get_mut(place)
         {
@@ -563,8 +463,7 @@ impl Servers {
     pub fn gone(&mut self, id: u64, how: &str) {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let server = self.list.remove(index);
-        let is_expected = server.state == State::Draining && server.deadline.is_some();
-        if !is_expected && !self.is_ending {
+        if server.is_end_news && !self.is_ending {
             let mut said = format!("server process {} has ended ({how})", server.pid);
             if let Some(place) = self.places.get(server.place).filter(|place| place.failures > 1) {
                 let wait = pause(place.failures).as_secs_f32();
@@ -623,25 +522,15 @@ impl Servers {
         let is_behind = |server: &&Server| {
             server.revision < revision.number && !server.has_ended && server.state != State::Draining
         };
-        let behind: Vec<(u64, usize, Option<Option<u64>>)> = self
-            .list
-            .iter()
-            .filter(is_behind)
-            .map(|server| {
-                (
-                    server.id,
-                    server.place,
-                    (server.state == State::Starting).then_some(server.replaces).flatten(),
-                )
-            })
-            .collect();
-        for (id, place, replaces) in behind {
-            match replaces {
-                Some(before) => {
+        let behind = self.list.iter().filter(is_behind).map(|server| (server.id, server.place, server.state));
+        for (id, place, state) in behind.collect::<Vec<_>>() {
+            match state {
+                State::Starting(Start::Recovery { replaces })
+                | State::Committing(Start::Recovery { replaces }) => {
                     self.kill(id);
-                    self.start_again(place, before, revision);
+                    self.start_again(place, replaces, revision);
                 }
-                None => self.start_again(place, Some(id), revision),
+                _ => self.start_again(place, Some(id), revision),
             }
         }
     }
@@ -654,86 +543,33 @@ impl Servers {
     }
 
     fn start_again(&mut self, place: usize, replaces: Option<u64>, revision: &Revision) {
-        match self.start(place, revision, true) {
-            Ok(id) => self.commit_when_ready(id, replaces),
-            Err(error) => {
-                log::error(format_args!("{error:#}; trying again shortly"));
-                if let Some(place) = self.places.get_mut(place) {
-                    place.failures += 1;
-                    place.next_try = Some(Instant::now() + pause(place.failures.max(2)));
-                }
+        if let Err(error) = self.start(place, revision, Start::Recovery { replaces }) {
+            log::error(format_args!("{error:#}; trying again shortly"));
+            if let Some(place) = self.places.get_mut(place) {
+                place.failures += 1;
+                place.next_try = Some(Instant::now() + pause(place.failures.max(2)));
             }
         }
-    }
-
-    /// Tells the status registry how things are.
-    fn publish(&self) {
-        let now = tidegate_io::clock::wall_seconds();
-        let mut members: Vec<Member> = Vec::new();
-        for server in self.list.iter().filter(|server| !server.has_ended) {
-            let state = match server.state {
-                State::Starting => "starting",
-                State::Serving => "serving",
-                State::Draining => "draining",
-            };
-            members.push(Member {
-                id: server.id,
-                info: ProcessInfo {
-                    pid: server.pid,
-                    state: state.into(),
-                    started: server.started,
-                    workers: server.layout.workers,
-                    restarts: self.places.get(server.place).map_or(0, |place| place.restarts),
-                },
-                link: Some(server.link.clone()),
-                last: Figures::default(),
-            });
-        }
-        for place in self.places.iter().filter(|place| place.next_try.is_some()) {
-            let (state, restarts) = ("waiting".to_owned(), place.restarts);
-            let info = ProcessInfo { pid: 0, state, started: now, workers: 0, restarts };
-            members.push(Member { id: 0, info, link: None, last: Figures::default() });
-        }
-        let links: Vec<Served> = members
-            .iter()
-            .filter_map(|member| {
-                let is_draining = member.info.state == "draining";
-                let server = self.list.iter().find(|server| server.id == member.id)?;
-                let user = server.layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
-                let (pid, link) = (member.info.pid, member.link.clone()?);
-                Some(Served { id: member.id, pid, user, link, is_draining })
-            })
-            .collect();
-        self.upstreams.set_servers(&links);
-        self.pools.set_servers(links);
-        self.status_registry.set_members(members);
     }
 }
 
 impl Server {
+    /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
+    /// by one that knows: it would go on with what it was told before.
+    fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {
+        let is_told = self.link.send(order, descriptors);
+        if !is_told && !self.has_ended && self.link.is_open() {
+            log::error(format_args!("server process {} takes no orders and is ended", self.pid));
+            self.kill();
+        }
+        is_told
+    }
+
     fn kill(&self) {
         if let Some(handle) = &self.handle {
             let _ = pidfd_send_signal(handle, Signal::KILL);
         }
     }
-}
-
-/// None after the first failure, then longer and longer.
-fn pause(failures: u32) -> Duration {
-    match failures {
-        0 | 1 => Duration::ZERO,
-        more => PAUSE.saturating_mul(1 << (more - 2).min(10)).min(LONGEST_PAUSE),
-    }
-}
-
-fn ordinal(count: u32) -> String {
-    let ending = match (count % 10, count % 100) {
-        (1, rest) if rest != 11 => "st",
-        (2, rest) if rest != 12 => "nd",
-        (3, rest) if rest != 13 => "rd",
-        _ => "th",
-    };
-    format!("{count}{ending}")
 }
 
 /// The link has ended: the process ends, or has.
@@ -753,39 +589,5 @@ fn describe(status: ExitStatus) -> String {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => status.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_and_end_growing() {
-        assert_eq!([0, 1, 2, 3, 4].map(|n| pause(n).as_millis()), [0, 0, 100, 200, 400]);
-        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
-    }
-
-    #[test]
-    fn processes_suit_what_asks_for_no_more() {
-        let layout = |workers, paths: &[&str]| Layout {
-            workers,
-            processes: 1,
-            identity: None,
-            readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
-            sealed: None,
-            spill: None,
-        };
-        assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
-        assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
-        assert!(!layout(2, &["/a"]).suits(&layout(3, &["/a"])));
-        let open = Layout { readable: None, ..layout(2, &[]) };
-        let sealed = |beside: &[&str]| {
-            let beside = beside.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect();
-            Layout { sealed: Some((vec!["/k".into()], beside)), ..layout(2, &["/"]) }
-        };
-        assert!(sealed(&["/a", "/b"]).suits(&sealed(&["/a"])) && !sealed(&["/a"]).suits(&sealed(&["/b"])));
-        assert!(!layout(2, &["/"]).suits(&sealed(&[])) && !sealed(&[]).suits(&layout(2, &["/"])));
-        assert!(!open.suits(&layout(2, &[])) && !layout(2, &[]).suits(&open) && open.suits(&open));
     }
 }

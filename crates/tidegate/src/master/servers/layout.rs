@@ -1,0 +1,159 @@
+//! What server processes are made of, and which settings need others.
+
+use super::super::{parts, sealing, users};
+use super::{CertificateWatch, Logs, Sockets};
+use crate::link::Identity;
+use crate::server::privileges;
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tidegate_config::Settings;
+use tidegate_core::tls::TlsFiles;
+use tidegate_modules::gateway::supervise::seal;
+
+/// What server processes are made of. Where it changes, they are replaced.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// Workers of each.
+    pub workers: usize,
+    /// How many.
+    pub processes: usize,
+    /// Whom they become.
+    pub identity: Option<Identity>,
+    /// What they may read beside files of the system, with device and inode at the time: a folder that was
+    /// replaced is another one. `None`: everything.
+    pub readable: Option<Vec<Seen>>,
+    /// What applications of the same user do not reach and links must not lead to, and what lies beside the ways there.
+    pub sealed: Option<(Vec<PathBuf>, Vec<Seen>)>,
+    /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
+    pub spill: Option<PathBuf>,
+}
+
+/// A path, and device and inode of what lay there.
+type Seen = (PathBuf, Option<(u64, u64)>);
+
+fn seen(path: PathBuf) -> Seen {
+    let there = std::fs::metadata(&path).ok().map(|there| (there.dev(), there.ino()));
+    (path, there)
+}
+
+impl Layout {
+    /// As the settings ask for.
+    pub fn of(settings: &Settings, workers: usize, identity: Option<Identity>) -> Layout {
+        let readable = || privileges::readable(settings).into_iter().map(seen).collect();
+        Layout {
+            workers,
+            processes: usize::from(settings.processes),
+            identity,
+            readable: settings.sandbox.then(readable),
+            sealed: None,
+            spill: privileges::spill(settings),
+        }
+    }
+
+    /// The same with what these settings, which have been sealed, keep from applications. An application can make a link to
+    /// it, so that whoever follows links anywhere must not reach it either.
+    pub fn sealed(self, settings: &Settings) -> Layout {
+        let reads_all = |paths: &Vec<Seen>| paths.iter().any(|(path, _)| path == Path::new("/"));
+        let sealed = sealing::of(settings).filter(|_| self.readable.as_ref().is_some_and(reads_all));
+        let sealed =
+            sealed.map(|sealed| (sealed.paths.clone(), sealed.beside.iter().cloned().map(seen).collect()));
+        Layout { sealed, ..self }
+    }
+
+    /// The same with what lies at the paths now, as a process that starts now may read it.
+    pub(super) fn seen_now(&self) -> Layout {
+        let readable = self.readable.as_ref();
+        let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
+        let sealed = self
+            .sealed
+            .as_ref()
+            .map(|(paths, _)| (paths.clone(), seal::beside(paths).into_iter().map(seen).collect()));
+        Layout { readable, sealed, ..self.clone() }
+    }
+
+    /// All workers of all processes.
+    pub fn total(&self) -> usize {
+        self.workers * self.processes
+    }
+
+    /// Whether processes made for this can serve what `next` is for.
+    pub fn suits(&self, next: &Layout) -> bool {
+        let may_read = match (&self.readable, &next.readable) {
+            (Some(present), Some(wanted)) => wanted.iter().all(|path| present.contains(path)),
+            (present, wanted) => present.is_none() == wanted.is_none(),
+        };
+        let may_follow = match (&self.sealed, &next.sealed) {
+            (Some((present, beside)), Some((sealed, wanted))) => {
+                present == sealed && wanted.iter().all(|path| beside.contains(path))
+            }
+            (present, sealed) => present.is_none() == sealed.is_none(),
+        };
+        (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
+            && (next.spill.is_none() || self.spill == next.spill)
+            && may_read
+            && may_follow
+    }
+}
+
+/// Settings with all that goes with them.
+pub struct Revision {
+    /// From 1.
+    pub number: u64,
+    /// As written, but for what the arguments say.
+    pub settings: Arc<Settings>,
+    /// Open.
+    pub sockets: Sockets,
+    /// Read.
+    pub tls: TlsFiles,
+    /// The state of those files just before they were read.
+    pub seen: CertificateWatch,
+    /// Open.
+    pub logs: Logs,
+    /// Of the processes.
+    pub layout: Layout,
+    /// Which user pools have, as it was said.
+    pub assigned: Vec<users::Assigned>,
+    /// What the warnings that they give are known by.
+    pub warnings: HashSet<String>,
+}
+
+impl Revision {
+    /// The settings as one process gets them.
+    pub fn fitted(&self) -> Arc<Settings> {
+        let mut fitted = self.sockets.fit(&self.settings, self.layout.total());
+        if self.settings.processes > 1 {
+            parts::divide(Arc::make_mut(&mut fitted));
+        }
+        fitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_suit_what_asks_for_no_more() {
+        let layout = |workers, paths: &[&str]| Layout {
+            workers,
+            processes: 1,
+            identity: None,
+            readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
+            sealed: None,
+            spill: None,
+        };
+        assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
+        assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
+        assert!(!layout(2, &["/a"]).suits(&layout(3, &["/a"])));
+        let open = Layout { readable: None, ..layout(2, &[]) };
+        let sealed = |beside: &[&str]| {
+            let beside = beside.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect();
+            Layout { sealed: Some((vec!["/k".into()], beside)), ..layout(2, &["/"]) }
+        };
+        assert!(sealed(&["/a", "/b"]).suits(&sealed(&["/a"])) && !sealed(&["/a"]).suits(&sealed(&["/b"])));
+        assert!(!layout(2, &["/"]).suits(&sealed(&[])) && !sealed(&[]).suits(&layout(2, &["/"])));
+        assert!(!open.suits(&layout(2, &[])) && !layout(2, &[]).suits(&open) && open.suits(&open));
+    }
+}
