@@ -38,6 +38,8 @@ pub struct Begin {
     pub identity: Option<Identity>,
     /// What may be read; `None`: whatever the user may.
     pub readable: Option<Vec<PathBuf>>,
+    /// What is kept from applications of the same user, where links lead anywhere: from this process, too.
+    pub sealed: Vec<PathBuf>,
     /// A folder for files without a name (`spill`).
     pub spill: Option<PathBuf>,
 }

@@ -37,6 +37,7 @@ pub fn look(loaded: &mut Loaded) -> HashMap<PairKey, Pair> {
     let mut findings = Findings { loaded, settings, list: Vec::new(), pairs: HashMap::new() };
     findings.users();
     findings.spill();
+    findings.logs();
     findings.made_later();
     findings.listeners();
     findings.wildcards();
@@ -129,6 +130,12 @@ impl Findings<'_> {
                 self.add(None, &pool.origin, Diagnostic::warning(message).help(help));
             }
         }
+    }
+
+    /// Whether a log lies in a folder of whom applications run as, who can replace it.
+    fn logs(&mut self) {
+        let warnings = users::exposed_logs(self.settings).into_iter().map(Diagnostic::warning);
+        self.list.extend(warnings.map(|warning| (None, warning)));
     }
 
     fn listeners(&mut self) {

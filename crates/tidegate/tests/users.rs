@@ -6,7 +6,7 @@
 
 mod running;
 
-use running::{BINARY, Folder, Server, get, wait_for};
+use running::{BINARY, Folder, Load, Server, get, wait_for};
 use rustix::process::geteuid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -28,6 +28,11 @@ fn user() -> Option<(String, u32)> {
     }
     eprintln!("SKIPPED: this system has neither a user www-data nor a user nobody");
     None
+}
+
+fn id_of(name: &str) -> u32 {
+    let output = Command::new("id").args(["-u", name]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
 /// What the unit says behind `NAME=`.
@@ -278,6 +283,66 @@ fn a_command_and_its_hook_have_the_servers_user_and_root_is_who_says_so() {
     assert_eq!(server.body("/root"), "0");
 }
 
+/// Sockets of pools are for the server processes, whichever user those have: of a pool that stays as well.
+#[test]
+fn a_reload_that_changes_the_user_leaves_pools_and_scripts_in_reach() {
+    let Some((name, number)) = user() else { return };
+    let Some(nobody) = Some("nobody").filter(|nobody| *nobody != name) else {
+        eprintln!("SKIPPED: this system has but one user to change to");
+        return;
+    };
+    let folder = prepared("users-change");
+    let text = "import os, socket\n\
+                s = socket.socket(fileno=3)\n\
+                while True:\n\
+                \x20 c, _ = s.accept()\n\
+                \x20 c.recv(9999)\n\
+                \x20 body = str(os.geteuid())\n\
+                \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
+                \x20 c.close()\n";
+    fs::write(folder.path("app.py"), text).unwrap();
+    script(&folder, "cgi-bin/id", "#!/bin/sh\necho 'Content-Type: text/plain'\necho\nid -u\n");
+    let app = folder.path("app.py").display().to_string();
+    let pool = |name: &str, more: &str| {
+        format!("pool \"{name}\" {{ command \"python3\" \"{app}\"; socket auto pass=descriptor; {more} }}\n")
+    };
+    let settings = |user: &str| {
+        format!(
+            "workers 1\nuser \"{user}\"\nlisten \"127.0.0.1:0\"\n{}{}\
+             site \"localhost\" {{ proxy \"http://follows\"; route \"/stays\" {{ proxy \"http://stays\" }}\n\
+             route \"/cgi-bin/*\" {{ cgi; alias \"cgi-bin\" }} }}\n",
+            pool("follows", ""),
+            pool("stays", &format!("user \"{name}\""))
+        )
+    };
+    let server = Server::with_config(&folder, &settings(&name));
+    let paths = ["/", "/stays", "/cgi-bin/id"];
+    // It may have come in chunks.
+    let is_of = |answer: &str, number: u32| answer.lines().any(|line| line == number.to_string());
+    for path in paths {
+        let answer = wait_for(|| get(&server.address, path).ok(), "an answer");
+        assert!(is_of(&answer, number), "{answer}");
+    }
+    let other = id_of(nobody);
+    for (user, number) in [(nobody, other), (&name, number)] {
+        let before = server.processes();
+        let loads = paths.map(|path| Load::on_path(&server.address, path));
+        folder.write("tidegate.kdl", &settings(user));
+        let reloaded = server.tell(&["reload"]);
+        assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+        let is_over = || server.processes().iter().all(|pid| !before.contains(pid)).then_some(());
+        wait_for(is_over, "the processes before to end");
+        for path in ["/", "/cgi-bin/id"] {
+            let is_its = || is_of(&get(&server.address, path).unwrap(), number);
+            wait_for(|| is_its().then_some(()), "an application of the new user");
+        }
+        get(&server.address, "/stays").unwrap();
+        for load in loads {
+            load.end();
+        }
+    }
+}
+
 /// A folder of keys that was the applications' user's before, as under an older unit, is root's own again.
 #[test]
 fn a_storage_that_others_could_read_is_taken_back() {
@@ -492,4 +557,78 @@ fn with_one_user_for_everything_landlock_keeps_keys_and_commands_apart() {
             "the scripts to see the new folder",
         );
     }
+}
+
+/// A script makes links to what is sealed from it; whoever asks for them gets nothing.
+#[test]
+fn with_one_user_for_everything_no_link_leads_clients_to_what_is_sealed() {
+    let Some((_, number)) = user() else { return };
+    if !tidegate_modules::gateway::supervise::seal::is_possible() {
+        eprintln!("SKIPPED: this kernel has no landlock");
+        return;
+    }
+    for symlinks in ["any", "owner"] {
+        let folder = Folder::apart(&format!("one-user-links-{symlinks}"));
+        certificate(&folder);
+        let dir = folder.0.display().to_string();
+        let head = "#!/bin/sh\necho 'Content-Type: text/plain'\necho\n";
+        let link = format!(
+            "{head}cd {dir}/www && ln -s ../site.key key && ln -s ../acme/local/root.key root && ln -s ../acme acme && \
+             ln -s ../data/open open && ln -s ../control.proof proof && echo linked\n"
+        );
+        script(&folder, "cgi-bin/link", &link);
+        script(&folder, "data/open", "an open file");
+        for path in ["www", "run"] {
+            fs::create_dir(folder.path(path)).unwrap();
+        }
+        for path in ["", "www", "cgi-bin", "run", "data", "data/open", "site.key", "site.pem"] {
+            chown(folder.path(path), Some(number), Some(number)).unwrap();
+        }
+        let lines = format!(
+            "site \"localhost\" {{ root \"www\"; symlinks \"{symlinks}\"\n\
+             route \"/cgi-bin/*\" {{ cgi; alias \"cgi-bin\" }} }}"
+        );
+        let server =
+            Server::through(&folder, &settings(&folder, &lines), |command| as_user(&command, number, true));
+        let key = folder.path("acme/local/root.key");
+        wait_for(|| key.exists().then_some(()), "the local authority to be made");
+        let linked = wait_for(|| get(&server.address, "/cgi-bin/link").ok(), "the script");
+        assert!(linked.contains("linked"), "{linked}");
+        assert_eq!(server.body("/open"), "an open file", "{symlinks}");
+        for path in ["/key", "/root", "/acme/local/root.key", "/proof"] {
+            let answer = get(&server.address, path);
+            assert!(answer.is_err(), "{symlinks} {path}: {answer:?}");
+        }
+    }
+}
+
+/// Whoever owns the folder of a log puts a link in its place: root writes nothing there, and says so.
+#[test]
+fn a_link_of_an_application_in_the_place_of_a_log_is_not_followed() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-log");
+    fs::create_dir(folder.path("log")).unwrap();
+    chown(folder.path("log"), Some(number), Some(number)).unwrap();
+    let log = folder.path("log/access.log").display().to_string();
+    let text = format!(
+        "workers 1\nuser \"{name}\"\nlisten \"127.0.0.1:0\"\naccess-log \"{log}\"\nsite {{ respond 200 \"fine\" }}\n"
+    );
+    let mut server = Server::with_config(&folder, &text);
+    assert!(server.seen.join("\n").contains("lies in a folder of user"), "{:?}", server.seen);
+    let link = || {
+        let _ = fs::remove_file(&log);
+        std::os::unix::fs::symlink("../precious", &log).unwrap();
+        std::os::unix::fs::lchown(&log, Some(number), Some(number)).unwrap();
+    };
+    link();
+    server.signal(rustix::process::Signal::USR1);
+    server.line("is a symbolic link of user");
+    assert_eq!(server.body("/"), "fine");
+    drop(server);
+    let started = running::run(&folder, &["serve", "--config", "tidegate.kdl", "--control", "control"]);
+    assert_eq!(started.code, Some(1), "{}", started.stderr);
+    assert!(started.stderr.contains("is a symbolic link of user"), "{}", started.stderr);
+    assert!(!folder.path("precious").exists());
+    let checked = running::run(&folder, &["check", "--config", "tidegate.kdl"]);
+    assert!(checked.stderr.contains(&format!("lies in a folder of user {name}")), "{}", checked.stderr);
 }

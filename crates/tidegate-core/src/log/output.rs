@@ -4,10 +4,13 @@
 //! logs (FAULTS 51): it is asked first whether it takes anything, and nobody waits for it.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -128,11 +131,52 @@ impl Output {
     }
 }
 
+/// Links that are followed at most, as by the kernel.
+const LINKS: usize = 40;
+/// `PROC_SUPER_MAGIC`
+const PROC: u32 = 0x9fa0;
+
+/// Opens the file of a log, by way of links only where those belong to root or to this process's user: whoever owns the
+/// folder of a log could have root write anywhere (CVE-2016-1247).
+pub(super) fn append_to(path: &Path) -> io::Result<File> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        match open_itself(&path) {
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+            outcome => return outcome,
+        }
+        let link = rustix::fs::open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let there = rustix::fs::fstat(&link)?;
+        if FileType::from_raw_mode(there.st_mode) != FileType::Symlink {
+            continue; // it has been replaced since
+        }
+        if rustix::fs::fstatfs(&link)?.f_type as u32 == PROC {
+            // The kernel's own, as behind /dev/stdout: what it says is no path.
+            return open_with(&path, OFlags::empty());
+        }
+        if there.st_uid != 0 && there.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other(format!(
+                "{} is a symbolic link of user {}, who may lead it to any file; make it as the user that runs tidegate",
+                path.display(),
+                there.st_uid
+            )));
+        }
+        let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
+        path = path.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(target.as_bytes()));
+    }
+    Err(Errno::LOOP.into())
+}
+
+fn open_itself(path: &Path) -> io::Result<File> {
+    open_with(path, OFlags::NOFOLLOW)
+}
+
 /// Never waits. A pipe is opened for both directions, so that it needs no reader now and breaks for none
 /// that leaves.
-pub(super) fn append_to(path: &Path) -> io::Result<File> {
-    let is_pipe = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
-    let flags = OFlags::NONBLOCK.bits() as i32;
+fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
+    let there = if more.is_empty() { std::fs::metadata(path) } else { std::fs::symlink_metadata(path) };
+    let is_pipe = there.is_ok_and(|there| there.file_type().is_fifo());
+    let flags = (OFlags::NONBLOCK | more).bits() as i32;
     OpenOptions::new().append(true).read(is_pipe).create(!is_pipe).custom_flags(flags).open(path)
 }
 
@@ -160,5 +204,41 @@ mod tests {
         reader.read_exact(&mut line).unwrap();
         assert_eq!(&line, b"again\n");
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn links_of_others_are_not_followed() {
+        let folder = std::env::temp_dir().join(format!("tidegate-log-links-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, link, further) = (folder.join("file"), folder.join("link"), folder.join("further"));
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        std::os::unix::fs::symlink(&link, &further).unwrap();
+        let writes =
+            |path: &Path| append_to(path).map(|mut file| io::Write::write_all(&mut file, b"line\n").unwrap());
+        // One's own are, to what is not there yet as well, and so are the kernel's.
+        for path in [&further, &link, &file] {
+            writes(path).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "line\n".repeat(3));
+        append_to(Path::new("/dev/null")).unwrap();
+        let opened = append_to(&file).unwrap();
+        writes(Path::new(&format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened)))).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "line\n".repeat(4));
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("link", &link).unwrap();
+        assert_eq!(append_to(&link).unwrap_err().raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+            for path in [&link, &further] {
+                let said = append_to(path).unwrap_err().to_string();
+                assert!(said.contains("is a symbolic link of user 65534"), "{said}");
+            }
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "line\n".repeat(4));
+        } else {
+            eprintln!("SKIPPED: only root can give a link to somebody else");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

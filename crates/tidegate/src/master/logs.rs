@@ -18,13 +18,8 @@ impl Logs {
     /// Opens every log that the settings name, so that one that cannot be written is known before anything
     /// has changed. Those that are open in `present` are taken from there.
     pub fn open(settings: &Settings, present: &Logs) -> Result<Logs> {
-        let of_sites = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
-        let access = of_sites.chain([&settings.access_log]).flatten().map(|log| &log.target);
-        let of_pools = settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
-        let all =
-            access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
         let mut logs: Vec<(LogTarget, File)> = Vec::new();
-        for (target, directive) in all.chain([(&settings.error_log.target, "error-log")]) {
+        for (target, directive) in Logs::targets(settings) {
             if logs.iter().any(|(open, _)| open == target) {
                 continue;
             }
@@ -37,6 +32,16 @@ impl Logs {
             }
         }
         Ok(Logs(logs))
+    }
+
+    /// Every log that the settings name, and the directive that names it.
+    pub fn targets(settings: &Settings) -> impl Iterator<Item = (&LogTarget, &'static str)> {
+        let of_sites = settings.sites.iter().filter_map(|site| site.access_log.as_ref());
+        let access = of_sites.chain([&settings.access_log]).flatten().map(|log| &log.target);
+        let of_pools = settings.pools.iter().filter_map(|pool| pool.log.target.as_ref());
+        let all =
+            access.map(|target| (target, "access-log")).chain(of_pools.map(|target| (target, "output")));
+        all.chain([(&settings.error_log.target, "error-log")])
     }
 
     /// Opens the files anew after a rotation. The sentences say what failed: the old file stays in use.

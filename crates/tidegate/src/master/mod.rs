@@ -182,6 +182,7 @@ impl Master {
         let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
+        let layout = layout.sealed(&settings);
         let (sender, events) = channel();
         watch_signals(sender.clone())?;
         let writer = Writer::start().context("cannot start the log thread")?;

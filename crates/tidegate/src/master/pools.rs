@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_config::Settings;
 use tidegate_modules::gateway::pool_directory::{PoolDemand, PoolUpdate};
 use tidegate_modules::gateway::supervise::status::PoolStatus;
-use tidegate_modules::gateway::supervise::{Ends, Supervisor};
+use tidegate_modules::gateway::supervise::{Clients, Ends, Supervisor, User};
 
 /// The supervisor and whom it speaks to.
 pub struct Pools {
@@ -32,6 +32,8 @@ pub struct Served {
     pub id: u64,
     /// Its process.
     pub pid: u32,
+    /// The user that it runs as, where it is not this one.
+    pub user: Option<User>,
     /// The way to it.
     pub link: Arc<Link>,
     /// It finishes what is open, and counts no more when places are divided.
@@ -46,7 +48,7 @@ struct Listener {
 impl Pools {
     /// Starts the supervisor, without pools. `clients` is the user that server processes run as, where it is
     /// not this one: it is given the sockets.
-    pub fn start(clients: Option<(u32, u32)>) -> Result<Arc<Pools>> {
+    pub fn start(clients: Option<User>) -> Result<Arc<Pools>> {
         let subscribers = Arc::new(Mutex::new(Subscribers::default()));
         let told = subscribers.clone();
         let publish = Box::new(move |update: PoolUpdate| {
@@ -54,7 +56,7 @@ impl Pools {
             subscribers.updates.insert(update.name.clone(), update.clone());
             subscribers.tell_all(&update);
         });
-        let ends = Ends { publish, demands: None, clients };
+        let ends = Ends { publish, demands: None, clients: Clients::of(clients) };
         let supervisor = Supervisor::start(ends).context("cannot start the supervisor of pools")?;
         Ok(Arc::new(Pools { supervisor, subscribers }))
     }
@@ -74,6 +76,17 @@ impl Pools {
         let what = |served: &Served| (served.id, served.is_draining);
         if subscribers.servers.iter().map(|known| what(&known.served)).eq(servers.iter().map(what)) {
             return;
+        }
+        let mut users: Vec<User> = Vec::new();
+        for user in servers.iter().rev().filter_map(|served| served.user) {
+            if !users.contains(&user) {
+                users.push(user);
+            }
+        }
+        // Before a process is told that it may serve, so that it reaches what it connects to. Where there is none at the
+        // moment, the next is likely of the same user.
+        if !users.is_empty() {
+            self.supervisor.set_clients(users);
         }
         self.supervisor.set_servers(servers.iter().map(|served| served.pid).collect());
         let mut before = std::mem::take(&mut subscribers.servers);

@@ -89,6 +89,21 @@ pub fn seal(settings: &mut Settings, control: Option<&ControlPaths>) -> Vec<Stri
     unsealed
 }
 
+/// What these settings, which have been sealed, keep from what they start.
+pub fn of(settings: &Settings) -> Option<&Sealed> {
+    let pools = || settings.pools.iter();
+    let processes = pools().filter_map(|pool| match &pool.application {
+        Application::Processes(processes) => Some(&*processes.sealed),
+        _ => None,
+    });
+    let hooks = pools().flat_map(|pool| &pool.hooks).filter_map(|hook| match &hook.action {
+        HookAction::Run { sealed, .. } => Some(&**sealed),
+        _ => None,
+    });
+    let dns_hook = settings.acme.dns_hook.iter().map(|hook| &*hook.sealed);
+    processes.chain(hooks).chain(dns_hook).find(|sealed| !sealed.paths.is_empty())
+}
+
 fn starts_something(settings: &Settings) -> bool {
     let has_processes = |application: &Application| matches!(application, Application::Processes(_));
     let mut hooks = settings.pools.iter().flat_map(|pool| &pool.hooks);

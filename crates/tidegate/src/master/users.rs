@@ -1,5 +1,6 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
+use super::logs::Logs;
 use crate::link::Identity;
 use anyhow::{Context, Result, anyhow};
 use nix::unistd::{Gid, getgrouplist};
@@ -9,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tidegate_config::Settings;
 use tidegate_config::settings::pool::{Application, HookAction};
-use tidegate_config::settings::{Origin, SocketAccess, User as UserSettings};
+use tidegate_config::settings::{LogTarget, Origin, SocketAccess, User as UserSettings};
 use tidegate_core::tls::pair_files;
 use tidegate_modules::gateway::supervise::launch::{self, Account};
 use tidegate_modules::gateway::supervise::seal;
@@ -217,6 +218,39 @@ pub fn exposed(settings: &Settings) -> Vec<String> {
         format!("the key {0} may be read by everybody, applications included: `chmod 600 {0}`", key.display())
     })
     .collect()
+}
+
+/// Logs in folders of users that applications run as, where the server is started as root: a warning for each.
+pub fn exposed_logs(settings: &Settings) -> Vec<String> {
+    let mut assigned = settings.clone();
+    if !can_be_anybody() || assign(&mut assigned, true).is_err() {
+        return Vec::new(); // what is wrong with users is said elsewhere
+    }
+    let of_pools = assigned.pools.iter().filter_map(|pool| match &pool.application {
+        Application::Processes(processes) => processes.user.as_deref(),
+        _ => None,
+    });
+    let named = of_pools.chain(assigned.user.as_ref().map(|user| user.name.as_str()));
+    let users: Vec<Account> =
+        named.filter_map(|name| find_user(name).ok()).filter(|user| !user.uid.is_root()).collect();
+    let mut said = Vec::new();
+    for target in Logs::targets(settings).map(|(target, _)| target) {
+        let LogTarget::File(path) = target else { continue };
+        let Some(folder) = path.parent() else { continue };
+        let Ok(owner) = std::fs::metadata(folder).map(|there| there.uid()) else { continue };
+        if let Some(user) = users.iter().find(|user| user.uid.as_raw() == owner) {
+            let name = user.name.clone().unwrap_or_else(|| owner.to_string());
+            said.push(format!(
+                "the log {} lies in a folder of user {name}, as whom applications or server processes run and can replace \
+                 it: `chown root {}`",
+                path.display(),
+                folder.display()
+            ));
+        }
+    }
+    said.sort();
+    said.dedup();
+    said
 }
 
 /// The name of this process's own user.

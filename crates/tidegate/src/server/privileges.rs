@@ -15,6 +15,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::gateway::Script;
 use tidegate_config::settings::{Action, Symlinks};
+use tidegate_modules::gateway::supervise::seal;
 
 /// Gives up what `begin` says. An error must end the process. The sentence is a warning.
 pub fn give_up(begin: &Begin) -> Result<Option<String>> {
@@ -22,6 +23,9 @@ pub fn give_up(begin: &Begin) -> Result<Option<String>> {
         become_user(identity)?;
     }
     rustix::thread::set_no_new_privs(true).context("cannot give up gaining privileges")?;
+    if !begin.sealed.is_empty() {
+        seal::confine(&begin.sealed).map_err(anyhow::Error::msg)?;
+    }
     match &begin.readable {
         Some(readable) => confine(readable, begin.spill.as_deref()),
         None => Ok(None),

@@ -1,6 +1,7 @@
 //! The supervisor's thread: waits for ended processes, for what they write, for settings and for demands,
 //! and lets the pools do what is due.
 
+use super::clients::{Clients, User};
 use super::guard::Guard;
 use super::opcache::Opcache;
 use super::running::{Effects, Running};
@@ -33,7 +34,7 @@ pub struct Ends {
     /// Asks the workers what they want. Where this is `None`, [`Supervisor::report`] brings it.
     pub demands: Option<Box<dyn Fn() -> Vec<PoolDemand> + Send>>,
     /// The user and group that connect to pools, where they are not this process's: sockets are theirs.
-    pub clients: Option<(u32, u32)>,
+    pub clients: Clients,
 }
 
 enum Message {
@@ -48,6 +49,7 @@ enum Message {
 pub struct Supervisor {
     sender: Mutex<Option<Sender<Message>>>,
     event: Arc<OwnedFd>,
+    clients: Clients,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -73,6 +75,7 @@ impl Supervisor {
     pub fn start(ends: Ends) -> io::Result<Supervisor> {
         let event = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (sender, messages) = channel();
+        let clients = ends.clients.clone();
         let driver = Driver {
             ends,
             messages,
@@ -86,7 +89,7 @@ impl Supervisor {
             asked: Duration::ZERO,
         };
         let thread = std::thread::Builder::new().name("tidegate-pools".into()).spawn(move || driver.run())?;
-        Ok(Supervisor { sender: Mutex::new(Some(sender)), event, thread: Mutex::new(Some(thread)) })
+        Ok(Supervisor { sender: Mutex::new(Some(sender)), event, clients, thread: Mutex::new(Some(thread)) })
     }
 
     /// Takes up the pools of a revision of the settings: those that say the same are left alone.
@@ -102,6 +105,11 @@ impl Supervisor {
     /// The server processes there are, by number: should this process be killed, pools end after them.
     pub fn set_servers(&self, servers: Vec<u32>) {
         self.send(Message::Servers(servers));
+    }
+
+    /// The users that connect to pools now, the newest first: when this returns they reach all sockets.
+    pub fn set_clients(&self, users: Vec<User>) {
+        self.clients.set(users);
     }
 
     /// How long server processes may take then.
@@ -235,7 +243,7 @@ impl Driver {
 
     fn adopt(&mut self, pools: Vec<Arc<Pool>>) {
         if self.folder.is_none() && !pools.is_empty() {
-            match Folder::make(self.ends.clients) {
+            match Folder::make(self.ends.clients.clone()) {
                 Ok(folder) => {
                     self.guard.folder(folder.root());
                     self.folder = Some(folder);

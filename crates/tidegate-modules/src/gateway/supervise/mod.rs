@@ -8,6 +8,7 @@
 
 mod ask;
 mod child;
+mod clients;
 mod driver;
 pub mod guard;
 mod hook;
@@ -23,4 +24,5 @@ pub mod status;
 mod temporary;
 mod warm_up;
 
+pub use clients::{Clients, User};
 pub use driver::{Ends, Supervisor, Waker};

@@ -3,6 +3,7 @@
 //! A socket belongs to a place in a pool and outlives the process there: what waits in its backlog when a
 //! process dies is served by the successor.
 
+use super::clients::Clients;
 use crate::gateway::pool_directory::PoolAddress;
 use rustix::fs::{Mode, mkdir};
 use rustix::net::{
@@ -89,11 +90,11 @@ pub(super) fn free_port() -> io::Result<SocketAddr> {
 
 /// The folder for the sockets of this process; removed with its contents at the end.
 #[derive(Debug)]
-pub(super) struct Folder(PathBuf, Option<(u32, u32)>);
+pub(super) struct Folder(PathBuf, Clients);
 
 impl Folder {
     /// Makes it, for this user alone, and for `clients` where those are others.
-    pub(super) fn make(clients: Option<(u32, u32)>) -> io::Result<Folder> {
+    pub(super) fn make(clients: Clients) -> io::Result<Folder> {
         let base = base_folder();
         let mut problem = io::Error::other("no name is free");
         for attempt in 0..100 {
@@ -101,9 +102,7 @@ impl Folder {
             // Fails if anything is there, so nobody can have prepared it for us.
             match mkdir(&path, Mode::RWXU) {
                 Ok(()) => {
-                    if clients.is_some() {
-                        rustix::fs::chmod(&path, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
-                    }
+                    clients.enter(&path)?;
                     return Ok(Folder(path, clients));
                 }
                 Err(error) => problem = error.into(),
@@ -142,11 +141,7 @@ impl Folder {
 
     /// Gives a socket to those who connect, and to nobody else who may reach the folder, whatever the umask was.
     pub(super) fn give(&self, socket: &Path) {
-        // Where this fails nobody gets in, which the workers say.
-        let _ = rustix::fs::chmod(socket, Mode::RUSR | Mode::WUSR);
-        if let Some((user, group)) = self.1 {
-            let _ = std::os::unix::fs::chown(socket, Some(user), Some(group));
-        }
+        self.1.give(socket);
     }
 
     /// A folder in it that belongs to the user that a pool runs as, who makes sockets there itself.
@@ -193,7 +188,7 @@ mod tests {
 
     #[test]
     fn sockets_are_made_anew_and_removed_with_their_folder() {
-        let folder = Folder::make(None).expect("a folder can be made");
+        let folder = Folder::make(Clients::default()).expect("a folder can be made");
         let path = folder.path("app", 0, ".sock");
         let first = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("can be bound");
         let second = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("replaces the first");
@@ -214,7 +209,7 @@ mod tests {
     #[test]
     fn a_socket_is_for_those_who_connect_alone() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = Folder::make(None).expect("a folder can be made");
+        let folder = Folder::make(Clients::default()).expect("a folder can be made");
         let path = folder.path("app", 0, ".sock");
         let _listening = Listening::open(PoolAddress::Unix(path.clone()), 9).expect("can be bound");
         rustix::fs::chmod(&path, Mode::RWXU | Mode::RWXG | Mode::RWXO).expect("it is ours");

@@ -222,7 +222,7 @@ impl Draft {
         }
         let (identity, warning) = users::identity(settings.user.as_ref())?;
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
-        let layout = Layout::of(&settings, revision::workers(&settings), identity);
+        let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
         let warnings = present.warnings.clone();
         Ok(Draft { settings, layout, files, seen, assigned, warnings })
     }

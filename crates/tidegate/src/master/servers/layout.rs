@@ -1,15 +1,16 @@
 //! What server processes are made of, and which settings need others.
 
-use super::super::{parts, users};
+use super::super::{parts, sealing, users};
 use super::{CertificateWatch, Logs, Sockets};
 use crate::link::Identity;
 use crate::server::privileges;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tidegate_config::Settings;
 use tidegate_core::tls::TlsFiles;
+use tidegate_modules::gateway::supervise::seal;
 
 /// What server processes are made of. Where it changes, they are replaced.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Layout {
     /// What they may read beside files of the system, with device and inode at the time: a folder that was
     /// replaced is another one. `None`: everything.
     pub readable: Option<Vec<Seen>>,
+    /// What applications of the same user do not reach and links must not lead to, and what lies beside the ways there.
+    pub sealed: Option<(Vec<PathBuf>, Vec<Seen>)>,
     /// Where they may put what has to be complete before it is passed on; `None`: nowhere.
     pub spill: Option<PathBuf>,
 }
@@ -44,15 +47,30 @@ impl Layout {
             processes: usize::from(settings.processes),
             identity,
             readable: settings.sandbox.then(readable),
+            sealed: None,
             spill: privileges::spill(settings),
         }
+    }
+
+    /// The same with what these settings, which have been sealed, keep from applications. An application can make a link to
+    /// it, so that whoever follows links anywhere must not reach it either.
+    pub fn sealed(self, settings: &Settings) -> Layout {
+        let reads_all = |paths: &Vec<Seen>| paths.iter().any(|(path, _)| path == Path::new("/"));
+        let sealed = sealing::of(settings).filter(|_| self.readable.as_ref().is_some_and(reads_all));
+        let sealed =
+            sealed.map(|sealed| (sealed.paths.clone(), sealed.beside.iter().cloned().map(seen).collect()));
+        Layout { sealed, ..self }
     }
 
     /// The same with what lies at the paths now, as a process that starts now may read it.
     pub(super) fn seen_now(&self) -> Layout {
         let readable = self.readable.as_ref();
         let readable = readable.map(|paths| paths.iter().map(|(path, _)| seen(path.clone())).collect());
-        Layout { readable, ..self.clone() }
+        let sealed = self
+            .sealed
+            .as_ref()
+            .map(|(paths, _)| (paths.clone(), seal::beside(paths).into_iter().map(seen).collect()));
+        Layout { readable, sealed, ..self.clone() }
     }
 
     /// All workers of all processes.
@@ -66,9 +84,16 @@ impl Layout {
             (Some(present), Some(wanted)) => wanted.iter().all(|path| present.contains(path)),
             (present, wanted) => present.is_none() == wanted.is_none(),
         };
+        let may_follow = match (&self.sealed, &next.sealed) {
+            (Some((present, beside)), Some((sealed, wanted))) => {
+                present == sealed && wanted.iter().all(|path| beside.contains(path))
+            }
+            (present, sealed) => present.is_none() == sealed.is_none(),
+        };
         (self.workers, self.processes, &self.identity) == (next.workers, next.processes, &next.identity)
             && (next.spill.is_none() || self.spill == next.spill)
             && may_read
+            && may_follow
     }
 }
 
@@ -116,12 +141,19 @@ mod tests {
             processes: 1,
             identity: None,
             readable: Some(paths.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect()),
+            sealed: None,
             spill: None,
         };
         assert!(layout(2, &["/a", "/b"]).suits(&layout(2, &["/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(2, &["/a", "/b"])));
         assert!(!layout(2, &["/a"]).suits(&layout(3, &["/a"])));
         let open = Layout { readable: None, ..layout(2, &[]) };
+        let sealed = |beside: &[&str]| {
+            let beside = beside.iter().map(|path| (PathBuf::from(path), Some((1, 2)))).collect();
+            Layout { sealed: Some((vec!["/k".into()], beside)), ..layout(2, &["/"]) }
+        };
+        assert!(sealed(&["/a", "/b"]).suits(&sealed(&["/a"])) && !sealed(&["/a"]).suits(&sealed(&["/b"])));
+        assert!(!layout(2, &["/"]).suits(&sealed(&[])) && !sealed(&[]).suits(&layout(2, &["/"])));
         assert!(!open.suits(&layout(2, &[])) && !layout(2, &[]).suits(&open) && open.suits(&open));
     }
 }

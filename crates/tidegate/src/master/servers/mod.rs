@@ -148,6 +148,7 @@ impl Servers {
         let begin = serde_json::to_vec(&Begin {
             identity: layout.identity.clone(),
             readable,
+            sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             spill: layout.spill.clone(),
         })?;
         passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;

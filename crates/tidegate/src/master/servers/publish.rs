@@ -39,7 +39,10 @@ impl Servers {
             .iter()
             .filter_map(|member| {
                 let is_draining = member.info.state == "draining";
-                Some(Served { id: member.id, pid: member.info.pid, link: member.link.clone()?, is_draining })
+                let server = self.list.iter().find(|server| server.id == member.id)?;
+                let user = server.layout.identity.as_ref().map(|identity| (identity.uid, identity.gid));
+                let (pid, link) = (member.info.pid, member.link.clone()?);
+                Some(Served { id: member.id, pid, user, link, is_draining })
             })
             .collect();
         self.upstreams.set_servers(&links);

@@ -1,0 +1,188 @@
+//! Who connects to pools: the users of the server processes, and the sockets that are theirs.
+//!
+//! A reload may change the user of server processes. For a while there are processes of both, and the sockets of pools are
+//! for both: the newest user owns them, and an access list (acl(5)) names the others. Where the file system has no access
+//! lists, the group of the last user before may connect for that while.
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid, XattrFlags};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A user and its group.
+pub type User = (u32, u32);
+
+/// Those who connect, where they are not this process's own user. Copies are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Clients(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The newest first.
+    users: Vec<User>,
+    /// The folder of the sockets, once there is one.
+    folder: Option<PathBuf>,
+    /// The sockets that were given to them.
+    sockets: BTreeSet<PathBuf>,
+}
+
+impl Clients {
+    /// Of one user, or this process's own.
+    pub fn of(user: Option<User>) -> Clients {
+        let clients = Clients::default();
+        clients.lock().users.extend(user);
+        clients
+    }
+
+    /// These are the users now, the newest first. When this returns they reach every socket there is.
+    pub fn set(&self, users: Vec<User>) {
+        let mut known = self.lock();
+        if known.users == users {
+            return;
+        }
+        known.users = users;
+        if let Some(folder) = known.folder.clone() {
+            let _ = known.open(&folder);
+        }
+        known.sockets.retain(|socket| socket.symlink_metadata().is_ok());
+        for socket in &known.sockets {
+            let _ = give(socket, &known.users);
+        }
+    }
+
+    /// Sockets lie in this folder: the way there is open to those who connect.
+    pub(super) fn enter(&self, folder: &Path) -> io::Result<()> {
+        let mut known = self.lock();
+        known.folder = Some(folder.to_owned());
+        known.open(folder)
+    }
+
+    /// Gives a socket to those who connect, and to nobody else who may reach the folder, whatever the umask was.
+    pub(super) fn give(&self, socket: &Path) {
+        let mut known = self.lock();
+        known.sockets.retain(|socket| socket.symlink_metadata().is_ok());
+        known.sockets.insert(socket.to_owned());
+        // Where this fails nobody gets in, which the workers say.
+        let _ = give(socket, &known.users);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn open(&self, folder: &Path) -> io::Result<()> {
+        if !self.users.is_empty() {
+            rustix::fs::chmod(folder, Mode::RWXU | Mode::XGRP | Mode::XOTH)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a socket, and nothing that was put in its place, one of these users alone; of this process's with none.
+fn give(socket: &Path, users: &[User]) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let socket = rustix::fs::open(socket, flags, Mode::empty())?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&socket)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("it is no socket"));
+    }
+    // What is opened by its path alone has no other way to its permissions.
+    let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    // This is the end of an access list that it had as well.
+    rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
+    let Some(((user, mut group), before)) = users.split_first().map(|(first, rest)| (*first, rest)) else {
+        return Ok(());
+    };
+    if let Some((_, previous)) = before.first() {
+        let list = access_list(before);
+        if rustix::fs::setxattr(&path, "system.posix_acl_access", &list, XattrFlags::empty()).is_err() {
+            rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
+            group = *previous;
+        }
+    }
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    rustix::fs::chownat(&socket, "", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
+    Ok(())
+}
+
+/// The owner and these users read and write, and nobody else: as the kernel takes it (`posix_acl_xattr.h`).
+fn access_list(users: &[User]) -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    const READ_WRITE: u16 = 6;
+    let mut named: Vec<u32> = users.iter().map(|(user, _)| *user).collect();
+    named.sort_unstable();
+    named.dedup();
+    let named = named.into_iter().map(|user| (0x02, READ_WRITE, user));
+    let entries = std::iter::once((0x01, READ_WRITE, NOBODY)).chain(named).chain([
+        (0x04, 0, NOBODY),
+        (0x10, READ_WRITE, NOBODY),
+        (0x20, 0, NOBODY),
+    ]);
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        let (tag, permissions): (u16, u16) = (tag, permissions);
+        list.extend(tag.to_le_bytes());
+        list.extend(permissions.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gateway::pool_directory::PoolAddress;
+    use crate::gateway::supervise::sockets::{BACKLOG, Folder, Listening};
+    use std::os::unix::fs::MetadataExt;
+    use std::process::{Command, Stdio};
+
+    fn reaches(user: User, socket: &Path) -> bool {
+        let (user, group) = (format!("--reuid={}", user.0), format!("--regid={}", user.1));
+        let mut command = Command::new("setpriv");
+        command.args([&user, &group, "--clear-groups", "python3", "-c"]);
+        command.arg("import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])").arg(socket);
+        command.env("PATH", "/usr/bin:/bin");
+        command.stderr(Stdio::null()).status().expect("setpriv is there").success()
+    }
+
+    #[test]
+    fn sockets_are_for_server_processes_of_both_users_until_the_first_have_ended() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can give sockets to others");
+            return;
+        }
+        let (first, second, third, stranger) =
+            ((61001, 61001), (61002, 61002), (61003, 61003), (61004, 61002));
+        let clients = Clients::of(Some(first));
+        let folder = Folder::make(clients.clone()).expect("a folder can be made");
+        let path = folder.path("app", 0, ".sock");
+        let _listening = Listening::open(PoolAddress::Unix(path.clone()), BACKLOG).expect("can be bound");
+        folder.give(&path);
+        for (users, reached) in [
+            (vec![first], [true, false, false]),
+            (vec![second, first], [true, true, false]),
+            (vec![third, second, first], [true, true, true]),
+            (vec![third, second], [false, true, true]),
+            (vec![third], [false, false, true]),
+        ] {
+            clients.set(users.clone());
+            assert_eq!([first, second, third].map(|user| reaches(user, &path)), reached, "{users:?}");
+            assert!(!reaches(stranger, &path), "{users:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_in_the_place_of_a_socket_is_left_alone() {
+        let folder = Folder::make(Clients::default()).expect("a folder can be made");
+        let (file, link) = (folder.path("app", 0, ".txt"), folder.path("app", 0, ".sock"));
+        std::fs::write(&file, "precious").expect("can be written");
+        rustix::fs::chmod(&file, Mode::from_raw_mode(0o644)).expect("it is ours");
+        std::os::unix::fs::symlink(&file, &link).expect("can be made");
+        folder.give(&link);
+        folder.give(&file);
+        assert_eq!(std::fs::metadata(&file).expect("it is there").mode() & 0o777, 0o644);
+    }
+}
