@@ -274,8 +274,11 @@ fn openssl_and_curl_speak_tls() {
     fs::write(served.folder.join("get"), "GET /site.pem HTTP/1.1\r\nHost: early.test\r\n\r\n").unwrap();
     let post = "POST /site.pem HTTP/1.1\r\nHost: early.test\r\nContent-Length: 0\r\n\r\n";
     fs::write(served.folder.join("post"), post).unwrap();
+    let other = "GET /site.pem HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    fs::write(served.folder.join("other"), other).unwrap();
     let name = ["-tls1_3", "-servername", "early.test", "-ign_eof"];
-    for (request, status) in [("get", "HTTP/1.1 200 OK"), ("post", "HTTP/1.1 425 Too Early")] {
+    let too_early = "HTTP/1.1 425 Too Early";
+    for (request, status) in [("get", "HTTP/1.1 200 OK"), ("post", too_early), ("other", too_early)] {
         s_client(&[&name[..], &["-sess_out", "early"]].concat());
         let said = s_client(&[&name[..], &["-sess_in", "early", "-early_data", request]].concat());
         assert!(said.contains("Early data was accepted") && said.contains(status), "{said}");

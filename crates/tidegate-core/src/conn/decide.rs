@@ -285,7 +285,8 @@ impl Connection {
         if self.is_misdirected(engine, head.authority) {
             return Err(answer::error(Status::MISDIRECTED_REQUEST).into());
         }
-        if self.transport.is_early() && !head.method.is_safe() {
+        // Another site of the same connection may not have agreed to what can be repeated by anybody.
+        if self.transport.is_early() && !(head.method.is_safe() && site.config().tls.takes_early_data) {
             return Err(answer::error(Status::TOO_EARLY).into());
         }
         if engine.has_entrance {
