@@ -11,6 +11,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -128,7 +129,8 @@ pub fn bound_unread(connection: BorrowedFd<'_>, bytes: usize) -> io::Result<()> 
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(connection, bytes)?)
 }
 
-/// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`.
+/// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`, and one where
+/// something else lies `AlreadyExists`.
 ///
 /// `prepare` may change who may connect: it is called when the file is there and nobody can connect yet.
 pub fn listen_unix(
@@ -139,6 +141,11 @@ pub fn listen_unix(
     let address = SockAddr::unix(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     if let Err(e) = socket.bind(&address) {
+        // To connect to a file of another kind is refused as well: it is somebody's, and stays.
+        if std::fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
+            let text = "there is a file that is no socket; move it, or take another path";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
         let is_stale = e.kind() == io::ErrorKind::AddrInUse
             && Socket::new(Domain::UNIX, Type::STREAM, None)?
                 .connect(&address)
@@ -387,6 +394,25 @@ mod tests {
     use super::*;
     use std::io::Read;
     use std::net::{Ipv4Addr, TcpStream};
+
+    /// Only a socket that nobody answers on gives way; a file that somebody has named by mistake is kept.
+    #[test]
+    fn a_unix_socket_takes_the_place_of_a_stale_one_and_of_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("tidegate-listen-unix-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let open = |name: &str| listen_unix(&folder.join(name), 1, &|_| Ok(()));
+        drop(open("socket").unwrap());
+        let socket = open("socket").unwrap();
+        assert_eq!(open("socket").unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(socket);
+        std::fs::write(folder.join("file"), "precious").unwrap();
+        std::os::unix::fs::symlink("file", folder.join("link")).unwrap();
+        for name in ["file", "link"] {
+            assert_eq!(open(name).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{name}");
+        }
+        assert_eq!(std::fs::read(folder.join("link")).unwrap(), b"precious");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn who_waits_to_be_accepted_is_counted() {
