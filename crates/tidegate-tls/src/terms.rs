@@ -85,6 +85,10 @@ pub struct SiteConfig {
 
 impl SiteConfig {
     /// Makes them. `tickets` is what all sites of the server share.
+    ///
+    /// # Errors
+    /// No version is allowed, early data is to be taken where client certificates are asked for, or rustls refuses
+    /// the versions.
     pub fn new(terms: &Terms, tickets: &Arc<TicketKeys>) -> Result<Arc<SiteConfig>, TermsError> {
         if terms.takes_early_data && !matches!(terms.clients, ClientPolicy::None) {
             return Err(TermsError::EarlyClients);

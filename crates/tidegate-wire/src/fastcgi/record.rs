@@ -94,6 +94,9 @@ pub struct RecordHeader {
 
 impl RecordHeader {
     /// Reads a header.
+    ///
+    /// # Errors
+    /// The version is not 1, or the type is unknown.
     pub fn parse(bytes: [u8; HEADER]) -> Result<RecordHeader, FastCgiError> {
         let [version, kind, id_high, id_low, content_high, content_low, padding, _] = bytes;
         if version != VERSION {

@@ -85,6 +85,9 @@ pub enum ResponseError {
 ///
 /// Like [`parse_request`](super::parse_request) it tells a fault as soon as the bytes show it, and does not
 /// depend on how they were cut.
+///
+/// # Errors
+/// The head is malformed or exceeds a limit, or what it says of its body is invalid or not allowed.
 #[inline]
 pub fn parse_response<'h, 'b>(
     buf: &'b [u8],
