@@ -150,7 +150,7 @@ impl Channel {
     /// How the connect has ended.
     ///
     /// # Errors
-    /// What has become of the connect, where it failed.
+    /// The connect has failed, with this error.
     pub fn connect_result(&self) -> io::Result<()> {
         self.stream.connect_result()
     }

@@ -91,8 +91,8 @@ impl ResponseReader {
     /// with what it left.
     ///
     /// # Errors
-    /// The head or the framing of the body is not valid, or the connection would become a tunnel or change its
-    /// protocol.
+    /// The head or the framing of the body is not valid, or the connection would become a tunnel or change
+    /// its protocol.
     #[inline]
     pub fn feed<'i>(&mut self, input: &'i [u8], method: &str) -> Result<Fed<'i>, ResponseFault> {
         match self.state {

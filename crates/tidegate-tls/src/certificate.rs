@@ -195,10 +195,10 @@ pub struct About {
 }
 
 impl About {
-    /// Reads a certificate.
+    /// Reads a certificate in DER.
     ///
     /// # Errors
-    /// It is no X.509 certificate in DER; the text says why.
+    /// It does not begin with an X.509 certificate; the text says why.
     pub fn of(der: &[u8]) -> Result<About, String> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         let alternative = certificate.subject_alternative_name().ok().flatten();
@@ -284,11 +284,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Checks a pair.
+    /// Reads a pair, and refuses a key that belongs to another certificate. Dates and names are not judged.
     ///
     /// # Errors
-    /// There is no certificate or no private key, one of the certificates is malformed, the key is of a kind that is
-    /// not supported, or it belongs to another certificate.
+    /// There is no certificate or no private key, one of the certificates is malformed, the key is of a kind
+    /// that is not supported, or it belongs to another certificate.
     pub fn new(pair: &Pair) -> Result<Certificate, CertificateError> {
         let path = || pair.certificate_name.clone();
         let malformed = |why: String| CertificateError::Malformed { path: path(), why };

@@ -159,8 +159,8 @@ impl ClientSession {
     /// [`flush`](ClientSession::flush).
     ///
     /// # Errors
-    /// `read` fails, or the server leaves during the handshake, does not speak TLS or breaks its rules, is not
-    /// trusted, or refuses.
+    /// `read` fails, or the server leaves during the handshake, does not speak TLS or breaks its rules, is
+    /// not trusted, or refuses.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],

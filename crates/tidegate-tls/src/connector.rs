@@ -154,7 +154,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes one.
+    /// With sessions of its own to resume, where [`ConnectorOptions::resumes`] says so.
     ///
     /// # Errors
     /// No version of TLS is offered, or rustls refuses the options.

@@ -212,8 +212,8 @@ impl Session {
     /// there may be none although something was read. `choose` is asked once.
     ///
     /// # Errors
-    /// The socket fails, or the client does not speak TLS, breaks its rules, or leaves during the handshake. Also
-    /// where the handshake comes to nothing, see [`SessionError`].
+    /// The socket fails, or the client does not speak TLS, breaks its rules, or leaves during the handshake.
+    /// Also where the handshake comes to nothing, see [`SessionError`].
     pub fn receive(
         &mut self,
         stream: &Stream,
@@ -341,8 +341,8 @@ impl Session {
     /// handshake is not complete. `more` says that more follows at once.
     ///
     /// # Errors
-    /// The socket fails, or the data cannot be sealed. `NotConnected` while no hello has been received, and after
-    /// the session has failed.
+    /// The socket fails, or the data cannot be sealed. `NotConnected` while no hello has been received, and
+    /// after the session has failed.
     pub fn send(&mut self, stream: &Stream, data: &[u8], more: bool) -> io::Result<usize> {
         let mut at = 0;
         while at < data.len() {

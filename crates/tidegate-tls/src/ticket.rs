@@ -126,7 +126,8 @@ impl TicketKeys {
     /// Puts the keys of a predecessor in the place of all, and goes on rotating.
     ///
     /// # Errors
-    /// [`TicketKeysError::Malformed`]: the bytes are no keys of [`TicketKeys::to_bytes`]. Nothing has changed then.
+    /// [`TicketKeysError::Malformed`]: the bytes are no keys of [`TicketKeys::to_bytes`]. Nothing has changed
+    /// then.
     pub fn inherit(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
         let keys = decode(bytes).ok_or(TicketKeysError::Malformed)?;
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;

@@ -28,7 +28,7 @@ impl Dns {
     /// Sets the record, and waits until it is to be seen.
     ///
     /// # Errors
-    /// The command or the name server fails, or no update names a zone that the record belongs to.
+    /// As [`DnsHook::present`] or [`DnsUpdate::change`]; or no update names a zone that the record belongs to.
     pub async fn present(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
         match self {
             Dns::Hook(hook) => hook.present(name, value).await,
@@ -55,7 +55,7 @@ fn zone_of<'a>(zones: &'a [DnsUpdate], name: &str) -> Result<&'a DnsUpdate, Issu
     covering.max_by_key(|zone| zone.zone.len()).ok_or_else(none)
 }
 
-/// A command.
+/// A command that sets and removes records; see the module for its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
     /// The program and what goes before the three arguments.

@@ -28,7 +28,7 @@ pub fn is_local(name: &str) -> bool {
         || below.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// The authority.
+/// Issues certificates, with a key that the storage keeps.
 pub struct LocalAuthority {
     issuer: Issuer<'static, KeyPair>,
     root: String,
@@ -76,7 +76,8 @@ impl LocalAuthority {
     /// A certificate for a name: chain and key, PEM.
     ///
     /// # Errors
-    /// The name can stand in no certificate, the dates are out of range, or the key or the signature cannot be made.
+    /// The name can stand in no certificate, the dates are out of range, or the key or the signature cannot
+    /// be made.
     pub fn issue(&self, name: &str, now: i64) -> Result<(String, String), IssueError> {
         let made = || -> Result<(String, String), rcgen::Error> {
             let key = KeyPair::generate()?;

@@ -26,7 +26,7 @@ pub const TOUCH: Duration = Duration::from_secs(10);
 /// Answers to challenges that are looked at at once.
 const ANSWERS: usize = 1000;
 
-/// A folder.
+/// The folder of what was issued, which several nodes may share.
 #[derive(Debug)]
 pub struct Storage {
     root: PathBuf,
@@ -78,7 +78,7 @@ impl Storage {
     /// reads both in between finds that they do not fit and looks again.
     ///
     /// # Errors
-    /// The folder or a file cannot be written. The new key may be in place already where its certificate is not.
+    /// The folder or a file cannot be written. The new key may be in place then without its certificate.
     pub fn keep_certificate(&self, name: &str, certificate: &[u8], key: &[u8]) -> io::Result<Pair> {
         let folder = self.folder_of(name);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -119,7 +119,7 @@ impl Storage {
     /// Keeps the local authority.
     ///
     /// # Errors
-    /// A file cannot be written. The new key may be in place already where its certificate is not.
+    /// A file cannot be written. The new key may be in place then without its certificate.
     pub fn keep_local_root(&self, certificate: &str, key: &str) -> io::Result<()> {
         let (certificate_path, key_path) = self.local_root();
         write(&key_path, key.as_bytes())?;
@@ -157,7 +157,7 @@ impl Storage {
     /// the clocks of nodes need not agree.
     ///
     /// # Errors
-    /// The file of the lock cannot be made, though nobody has it, or one that was found stale cannot be removed.
+    /// The file of the lock is not there and cannot be made, or one that was found stale cannot be removed.
     pub fn lock(&self, name: &str, seen: &mut Seen, now: Instant) -> io::Result<Option<Lock>> {
         let path = self.root.join("locks").join(file_name(name));
         match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {

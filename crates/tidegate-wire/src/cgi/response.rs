@@ -63,8 +63,9 @@ pub enum CgiError {
 /// What it says of some bytes it says of all longer ones that begin with them.
 ///
 /// # Errors
-/// A line is no field, the head is empty or exceeds a limit, `Status` or `Content-Length` is invalid, `Location`
-/// stands twice, or there is a `Transfer-Encoding`. Never [`CgiError::Truncated`]: the caller knows the end.
+/// A line is no field, the head is empty or exceeds a limit, `Status` or `Content-Length` is invalid,
+/// `Location` stands twice, or there is a `Transfer-Encoding`. Never [`CgiError::Truncated`]: the caller
+/// knows the end.
 pub fn parse_head<'h, 'b>(
     buf: &'b [u8],
     limits: &HeadLimits,

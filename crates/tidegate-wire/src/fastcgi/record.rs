@@ -93,7 +93,7 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Reads a header.
+    /// Reads a header. Whether the record may come here is for the caller to say.
     ///
     /// # Errors
     /// The version is not 1, or the type is unknown.

@@ -67,8 +67,8 @@ pub fn encode_request(out: &mut Vec<u8>, parts: &RequestParts<'_>) -> Result<(),
 /// The parameters are those of [`RequestParts`].
 ///
 /// # Errors
-/// The method is no token or too long, the target is empty or holds a byte that must be encoded, or the host is
-/// not valid.
+/// The method is no token or too long, the target is empty or holds a byte that must be encoded, or the host
+/// is not valid.
 pub fn begin_request(out: &mut Vec<u8>, method: &str, target: &str, host: &str) -> Result<(), UnsafeRequest> {
     if method.len() > MAX_METHOD || !is_token_all(method.as_bytes()) {
         return Err(UnsafeRequest::Method);

@@ -71,8 +71,8 @@ impl<'b> Framing<'b> {
     /// Looks at one field; most are told apart by the length of their name.
     ///
     /// # Errors
-    /// `Content-Length` is no number or stands twice, or `Transfer-Encoding` is no list of tokens or names `chunked`
-    /// twice.
+    /// `Content-Length` is no number or stands twice, or `Transfer-Encoding` is no list of tokens or names
+    /// `chunked` twice.
     #[inline]
     pub fn take(&mut self, field: &Field<'b>) -> Result<(), FramingError> {
         match field.name.len() {

@@ -87,7 +87,8 @@ pub enum ResponseError {
 /// depend on how they were cut.
 ///
 /// # Errors
-/// The head is malformed or exceeds a limit, or what it says of its body is invalid or not allowed.
+/// The head is malformed or exceeds a limit, what it says of its body is invalid or not allowed, or it
+/// switches to no protocol.
 #[inline]
 pub fn parse_response<'h, 'b>(
     buf: &'b [u8],

@@ -260,8 +260,8 @@ impl Connection {
     /// After an error a GOAWAY is in `out`: send it and close.
     ///
     /// # Errors
-    /// The peer breaks the protocol in a way that concerns the whole connection, or floods it. Later calls use up
-    /// their input and say nothing.
+    /// The peer breaks the protocol in a way that concerns the whole connection, or floods it. Later calls
+    /// use up their input and say nothing.
     pub fn read<'b>(
         &mut self,
         input: &'b [u8],

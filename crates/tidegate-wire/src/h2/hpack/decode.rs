@@ -61,8 +61,8 @@ impl Decoder {
     /// `scratch` is overwritten.
     ///
     /// # Errors
-    /// The block is malformed, refers to an entry that does not exist, or sets a table size that is too large or
-    /// comes too late. Fields before the fault have been given to `take`.
+    /// The block is malformed, refers to an entry that does not exist, or sets a table size that is too large
+    /// or comes too late. Fields before the fault have been given to `take`.
     pub fn decode(
         &mut self,
         block: &[u8],
