@@ -118,7 +118,7 @@ impl ResponseReader {
     /// The server has closed. `Ok(true)`: that completes a response.
     ///
     /// # Errors
-    /// The connection ends inside of a head, or before the announced end of a body.
+    /// The connection ends inside of a head, or inside of a body that ends in another way.
     pub fn close(&mut self) -> Result<bool, ResponseFault> {
         match self.state {
             State::UntilClose => {

@@ -70,7 +70,7 @@ impl TrustedRoots {
     /// one that can be used must be there.
     ///
     /// # Errors
-    /// The PEM is malformed or holds no certificate, or none that can be one of an authority.
+    /// The PEM is malformed or holds no certificate, or none that can be an authority's.
     pub fn new(name: &str, pem: &[u8]) -> Result<Arc<TrustedRoots>, CertificateError> {
         let malformed = |why: String| CertificateError::Malformed { path: name.to_owned(), why };
         let none = || CertificateError::NoCertificate { path: name.to_owned() };

@@ -238,7 +238,7 @@ impl Session {
     /// What was received before this was known to be TLS, as if it had just been read.
     ///
     /// # Errors
-    /// What was received does not fit into `buffer`, or it is refused as by [`Session::receive`].
+    /// What was received does not fit into `buffer`, or it fails as [`Session::receive`] does.
     pub fn receive_given(
         &mut self,
         stream: &Stream,

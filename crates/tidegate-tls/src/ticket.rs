@@ -116,7 +116,7 @@ impl TicketKeys {
     /// nothing has changed.
     ///
     /// # Errors
-    /// [`TicketKeysError::Malformed`]: the bytes are no such keys.
+    /// [`TicketKeysError::Malformed`]: the length is not that of one to three keys.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
         self.inherit(bytes)?;
         self.is_led.store(true, Relaxed);
@@ -126,8 +126,7 @@ impl TicketKeys {
     /// Puts the keys of a predecessor in the place of all, and goes on rotating.
     ///
     /// # Errors
-    /// [`TicketKeysError::Malformed`]: the bytes are no keys of [`TicketKeys::to_bytes`]. Nothing has changed
-    /// then.
+    /// [`TicketKeysError::Malformed`]: the length is not that of one to three keys. Nothing has changed then.
     pub fn inherit(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
         let keys = decode(bytes).ok_or(TicketKeysError::Malformed)?;
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;

@@ -37,7 +37,7 @@ pub struct IssueError {
 }
 
 impl IssueError {
-    /// With a sentence.
+    /// With a sentence, and no time before which the authority wants to hear nothing.
     pub fn new(said: impl Into<String>) -> IssueError {
         IssueError { said: said.into(), again: None }
     }

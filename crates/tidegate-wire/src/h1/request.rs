@@ -119,7 +119,7 @@ impl RequestError {
 ///
 /// # Errors
 /// The head is malformed, contradicts itself, exceeds a limit or expects what is not known, or it is none of
-/// HTTP/1: TLS or the preface of HTTP/2.
+/// HTTP/1, such as TLS or the preface of HTTP/2.
 #[inline]
 pub fn parse_request<'h, 'b>(
     buf: &'b [u8],

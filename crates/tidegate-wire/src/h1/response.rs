@@ -87,8 +87,8 @@ pub enum ResponseError {
 /// depend on how they were cut.
 ///
 /// # Errors
-/// The head is malformed or exceeds a limit, what it says of its body is invalid or not allowed, or it
-/// switches to no protocol.
+/// The head is malformed, exceeds a limit or is none of HTTP/1, what it says of its body is invalid or not
+/// allowed, or it switches to no protocol.
 #[inline]
 pub fn parse_response<'h, 'b>(
     buf: &'b [u8],
