@@ -118,7 +118,7 @@ impl ResponseReader {
     /// The server has closed. `Ok(true)`: that completes a response.
     ///
     /// # Errors
-    /// The connection ends inside of a head, or inside of a body that ends in another way.
+    /// The connection ends inside of a head, or inside of a body of known length or in chunks.
     pub fn close(&mut self) -> Result<bool, ResponseFault> {
         match self.state {
             State::UntilClose => {

@@ -28,7 +28,7 @@ impl Dns {
     /// Sets the record, and waits until it is to be seen.
     ///
     /// # Errors
-    /// As [`DnsHook::present`] or [`DnsUpdate::change`]; or no update is of a zone that the record belongs to.
+    /// As [`DnsHook::present`] or [`DnsUpdate::change`]; or the record belongs to no zone of the updates.
     pub async fn present(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
         match self {
             Dns::Hook(hook) => hook.present(name, value).await,
