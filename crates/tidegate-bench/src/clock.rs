@@ -47,6 +47,9 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     /// For arrivals at `rate` a second.
+    ///
+    /// # Errors
+    /// The system gives no timer.
     pub fn new(rate: f64) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -57,6 +60,9 @@ impl Alarm {
     /// Wakes at `at`, monotonic nanoseconds, or earlier, where it is set already: waking for nothing is cheaper
     /// than setting it anew. A time that has passed wakes at once. Every expiry is a new edge for `epoll`, so
     /// that nobody needs to read the descriptor.
+    ///
+    /// # Errors
+    /// The system does not set the timer.
     pub fn set(&mut self, at: u64, now: u64) -> io::Result<()> {
         if let Some(at) = self.time_to_set(at, now) {
             let value = Timespec {

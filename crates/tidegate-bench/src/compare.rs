@@ -80,7 +80,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares.
+    /// Of the runs in all blocks. The same `seed` gives the same intervals.
     pub fn new(figure: Figure, blocks: &[Block], seed: u64) -> Comparison {
         let a: Vec<f64> = blocks.iter().flat_map(|block| block.a.clone()).collect();
         let b: Vec<f64> = blocks.iter().flat_map(|block| block.b.clone()).collect();
@@ -151,7 +151,7 @@ pub fn rows(comparisons: &[Comparison]) -> Vec<Vec<String>> {
     comparisons.iter().map(row).collect()
 }
 
-/// The screen.
+/// Comparisons as text, for a terminal: a table, and a sentence for each. `a` and `b` name the subjects.
 pub fn screen(a: &str, b: &str, comparisons: &[Comparison]) -> String {
     let mut table_rows = vec![
         ["", "median A", "median B", "B/A", "95 % interval", "p", "noise floor"].map(str::to_owned).to_vec(),

@@ -42,6 +42,9 @@ impl Channel {
     }
 
     /// Sends the first message of the handshake. `false`: the socket takes nothing yet.
+    ///
+    /// # Errors
+    /// The socket fails, or the first message cannot be made.
     pub fn begin_handshake(&mut self) -> io::Result<bool> {
         let Some(session) = &mut self.tls else { return Ok(true) };
         session.advance(|bytes| self.stream.send(bytes, false))?;
@@ -49,6 +52,9 @@ impl Channel {
     }
 
     /// Goes on with the handshake as far as bytes have come; whether a session was resumed, once it is over.
+    ///
+    /// # Errors
+    /// The socket fails, the server closes, or the handshake fails.
     pub fn shake(&mut self) -> io::Result<Option<bool>> {
         let Some(session) = &mut self.tls else { return Ok(Some(false)) };
         session.advance(|bytes| self.stream.send(bytes, false))?;
@@ -63,6 +69,10 @@ impl Channel {
         Ok(Some(session.agreed().is_some_and(|agreed| agreed.is_resumed)))
     }
 
+    /// Receives; over TLS what was opened. The count may be 0 then although something came.
+    ///
+    /// # Errors
+    /// The socket or the TLS session fails.
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         let Some(session) = &mut self.tls else { return self.stream.recv(buffer) };
@@ -75,6 +85,9 @@ impl Channel {
 
     /// Receives without copying: the kernel drops the bytes and says how many (`MSG_TRUNC`, `tcp(7)`). For
     /// bodies that nobody looks at, and not over TLS.
+    ///
+    /// # Errors
+    /// The socket fails.
     pub fn discard(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let room = buffer.len();
         match recv(&self.stream, buffer, RecvFlags::TRUNC) {
@@ -85,6 +98,10 @@ impl Channel {
         }
     }
 
+    /// Sends as much as the socket takes; over TLS some of that may wait here, see [`Channel::has_pending`].
+    ///
+    /// # Errors
+    /// The socket fails, or the data cannot be sealed.
     #[inline]
     pub fn send(&mut self, data: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
@@ -114,6 +131,10 @@ impl Channel {
         self.tls.as_ref().is_some_and(|session| session.has_pending())
     }
 
+    /// Sends what waits here; whether all of it is gone.
+    ///
+    /// # Errors
+    /// The socket fails.
     pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -126,6 +147,10 @@ impl Channel {
         self.tls.as_ref().and_then(|session| session.protocol())
     }
 
+    /// How the connect has ended.
+    ///
+    /// # Errors
+    /// The connect has failed, with this error.
     pub fn connect_result(&self) -> io::Result<()> {
         self.stream.connect_result()
     }
@@ -263,6 +288,9 @@ impl Connection {
     }
 
     /// Sends what is unsent, as far as socket and budget go. Returns how many bytes went.
+    ///
+    /// # Errors
+    /// The socket fails, or the data cannot be sealed.
     #[inline]
     pub fn flush(&mut self, prepared: &[Prepared], now: u64) -> io::Result<usize> {
         if self.channel.has_pending() && !self.channel.flush()? {

@@ -100,6 +100,9 @@ pub struct Watch {
 impl Watch {
     /// Begins at `start` (monotonic nanoseconds), with a sample each `interval`. `server`: its processes, else
     /// whoever listens at the plan's addresses on this host.
+    ///
+    /// # Errors
+    /// The system gives no thread.
     pub fn begin(plan: &Plan, server: &[u32], start: u64, interval: Duration) -> std::io::Result<Watch> {
         let listeners: Vec<u16> = local_ports(plan);
         let named = server.to_vec();

@@ -232,6 +232,9 @@ impl Session {
 
     /// Sends what there is, as far as socket and windows go; how many bytes went. A request whose body moves on
     /// has until `deadline`.
+    ///
+    /// # Errors
+    /// The socket fails, or the data cannot be sealed.
     pub fn send(&mut self, channel: &mut Channel, prepared: &[Prepared], deadline: u64) -> io::Result<usize> {
         let mut total = 0;
         loop {

@@ -43,7 +43,7 @@ pub struct TlsPlan {
     pub resumes: f64,
 }
 
-/// A run.
+/// What a run asks, of whom, how fast, and when it ends.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// What is asked.

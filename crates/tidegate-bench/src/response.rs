@@ -89,6 +89,10 @@ impl ResponseReader {
 
     /// Takes the next bytes, to the end of the head, of a piece of body or of the response. Call it again
     /// with what it left.
+    ///
+    /// # Errors
+    /// The head or the framing of the body is not valid, or the connection would become a tunnel or change
+    /// its protocol.
     #[inline]
     pub fn feed<'i>(&mut self, input: &'i [u8], method: &str) -> Result<Fed<'i>, ResponseFault> {
         match self.state {
@@ -112,6 +116,9 @@ impl ResponseReader {
     }
 
     /// The server has closed. `Ok(true)`: that completes a response.
+    ///
+    /// # Errors
+    /// The connection ends inside of a head, or inside of a body of known length or in chunks.
     pub fn close(&mut self) -> Result<bool, ResponseFault> {
         match self.state {
             State::UntilClose => {

@@ -24,7 +24,7 @@ impl Stop {
         self.0.clone()
     }
 
-    /// Ends the run.
+    /// Asks the run to end.
     pub fn stop(&self) {
         self.0.store(true, Relaxed);
     }

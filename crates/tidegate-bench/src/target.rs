@@ -51,6 +51,10 @@ pub enum TargetError {
 
 impl Url {
     /// Reads an absolute URL. Without a scheme it is `http`.
+    ///
+    /// # Errors
+    /// The scheme is neither `http` nor `https`, there is no valid host or no path of a socket, the port is
+    /// not from 1 to 65535, or a byte must be percent-encoded.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
         let (is_tls, rest) = match text.split_once("://") {
             Some(("http", rest)) => (false, rest),

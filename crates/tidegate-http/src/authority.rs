@@ -38,6 +38,10 @@ pub enum AuthorityError {
 
 impl<'a> Authority<'a> {
     /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`.
+    ///
+    /// # Errors
+    /// The host is empty or not valid, the brackets hold no IPv6 address, the port is no number up to 65535,
+    /// or there is user information.
     #[inline]
     pub fn parse(value: &'a [u8]) -> Result<Authority<'a>, AuthorityError> {
         let (host, port) = match value {

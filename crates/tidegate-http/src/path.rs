@@ -51,6 +51,10 @@ impl PathError {
 ///
 /// Where there is nothing to do, as for most requests, `raw_path` itself is returned and `scratch` is not
 /// touched; otherwise the result is built in `scratch`.
+///
+/// # Errors
+/// The path does not begin with a slash, leads above the root, or holds a NUL, an encoded slash, a malformed
+/// percent-encoding or a dot segment with a parameter.
 #[inline]
 pub fn normalise<'a>(raw_path: &'a str, scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathError> {
     let raw_path = raw_path.as_bytes();
@@ -65,6 +69,9 @@ pub fn has_encoded_slash(raw_path: &str) -> bool {
 /// Both readings of a path with encoded slashes, for what passes it on as it was sent and cannot know which of
 /// them the next one follows. As a separator it ends a segment, with all that [`normalise`] makes of one; as
 /// data it stays `%2F` within its segment.
+///
+/// # Errors
+/// One of the readings is refused, for what [`normalise`] refuses except encoded slashes.
 pub fn both_readings(raw_path: &str) -> Result<(Vec<u8>, Vec<u8>), PathError> {
     let (mut as_separator, mut as_data) = (Vec::new(), Vec::new());
     let separated = raw_path.replace("%2F", "/").replace("%2f", "/");

@@ -61,6 +61,10 @@ pub enum TargetError {
 impl<'a> Target<'a> {
     /// Reads a target. Visible ASCII that the grammar of a URI does not allow (`|`, `"`, `{`) is let
     /// through in path and query: clients send it, and no reading of it is ambiguous.
+    ///
+    /// # Errors
+    /// The target is empty, holds a byte that none may hold, has a form that does not suit the method, or
+    /// names an authority that is not valid or, with CONNECT, has no port.
     #[inline]
     pub fn parse(method: Method, text: &'a str) -> Result<Target<'a>, TargetError> {
         // The ordinary request in one look: what it has is a path, and nothing that has to be found in it.

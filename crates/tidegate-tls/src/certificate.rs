@@ -97,6 +97,9 @@ impl fmt::Debug for Pair {
 
 impl Pair {
     /// Reads both files; one file may hold both.
+    ///
+    /// # Errors
+    /// A file cannot be read, see [`read_file`].
     pub fn read(certificate: &Path, key: &Path) -> Result<Pair, CertificateError> {
         Ok(Pair {
             certificate_name: certificate.display().to_string(),
@@ -121,6 +124,9 @@ mod as_text {
 }
 
 /// Reads a file of PEM, within bounds.
+///
+/// # Errors
+/// [`CertificateError::Unreadable`]: the file cannot be read, or is larger than 1 MiB.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let unreadable = |why: String| CertificateError::Unreadable { path: path.display().to_string(), why };
     let is_oversized = std::fs::metadata(path).map_err(|error| unreadable(said(&error)))?.len() > FILE_MAX;
@@ -189,7 +195,10 @@ pub struct About {
 }
 
 impl About {
-    /// Reads a certificate.
+    /// Reads a certificate in DER.
+    ///
+    /// # Errors
+    /// It does not begin with an X.509 certificate; the text says why.
     pub fn of(der: &[u8]) -> Result<About, String> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         let alternative = certificate.subject_alternative_name().ok().flatten();
@@ -275,7 +284,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Checks a pair.
+    /// Reads a pair, and refuses a key that belongs to another certificate. Dates and names are not judged.
+    ///
+    /// # Errors
+    /// There is no certificate or no private key, one of the certificates is malformed, the key is of a kind
+    /// that is not supported, or it belongs to another certificate.
     pub fn new(pair: &Pair) -> Result<Certificate, CertificateError> {
         let path = || pair.certificate_name.clone();
         let malformed = |why: String| CertificateError::Malformed { path: path(), why };

@@ -16,6 +16,9 @@ pub struct Challenges {
 
 impl Challenges {
     /// Answers for a name from now on.
+    ///
+    /// # Errors
+    /// The pair is refused by [`Certificate::new`], or the configuration by rustls.
     pub fn set(&self, name: &str, pair: &Pair) -> Result<(), CertificateError> {
         let certificate = Certificate::new(pair)?;
         let builder = ServerConfig::builder_with_provider(crate::provider());

@@ -52,11 +52,17 @@ pub struct ClientAuthorities {
 
 impl ClientAuthorities {
     /// Reads their certificates from a PEM file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or [`ClientAuthorities::new`] refuses what is in it.
     pub fn read(path: &Path) -> Result<Arc<ClientAuthorities>, CertificateError> {
         ClientAuthorities::new(&path.display().to_string(), &read_file(path)?)
     }
 
     /// From PEM; `name` is for messages.
+    ///
+    /// # Errors
+    /// The PEM is malformed or holds no certificate, or one of them cannot be used as an authority's.
     pub fn new(name: &str, pem: &[u8]) -> Result<Arc<ClientAuthorities>, CertificateError> {
         let path = || name.to_owned();
         let malformed = |why: String| CertificateError::Malformed { path: path(), why };

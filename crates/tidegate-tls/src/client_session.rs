@@ -88,6 +88,9 @@ pub struct ClientSession {
 
 impl ClientSession {
     /// A connection to the server of this name, of which nothing has been sent.
+    ///
+    /// # Errors
+    /// Rustls does not begin a connection with these settings.
     pub fn new(
         connector: &Connector,
         name: ServerName<'static>,
@@ -138,6 +141,9 @@ impl ClientSession {
 
     /// Goes on with the handshake as far as what was received allows, and sends what there is to say. `write`
     /// writes to the socket and returns how much it took, 0 where that is full.
+    ///
+    /// # Errors
+    /// The first message cannot be made, or `write` fails.
     pub fn advance(
         &mut self,
         write: impl FnMut(&[u8]) -> io::Result<usize>,
@@ -151,6 +157,10 @@ impl ClientSession {
 
     /// One read. The count may be 0 although something was read: then there may be something to
     /// [`flush`](ClientSession::flush).
+    ///
+    /// # Errors
+    /// `read` fails, or the server leaves during the handshake, does not speak TLS or breaks its rules, is
+    /// not trusted, or refuses.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -220,6 +230,9 @@ impl ClientSession {
 
     /// Seals and sends. Returns the plaintext taken: less than there is only when the socket is full or the
     /// handshake is not complete. What was taken may still wait here, see [`ClientSession::has_pending`].
+    ///
+    /// # Errors
+    /// `write` fails, or the data cannot be sealed.
     pub fn send(
         &mut self,
         data: &[u8],
@@ -239,6 +252,9 @@ impl ClientSession {
     }
 
     /// Sends what waits; whether all of it is gone.
+    ///
+    /// # Errors
+    /// `write` fails.
     pub fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
         while !self.records.outgoing.is_empty() {
             let sent = write(&self.records.outgoing)?;
@@ -252,6 +268,9 @@ impl ClientSession {
 
     /// Says that nothing more will be sent (RFC 8446 section 6.1). What the socket does not take now goes with
     /// the next [`ClientSession::flush`].
+    ///
+    /// # Errors
+    /// `write` fails.
     pub fn finish_sending(&mut self, write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         self.records.close(&mut *self.connection);
         self.flush(write).map(drop)

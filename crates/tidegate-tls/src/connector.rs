@@ -68,6 +68,9 @@ pub struct TrustedRoots {
 impl TrustedRoots {
     /// From PEM; `name` is for messages. Of a system's list single certificates may be beyond understanding;
     /// one that can be used must be there.
+    ///
+    /// # Errors
+    /// The PEM is malformed or holds no certificate, or none that can be an authority's.
     pub fn new(name: &str, pem: &[u8]) -> Result<Arc<TrustedRoots>, CertificateError> {
         let malformed = |why: String| CertificateError::Malformed { path: name.to_owned(), why };
         let none = || CertificateError::NoCertificate { path: name.to_owned() };
@@ -88,6 +91,9 @@ impl TrustedRoots {
     }
 
     /// Those in a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or [`TrustedRoots::new`] refuses what is in it.
     pub fn read(path: &Path) -> Result<Arc<TrustedRoots>, CertificateError> {
         TrustedRoots::new(&path.display().to_string(), &read_file(path)?)
     }
@@ -148,7 +154,10 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes one.
+    /// With sessions of its own to resume, where [`ConnectorOptions::resumes`] says so.
+    ///
+    /// # Errors
+    /// No version of TLS is offered, or rustls refuses the options.
     pub fn new(options: &ConnectorOptions) -> Result<Arc<Connector>, ConnectorError> {
         let mut crypto = CryptoProvider::clone(&provider());
         if !options.hybrid {
@@ -192,6 +201,9 @@ impl Connector {
     }
 
     /// The name of a server: asked for, and looked for in its certificate.
+    ///
+    /// # Errors
+    /// [`ConnectorError::Name`]: it is neither a host name nor an IP address.
     pub fn name(text: &str) -> Result<ServerName<'static>, ConnectorError> {
         let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
         ServerName::try_from(bare.to_owned()).map_err(|_| ConnectorError::Name(text.to_owned()))

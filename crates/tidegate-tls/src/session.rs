@@ -210,6 +210,10 @@ impl Session {
 
     /// One read of the socket. Plaintext is put at the front of `buffer`, which holds [`BUFFER_MIN`] or more;
     /// there may be none although something was read. `choose` is asked once.
+    ///
+    /// # Errors
+    /// The socket fails, or the client does not speak TLS, breaks its rules, or leaves during the handshake.
+    /// Also where the handshake comes to nothing, see [`SessionError`].
     pub fn receive(
         &mut self,
         stream: &Stream,
@@ -232,6 +236,9 @@ impl Session {
     }
 
     /// What was received before this was known to be TLS, as if it had just been read.
+    ///
+    /// # Errors
+    /// What was received does not fit into `buffer`, or it fails as [`Session::receive`] does.
     pub fn receive_given(
         &mut self,
         stream: &Stream,
@@ -332,6 +339,10 @@ impl Session {
 
     /// Seals and sends. Returns the plaintext taken: less than there is only when the socket is full or the
     /// handshake is not complete. `more` says that more follows at once.
+    ///
+    /// # Errors
+    /// The socket fails, or the data cannot be sealed. `NotConnected` while no hello has been received, and
+    /// after the session has failed.
     pub fn send(&mut self, stream: &Stream, data: &[u8], more: bool) -> io::Result<usize> {
         let mut at = 0;
         while at < data.len() {
@@ -362,6 +373,9 @@ impl Session {
     }
 
     /// Sends what waits; whether all of it is gone.
+    ///
+    /// # Errors
+    /// The socket fails.
     pub fn flush(&mut self, stream: &Stream) -> io::Result<bool> {
         if self.records.outgoing.is_empty() {
             return Ok(true);
@@ -373,6 +387,9 @@ impl Session {
 
     /// Says that nothing more will be sent (RFC 8446 section 6.1). What the socket does not take now goes with
     /// the next [`Session::flush`].
+    ///
+    /// # Errors
+    /// The socket fails.
     pub fn finish_sending(&mut self, stream: &Stream) -> io::Result<()> {
         if let State::Open(open) = &mut self.state {
             self.records.close(&mut open.connection);

@@ -63,9 +63,9 @@ pub struct Terms {
     /// The name that is meant where a client names none: the address it has connected to (RFC 6066 section 3 has no
     /// addresses in `server_name`).
     pub unnamed: Option<String>,
-    /// Versions.
+    /// Versions that are allowed.
     pub versions: Versions,
-    /// ALPN.
+    /// Names of ALPN that are spoken here; with none, nothing is agreed upon.
     pub protocols: Protocols,
     /// Client certificates.
     pub clients: ClientPolicy,
@@ -85,6 +85,10 @@ pub struct SiteConfig {
 
 impl SiteConfig {
     /// Makes them. `tickets` is what all sites of the server share.
+    ///
+    /// # Errors
+    /// No version is allowed, early data is to be taken where client certificates are asked for, or rustls
+    /// refuses the versions.
     pub fn new(terms: &Terms, tickets: &Arc<TicketKeys>) -> Result<Arc<SiteConfig>, TermsError> {
         if terms.takes_early_data && !matches!(terms.clients, ClientPolicy::None) {
             return Err(TermsError::EarlyClients);

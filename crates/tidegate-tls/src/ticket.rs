@@ -59,11 +59,17 @@ struct Key {
 
 impl TicketKeys {
     /// New keys that rotate by themselves.
+    ///
+    /// # Errors
+    /// [`TicketKeysError::Random`]: the system gave no random bytes.
     pub fn new(rotation: Duration) -> Result<TicketKeys, TicketKeysError> {
         TicketKeys::with_clock(rotation, monotonic_ns)
     }
 
     /// New keys on a clock of the caller's: monotonic, nanoseconds.
+    ///
+    /// # Errors
+    /// [`TicketKeysError::Random`]: the system gave no random bytes.
     pub fn with_clock(rotation: Duration, clock: fn() -> u64) -> Result<TicketKeys, TicketKeysError> {
         let first: Arc<[Key]> = [Key::random(clock())?].into();
         Ok(TicketKeys { keys: RwLock::new(first), rotation, is_led: AtomicBool::new(false), clock })
@@ -108,6 +114,9 @@ impl TicketKeys {
 
     /// Puts the keys of [`TicketKeys::to_bytes`] in the place of all, and rotates no more by itself. On an error
     /// nothing has changed.
+    ///
+    /// # Errors
+    /// [`TicketKeysError::Malformed`]: the length is not that of one to three keys.
     pub fn replace(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
         self.inherit(bytes)?;
         self.is_led.store(true, Relaxed);
@@ -115,6 +124,9 @@ impl TicketKeys {
     }
 
     /// Puts the keys of a predecessor in the place of all, and goes on rotating.
+    ///
+    /// # Errors
+    /// [`TicketKeysError::Malformed`]: the length is not that of one to three keys. Nothing has changed then.
     pub fn inherit(&self, bytes: &[u8]) -> Result<(), TicketKeysError> {
         let keys = decode(bytes).ok_or(TicketKeysError::Malformed)?;
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;

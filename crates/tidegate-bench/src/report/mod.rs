@@ -55,7 +55,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Concludes.
+    /// Adds up a run and judges it. The machine and what the run was made with are for the caller to fill in.
     pub fn new(subject: &str, plan: &Plan, outcome: Outcome, targets: &[Target]) -> Report {
         let totals = outcome.totals();
         let judgement = judge(plan, &outcome, &totals, targets);

@@ -7,7 +7,7 @@ use crate::record::{Failure, Times};
 use crate::verdict::Judgement;
 use std::fmt::Write;
 
-/// The screen.
+/// A report as text, for a terminal.
 pub fn screen(report: &Report) -> String {
     let counts = &report.totals.counts;
     let seconds = report.outcome.seconds();

@@ -26,6 +26,9 @@ pub enum Dns {
 
 impl Dns {
     /// Sets the record, and waits until it is to be seen.
+    ///
+    /// # Errors
+    /// As [`DnsHook::present`] or [`DnsUpdate::change`]; or the record belongs to no zone of the updates.
     pub async fn present(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
         match self {
             Dns::Hook(hook) => hook.present(name, value).await,
@@ -34,6 +37,9 @@ impl Dns {
     }
 
     /// Takes the record away.
+    ///
+    /// # Errors
+    /// As [`Dns::present`].
     pub async fn clean_up(&self, name: &str, value: &str, now: i64) -> Result<(), IssueError> {
         match self {
             Dns::Hook(hook) => hook.clean_up(name, value).await,
@@ -49,7 +55,7 @@ fn zone_of<'a>(zones: &'a [DnsUpdate], name: &str) -> Result<&'a DnsUpdate, Issu
     covering.max_by_key(|zone| zone.zone.len()).ok_or_else(none)
 }
 
-/// A command.
+/// A command that sets and removes records; see the module for its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
     /// The program and what goes before the three arguments.
@@ -62,6 +68,9 @@ pub struct DnsHook {
 
 impl DnsHook {
     /// Sets the record, and waits until it is to be seen.
+    ///
+    /// # Errors
+    /// The command is empty, cannot be run, does not end in time, or ends with a failure.
     pub async fn present(&self, name: &str, value: &str) -> Result<(), IssueError> {
         self.run("present", name, value).await?;
         tokio::time::sleep(self.settle).await;
@@ -69,6 +78,9 @@ impl DnsHook {
     }
 
     /// Takes the record away.
+    ///
+    /// # Errors
+    /// As [`DnsHook::present`].
     pub async fn clean_up(&self, name: &str, value: &str) -> Result<(), IssueError> {
         self.run("cleanup", name, value).await
     }

@@ -59,6 +59,10 @@ impl DnsUpdate {
     }
 
     /// Sets or removes a record, and waits until a set one is to be seen.
+    ///
+    /// # Errors
+    /// The record lies outside of the zone, or the message cannot be made. The server cannot be reached in
+    /// time, refuses, or gives no answer that is signed with the key.
     pub async fn change(
         &self,
         change: Change,

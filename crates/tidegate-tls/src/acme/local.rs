@@ -28,7 +28,7 @@ pub fn is_local(name: &str) -> bool {
         || below.iter().any(|suffix| name.ends_with(suffix))
 }
 
-/// The authority.
+/// Issues certificates, with a key that the storage keeps.
 pub struct LocalAuthority {
     issuer: Issuer<'static, KeyPair>,
     root: String,
@@ -37,6 +37,9 @@ pub struct LocalAuthority {
 impl LocalAuthority {
     /// The one that the storage holds; a new one where it holds none, or one that has expired. `now` is in
     /// seconds since 1970.
+    ///
+    /// # Errors
+    /// A new authority is needed and cannot be made, or the storage cannot keep it.
     pub fn open(storage: &Storage, now: i64) -> Result<LocalAuthority, IssueError> {
         let (certificate, key) = storage.local_root();
         let kept = || {
@@ -71,6 +74,10 @@ impl LocalAuthority {
     }
 
     /// A certificate for a name: chain and key, PEM.
+    ///
+    /// # Errors
+    /// The name can stand in no certificate, the dates are out of range, or the key or the signature cannot
+    /// be made.
     pub fn issue(&self, name: &str, now: i64) -> Result<(String, String), IssueError> {
         let made = || -> Result<(String, String), rcgen::Error> {
             let key = KeyPair::generate()?;

@@ -37,7 +37,7 @@ pub struct IssueError {
 }
 
 impl IssueError {
-    /// With a sentence.
+    /// With a sentence, and without a time to try again.
     pub fn new(said: impl Into<String>) -> IssueError {
         IssueError { said: said.into(), again: None }
     }

@@ -26,7 +26,7 @@ pub const TOUCH: Duration = Duration::from_secs(10);
 /// Answers to challenges that are looked at at once.
 const ANSWERS: usize = 1000;
 
-/// A folder.
+/// The folder of what was issued, which several nodes may share.
 #[derive(Debug)]
 pub struct Storage {
     root: PathBuf,
@@ -47,6 +47,9 @@ pub struct Lock {
 
 impl Storage {
     /// Opens the folder, and makes it where it is not there: for this user alone.
+    ///
+    /// # Errors
+    /// A folder cannot be made, or something in it cannot be opened or taken away from others.
     pub fn open(root: &Path) -> io::Result<Storage> {
         for folder in ["", "certificates", "accounts", "local", "challenges", "locks"] {
             let path = if folder.is_empty() { root.to_owned() } else { root.join(folder) };
@@ -73,6 +76,9 @@ impl Storage {
 
     /// Keeps the certificate of a name, in the place of the one before. The key is moved into place first: who
     /// reads both in between finds that they do not fit and looks again.
+    ///
+    /// # Errors
+    /// The folder or a file cannot be written. The new key may be in place then without its certificate.
     pub fn keep_certificate(&self, name: &str, certificate: &[u8], key: &[u8]) -> io::Result<Pair> {
         let folder = self.folder_of(name);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -93,6 +99,9 @@ impl Storage {
     }
 
     /// Keeps the credentials of an account.
+    ///
+    /// # Errors
+    /// The file cannot be written.
     pub fn keep_account(&self, authority: &str, credentials: &str) -> io::Result<()> {
         write(&self.account_path(authority), credentials.as_bytes())
     }
@@ -108,6 +117,9 @@ impl Storage {
     }
 
     /// Keeps the local authority.
+    ///
+    /// # Errors
+    /// A file cannot be written. The new key may be in place then without its certificate.
     pub fn keep_local_root(&self, certificate: &str, key: &str) -> io::Result<()> {
         let (certificate_path, key_path) = self.local_root();
         write(&key_path, key.as_bytes())?;
@@ -115,6 +127,9 @@ impl Storage {
     }
 
     /// Lets every node answer a challenge. `None`: it is over.
+    ///
+    /// # Errors
+    /// The file cannot be written, or is there and cannot be removed.
     pub fn set_answer(&self, token: &str, answer: Option<&str>) -> io::Result<()> {
         let path = self.root.join("challenges").join(file_name(token));
         match answer {
@@ -140,6 +155,9 @@ impl Storage {
     /// Takes the lock of a name; `None` while somebody else has it. `seen` is the caller's memory of locks that
     /// others hold, `now` its clock: only what did not change for [`STALE`] on that clock is taken away, so that
     /// the clocks of nodes need not agree.
+    ///
+    /// # Errors
+    /// The file of the lock is not there and cannot be made, or one that was found stale cannot be removed.
     pub fn lock(&self, name: &str, seen: &mut Seen, now: Instant) -> io::Result<Option<Lock>> {
         let path = self.root.join("locks").join(file_name(name));
         match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
@@ -173,6 +191,9 @@ impl Storage {
 
 impl Lock {
     /// Tells the other nodes that its holder lives.
+    ///
+    /// # Errors
+    /// The file cannot be opened, as where another node has taken the lock away, or its time cannot be set.
     pub fn touch(&self) -> io::Result<()> {
         let file = fs::OpenOptions::new().append(true).open(&self.path)?;
         file.set_modified(std::time::SystemTime::now())

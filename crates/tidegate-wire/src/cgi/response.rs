@@ -61,6 +61,11 @@ pub enum CgiError {
 /// Reads a head from the start of `buf`. `Ok(None)`: more is needed. Lines may end in LF alone.
 ///
 /// What it says of some bytes it says of all longer ones that begin with them.
+///
+/// # Errors
+/// A line is no field, the head is empty or exceeds a limit, `Status` or `Content-Length` is invalid,
+/// `Location` stands twice, or there is a `Transfer-Encoding`. Never [`CgiError::Truncated`]: the caller
+/// knows the end.
 pub fn parse_head<'h, 'b>(
     buf: &'b [u8],
     limits: &HeadLimits,

@@ -93,7 +93,10 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Reads a header.
+    /// Reads a header. Whether the record may come here is for the caller to say.
+    ///
+    /// # Errors
+    /// The version is not 1, or the type is unknown.
     pub fn parse(bytes: [u8; HEADER]) -> Result<RecordHeader, FastCgiError> {
         let [version, kind, id_high, id_low, content_high, content_low, padding, _] = bytes;
         if version != VERSION {

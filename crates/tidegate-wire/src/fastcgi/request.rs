@@ -65,6 +65,10 @@ impl RequestDecoder {
     }
 
     /// Takes framing and the next data. Call it again with what it left; after an error never again.
+    ///
+    /// # Errors
+    /// A record has a version, type, length or request number that cannot come here, or the variables are
+    /// malformed or too large.
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<RequestStep<'i>, FastCgiError> {
         let (consumed, piece) = self.records.step(input)?;
         let event = match piece {

@@ -65,6 +65,9 @@ impl ResponseDecoder {
     }
 
     /// Takes framing and the next data. Call it again with what it left; after an error never again.
+    ///
+    /// # Errors
+    /// A record has a version, type, length or request number that cannot come here.
     #[inline]
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<Step<'i>, FastCgiError> {
         if self.is_complete() {

@@ -111,6 +111,9 @@ impl BodyDecoder {
     }
 
     /// Takes framing up to the next data, and that data. Call it again with what it left.
+    ///
+    /// # Errors
+    /// A chunked body is malformed or exceeds a limit. Other bodies never fail here.
     #[inline]
     pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<Decoded<'i>, BodyError> {
         let (start, len) = match &mut self.state {
@@ -143,6 +146,9 @@ impl BodyDecoder {
     }
 
     /// Tells that the peer has closed. That completes a body of unknown length and truncates any other.
+    ///
+    /// # Errors
+    /// [`BodyError::Truncated`]: the body is not complete.
     pub fn close(&mut self) -> Result<(), BodyError> {
         if matches!(self.state, State::UntilClose) {
             self.state = State::Closed;

@@ -62,6 +62,9 @@ impl Chunked {
 
     /// Where in `input` the next data begins and how long it is. All before it was framing and is used up.
     /// No data: all of `input` that belongs to the body was framing.
+    ///
+    /// # Errors
+    /// The framing or the trailer section is malformed or exceeds a limit.
     pub fn advance(&mut self, input: &[u8], limits: &HeadLimits) -> Result<(usize, usize), BodyError> {
         let mut at = 0;
         while let Some(rest) = input.get(at..).filter(|rest| !rest.is_empty()) {

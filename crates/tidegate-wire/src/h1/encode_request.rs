@@ -53,6 +53,9 @@ pub enum UnsafeRequest {
 }
 
 /// Appends a request head with its empty line, or leaves `out` as it was.
+///
+/// # Errors
+/// As [`begin_request`]. The field lines are not looked at.
 pub fn encode_request(out: &mut Vec<u8>, parts: &RequestParts<'_>) -> Result<(), UnsafeRequest> {
     begin_request(out, parts.method, parts.target, parts.host)?;
     out.extend_from_slice(parts.field_lines);
@@ -62,6 +65,10 @@ pub fn encode_request(out: &mut Vec<u8>, parts: &RequestParts<'_>) -> Result<(),
 
 /// The request line and `Host`, for who writes the field lines behind them in place; or leaves `out` as it was.
 /// The parameters are those of [`RequestParts`].
+///
+/// # Errors
+/// The method is no token or too long, the target is empty or holds a byte that must be encoded, or the host
+/// is not valid.
 pub fn begin_request(out: &mut Vec<u8>, method: &str, target: &str, host: &str) -> Result<(), UnsafeRequest> {
     if method.len() > MAX_METHOD || !is_token_all(method.as_bytes()) {
         return Err(UnsafeRequest::Method);

@@ -110,6 +110,9 @@ pub enum UnsafeField {
 
 /// Appends `Name: value` and CRLF, or leaves `out` as it was if that would not be one field line. Use it for
 /// whatever did not come from our own code (FAULTS 14: what HTTP/2 carried must not break HTTP/1 framing).
+///
+/// # Errors
+/// The name is not a token, or the value holds a control byte other than a tab.
 pub fn append_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), UnsafeField> {
     if !is_token_all(name.as_bytes()) {
         return Err(UnsafeField::Name);

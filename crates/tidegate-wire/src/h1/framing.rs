@@ -69,6 +69,10 @@ enum Coding {
 
 impl<'b> Framing<'b> {
     /// Looks at one field; most are told apart by the length of their name.
+    ///
+    /// # Errors
+    /// `Content-Length` is no number or stands twice, or `Transfer-Encoding` is no list of tokens or names
+    /// `chunked` twice.
     #[inline]
     pub fn take(&mut self, field: &Field<'b>) -> Result<(), FramingError> {
         match field.name.len() {
@@ -119,6 +123,9 @@ impl<'b> Framing<'b> {
     }
 
     /// Whether the message is chunked, or why that cannot be said.
+    ///
+    /// # Errors
+    /// `Transfer-Encoding` stands in HTTP/1.0 or beside `Content-Length`, or is not `chunked` alone.
     #[inline]
     pub fn chunked(&self, version: Version) -> Result<bool, FramingError> {
         if self.coding == Coding::None {

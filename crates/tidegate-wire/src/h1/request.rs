@@ -116,6 +116,10 @@ impl RequestError {
 /// A fault is told as soon as the bytes show it, also when the head is not complete. How the bytes were cut
 /// into reads never changes the result. Each call reads from the start of `buf`: ask
 /// [`HeadScanner`](super::HeadScanner) whether a call is worth it.
+///
+/// # Errors
+/// The head is malformed, contradicts itself, exceeds a limit or expects what is not known, or it is none of
+/// HTTP/1, such as TLS or the preface of HTTP/2.
 #[inline]
 pub fn parse_request<'h, 'b>(
     buf: &'b [u8],

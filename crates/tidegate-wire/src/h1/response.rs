@@ -85,6 +85,10 @@ pub enum ResponseError {
 ///
 /// Like [`parse_request`](super::parse_request) it tells a fault as soon as the bytes show it, and does not
 /// depend on how they were cut.
+///
+/// # Errors
+/// The head is malformed, exceeds a limit or is none of HTTP/1, what it says of its body is invalid or not
+/// allowed, or it switches to no protocol.
 #[inline]
 pub fn parse_response<'h, 'b>(
     buf: &'b [u8],

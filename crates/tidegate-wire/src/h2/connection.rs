@@ -258,6 +258,10 @@ impl Connection {
     /// How the bytes were cut into reads changes nothing but the pieces of [`Event::Data`].
     ///
     /// After an error a GOAWAY is in `out`: send it and close.
+    ///
+    /// # Errors
+    /// The peer breaks the protocol in a way that concerns the whole connection, or floods it. Later calls
+    /// use up their input and say nothing.
     pub fn read<'b>(
         &mut self,
         input: &'b [u8],

@@ -61,12 +61,12 @@ impl Traits {
         traits
     }
 
-    /// Judges a name.
+    /// Judges a name. Its value counts as valid until [`Traits::judge_value`] says otherwise.
     pub fn of_name(name: &[u8]) -> Traits {
         Traits { kind: kind_of(name), has_invalid_value: false }
     }
 
-    /// Judges the value.
+    /// Looks for control bytes, and for white space at an end.
     #[inline]
     pub fn judge_value(&mut self, value: &[u8]) {
         let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));

@@ -123,6 +123,9 @@ impl Connection {
     }
 
     /// Opens a stream with a request. Client role.
+    ///
+    /// # Errors
+    /// The connection takes no further streams, or the peer allows no more at once.
     pub fn send_request(
         &mut self,
         parts: &RequestParts<'_>,

@@ -55,6 +55,9 @@ pub enum HeaderError {
 }
 
 /// Reads a header. `Ok(None)`: more bytes are needed. `Ok(Some(_))`: the header and its length.
+///
+/// # Errors
+/// The bytes begin no header, or one that is malformed, too long, or of an unknown version or command.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, HeaderError> {
     if is_prefix(bytes, v2::SIGNATURE) {
         return v2::parse(bytes);

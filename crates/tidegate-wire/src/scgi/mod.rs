@@ -80,6 +80,9 @@ pub struct Request<'b> {
 }
 
 /// Reads the variables from the start of `buf`, of at most `limit` bytes. `Ok(None)`: more is needed.
+///
+/// # Errors
+/// The length is no number or above `limit`, or the variables are malformed.
 pub fn parse_request(buf: &[u8], limit: usize) -> Result<Option<Request<'_>>, ScgiError> {
     let digits = buf.iter().take_while(|b| b.is_ascii_digit()).count();
     let length = buf.get(..digits).and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or_default();

@@ -59,6 +59,10 @@ impl Decoder {
 
     /// Reads one whole block and gives each field to `take`: name, value, and what is known of both.
     /// `scratch` is overwritten.
+    ///
+    /// # Errors
+    /// The block is malformed, refers to an entry that does not exist, or sets a table size that is too large
+    /// or comes too late. Fields before the fault have been given to `take`.
     pub fn decode(
         &mut self,
         block: &[u8],
