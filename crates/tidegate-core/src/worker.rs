@@ -126,6 +126,9 @@ impl Drop for CallOnDrop {
 
 /// Starts a worker and waits until it serves. It shares its limits with those that are given the same `shared`. `on_end`
 /// is called when it has ended, whyever.
+///
+/// # Errors
+/// The system has no thread or no descriptor left for it, or it cannot serve these settings.
 pub fn start(
     shared: Arc<Shared>,
     number: usize,
