@@ -67,7 +67,7 @@ pub mod optional_path {
     /// From either.
     ///
     /// # Errors
-    /// It is something, but neither text nor a list of bytes.
+    /// There is something that is neither text nor a list of bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<Form>::deserialize(from)?.map(Form::path))
     }
@@ -88,7 +88,7 @@ pub mod paths {
     /// From either.
     ///
     /// # Errors
-    /// It is no list of such as are text or a list of bytes.
+    /// It is no list, or something in it is neither text nor a list of bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
         Ok(Vec::<Form>::deserialize(from)?.into_iter().map(Form::path).collect())
     }

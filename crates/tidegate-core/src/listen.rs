@@ -36,7 +36,8 @@ pub struct Listener {
 /// taken (port 0 takes any). `prepare` is for unix sockets: see [`socket::listen_unix`].
 ///
 /// # Errors
-/// The address is taken or not ours to take, `prepare` has failed, or there is no descriptor left.
+/// As [`socket::listen_tcp`] or [`socket::listen_unix`]: the address is taken or not ours to take, or there
+/// is no descriptor left.
 pub fn open(
     address: &ListenAddress,
     backlog: u32,

@@ -34,8 +34,8 @@ impl Solo {
     /// Makes this thread the worker of one connection: `stream`, which is non-blocking.
     ///
     /// # Errors
-    /// This thread is a worker already, the system has no descriptor or thread left, or `make` has no engine
-    /// for the settings.
+    /// This thread is a worker already, the system has no descriptor or thread left, or the registry can make
+    /// no engine out of the settings.
     pub fn new(settings: &Arc<Settings>, make: &MakeRegistry, stream: Stream) -> io::Result<Solo> {
         let poller = Poller::new()?;
         let runtime = Runtime::install(poller.registry()?)?;

@@ -444,7 +444,7 @@ pub fn read_clients(clients: &ClientCertificates) -> Result<String, TlsError> {
 /// Reads whom a backend is trusted by, and looks at its name; `None` where everybody is.
 ///
 /// # Errors
-/// The name is none that a certificate could be for, or the file cannot be read or holds no usable authority.
+/// Its name is none that a server could have, or the file cannot be read or holds no usable authority.
 pub fn read_roots(backend: &BackendTls) -> Result<Option<(PathBuf, String)>, TlsError> {
     let at_fault = |error| TlsError::Certificate { origin: backend.origin.clone(), error };
     Connector::name(&backend.name)

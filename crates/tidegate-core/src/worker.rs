@@ -128,7 +128,8 @@ impl Drop for CallOnDrop {
 /// is called when it has ended, whyever.
 ///
 /// # Errors
-/// The system has no thread or no descriptor left for it, or it cannot serve these settings.
+/// The system has no thread or no descriptor left for it, its sockets cannot be watched, or the registry can
+/// make no engine out of the settings.
 pub fn start(
     shared: Arc<Shared>,
     number: usize,

@@ -167,7 +167,8 @@ pub fn listen_unix(
     Ok(socket.into())
 }
 
-/// Takes over a descriptor that another process has left open for this one. The caller names each number once.
+/// Takes over a descriptor that another process has left open for this one. The caller names each number
+/// once.
 ///
 /// # Errors
 /// `fd` is not an open descriptor.

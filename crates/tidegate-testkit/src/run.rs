@@ -28,8 +28,8 @@ impl Transcript {
     /// Plays the transcript against a server of its own, in a folder of its own.
     ///
     /// # Errors
-    /// A step failed, or the server did not end as it should: the whole message for whoever has to find out
-    /// why.
+    /// No folder could be made, a step failed, or at the end more had come than was expected or the server
+    /// had failed. All but the first tell everything that helps to find out why.
     pub fn run(&self, launch: &dyn Launch) -> Result<(), String> {
         let mut player = Player::new(launch)?;
         let played = self.steps.iter().try_for_each(|step| {

@@ -207,7 +207,8 @@ fn open_sink(logs: &[Log], target: &LogTarget) -> Option<Sink> {
 /// which every process has.
 ///
 /// # Errors
-/// The path cannot be opened or made for writing, or a symbolic link on it belongs to somebody else.
+/// The file cannot be opened or made for writing, or it is a symbolic link that belongs neither to root nor
+/// to this process's user.
 pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
     match target {
         LogTarget::Stdout | LogTarget::Stderr => Ok(None),

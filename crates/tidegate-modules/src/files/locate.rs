@@ -117,8 +117,8 @@ pub struct Sibling {
 }
 
 impl Lookup {
-    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. What is not there or may
-    /// not be read is no error but a status.
+    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. What is not there or
+    /// may not be read is a status, and no error.
     ///
     /// # Errors
     /// `WouldBlock`, under [`Patience::Cached`]: it cannot be told without waiting. Otherwise the system
