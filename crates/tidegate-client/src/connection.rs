@@ -226,6 +226,9 @@ impl Connection {
     }
 
     /// Tells the peer that nothing more comes.
+    ///
+    /// # Errors
+    /// The connection is broken.
     pub fn finish_sending(&self) -> io::Result<()> {
         if let Some(session) = &self.tls {
             session.borrow_mut().finish_sending(|sealed| send(self.fd(), sealed))?;

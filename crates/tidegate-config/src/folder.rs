@@ -25,7 +25,11 @@ const COMMAND_LINE: &str = "<command line>";
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
 /// Settings that serve a folder with listings, on the addresses given (as `listen` takes them) or on
-/// 127.0.0.1:8080. The errors are those of the arguments.
+/// 127.0.0.1:8080.
+///
+/// # Errors
+/// All that is wrong with the arguments: an address that is none or is given twice, a folder that is none or
+/// may not be looked into.
 pub fn from_folder(folder: &Path, listen: &[String]) -> Result<Settings, Vec<Diagnostic>> {
     let mut checker = Checker::new(&ProcessEnvironment);
     let server = lower::server(&mut checker, &RealDisk, &[]);

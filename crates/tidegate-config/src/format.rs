@@ -12,13 +12,19 @@ use crate::syntax::lexer::{Token, TokenKind};
 /// The longest line that a block on one line may make.
 const WIDTH: usize = 110;
 
-/// The text as it should be written, or the mistakes of form that keep it from being understood.
+/// The text as it should be written.
+///
+/// # Errors
+/// The mistakes of form that keep it from being understood.
 pub fn format(text: &str) -> Result<String, Vec<Diagnostic>> {
     let source = Source::new("<input>", text);
     format_source(&source)
 }
 
-/// As `format`, with diagnostics that name the source.
+/// As [`format()`], with diagnostics that name the source.
+///
+/// # Errors
+/// As [`format()`].
 pub fn format_source(source: &Source) -> Result<String, Vec<Diagnostic>> {
     let parsed = syntax::parse(source);
     if !parsed.diagnostics.is_empty() {

@@ -36,11 +36,17 @@ pub mod path {
     use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
 
     /// As text, or as bytes.
+    ///
+    /// # Errors
+    /// What the serializer says.
     pub fn serialize<S: Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
         Form::of(path).serialize(to)
     }
 
     /// From either.
+    ///
+    /// # Errors
+    /// It is neither text nor a list of bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         Form::deserialize(from).map(Form::path)
     }
@@ -51,11 +57,17 @@ pub mod optional_path {
     use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
 
     /// As text, or as bytes.
+    ///
+    /// # Errors
+    /// What the serializer says.
     pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
         path.as_deref().map(Form::of).serialize(to)
     }
 
     /// From either.
+    ///
+    /// # Errors
+    /// There is something that is neither text nor a list of bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<Form>::deserialize(from)?.map(Form::path))
     }
@@ -66,11 +78,17 @@ pub mod paths {
     use super::{Deserialize, Deserializer, Form, PathBuf, Serialize, Serializer};
 
     /// As text, or as bytes.
+    ///
+    /// # Errors
+    /// What the serializer says.
     pub fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
         paths.iter().map(|path| Form::of(path)).collect::<Vec<_>>().serialize(to)
     }
 
     /// From either.
+    ///
+    /// # Errors
+    /// It is no list, or something in it is neither text nor a list of bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
         Ok(Vec::<Form>::deserialize(from)?.into_iter().map(Form::path).collect())
     }

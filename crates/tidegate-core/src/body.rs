@@ -80,6 +80,9 @@ impl RequestBody {
     }
 
     /// Waits for what comes next; 0 at the end.
+    ///
+    /// # Errors
+    /// As [`RequestBody::poll_read`]: the content is malformed, too large, or was broken off.
     pub async fn read(&mut self, into: &mut Vec<u8>) -> Result<usize, RequestBodyError> {
         std::future::poll_fn(|_| self.poll_read(into)).await
     }

@@ -66,7 +66,10 @@ impl Engine {
         self.status.iter().any(|pattern| matches(pattern, path))
     }
 
-    /// Adds what listeners with TLS need. Fails where the settings cannot be served so.
+    /// Adds what listeners with TLS need; nothing where there are none.
+    ///
+    /// # Errors
+    /// As [`TlsStore::sites`].
     pub fn with_tls(mut self, store: &Arc<TlsStore>) -> Result<Engine, TlsError> {
         if self.settings.listeners.iter().any(|listener| listener.tls.is_some()) {
             self.tls = Some(Secure { store: store.clone(), sites: store.sites(&self.settings)? });

@@ -33,6 +33,9 @@ impl Names {
     }
 
     /// The place behind the host of `authority` (host and port).
+    ///
+    /// # Errors
+    /// The host is longer than any name, or nothing has this name.
     pub fn find(&self, authority: &str) -> Result<usize, NotNamed> {
         let host = name_of(authority);
         let mut lower = [0; HOST_MAX];

@@ -34,6 +34,10 @@ pub struct Listener {
 
 /// Opens the sockets of one address, one for each of `workers`, and tells the address that was really
 /// taken (port 0 takes any). `prepare` is for unix sockets: see [`socket::listen_unix`].
+///
+/// # Errors
+/// As [`socket::listen_tcp`] or [`socket::listen_unix`]: the address is taken or not ours to take, or there
+/// is no descriptor left.
 pub fn open(
     address: &ListenAddress,
     backlog: u32,
@@ -64,6 +68,9 @@ pub fn open(
 
 /// Opens another socket of an address that this process listens on already; `None` where an address has
 /// only one (unix sockets).
+///
+/// # Errors
+/// As [`socket::one_more_tcp`].
 pub fn one_more(address: &ListenAddress, backlog: u32) -> io::Result<Option<OwnedFd>> {
     match address {
         ListenAddress::Tcp(tcp) => {
@@ -75,6 +82,9 @@ pub fn one_more(address: &ListenAddress, backlog: u32) -> io::Result<Option<Owne
 }
 
 /// Takes over a listening socket that somebody else has opened, such as systemd, and tells its address.
+///
+/// # Errors
+/// As [`socket::adopt_listener`]: it is no listening stream socket with an address or a path.
 pub fn adopt(fd: BorrowedFd<'_>) -> io::Result<ListenAddress> {
     Ok(match socket::adopt_listener(fd, DEFER)? {
         Ok(tcp) => ListenAddress::Tcp(tcp),

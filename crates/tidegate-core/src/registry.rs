@@ -39,7 +39,10 @@ impl LogSet {
         LogSet { writer, opened: Vec::new() }
     }
 
-    /// Opens a log, or finds it open.
+    /// Opens a log, or finds it open, and remembers that the revision writes it.
+    ///
+    /// # Errors
+    /// As [`Writer::sink`].
     pub fn open(&mut self, log: &AccessLog) -> io::Result<log::Sink> {
         let sink = self.writer.sink(&log.target)?;
         self.opened.push((sink, log.clone()));

@@ -31,7 +31,11 @@ pub struct Solo {
 }
 
 impl Solo {
-    /// Serves `stream`, which is non-blocking.
+    /// Makes this thread the worker of one connection: `stream`, which is non-blocking.
+    ///
+    /// # Errors
+    /// This thread is a worker already, the system has no descriptor or thread left, or the registry can make
+    /// no engine out of the settings.
     pub fn new(settings: &Arc<Settings>, make: &MakeRegistry, stream: Stream) -> io::Result<Solo> {
         let poller = Poller::new()?;
         let runtime = Runtime::install(poller.registry()?)?;
@@ -105,6 +109,9 @@ impl Solo {
     }
 
     /// Waits, this long at most, for what other threads have for the connection, and runs it again.
+    ///
+    /// # Errors
+    /// The system cannot wait.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<Next> {
         let mut ready = Vec::new();
         if !self.runtime.has_ready() {
@@ -132,7 +139,8 @@ impl Solo {
     /// The client has sent something: one turn of the worker, and as many more as the answer needs that has
     /// to wait for another thread. The client must take answers larger than its socket holds meanwhile.
     ///
-    /// Fails with `TimedOut` when the answer is not there after ten seconds.
+    /// # Errors
+    /// `TimedOut`: the answer is not there after ten seconds. Otherwise as [`Solo::wait`].
     #[inline]
     pub fn on_readable(&mut self) -> io::Result<Next> {
         let next = self.turn();

@@ -75,6 +75,10 @@ pub struct TlsFiles {
 impl TlsFiles {
     /// Reads every file that the settings name for TLS, but for the pairs that were `found` to be good just before. One
     /// that cannot be used is what it is in `present`: it belongs to a site that stays as it was.
+    ///
+    /// # Errors
+    /// A file cannot be read or used, or the name of a backend is none, and `present` has nothing in its
+    /// place.
     pub fn read(
         settings: &Settings,
         present: &TlsFiles,
@@ -195,6 +199,9 @@ pub struct TlsStore {
 
 impl TlsStore {
     /// An empty one, with ticket keys of its own.
+    ///
+    /// # Errors
+    /// The system gives no random bytes for the ticket keys.
     pub fn new() -> Result<Arc<TlsStore>, TicketKeysError> {
         Ok(Arc::new(TlsStore {
             slots: Mutex::default(),
@@ -286,6 +293,9 @@ impl TlsStore {
     }
 
     /// The way to an application; its files have been put in before.
+    ///
+    /// # Errors
+    /// Its list of authorities has not been put in, or no connections can be made by these terms.
     pub fn connector(&self, backend: &BackendTls) -> Result<Arc<Connector>, TlsError> {
         let roots = roots_key(&backend.trust);
         let unread = || TlsError::Certificate {
@@ -330,6 +340,9 @@ impl TlsStore {
     }
 
     /// The terms of a revision; its certificates have been put in before.
+    ///
+    /// # Errors
+    /// The authorities of a site's clients have not been put in, or the terms of a site cannot be served.
     pub fn sites(&self, settings: &Arc<Settings>) -> Result<Arc<TlsSites>, TlsError> {
         let mut made = lock(&self.made);
         made.retain(|(settings, _)| settings.strong_count() > 0);
@@ -362,6 +375,9 @@ impl TlsStore {
     }
 
     /// Puts a pair in the place of what its files held before.
+    ///
+    /// # Errors
+    /// The pair cannot be used; what was there before stays.
     pub fn fill(&self, key: &PairKey, pair: &Pair) -> Result<(), CertificateError> {
         self.slot(key).fill(Certificate::new(pair)?);
         Ok(())
@@ -414,6 +430,9 @@ fn kept(before: &[(PathBuf, String)], path: &Path) -> Option<String> {
 }
 
 /// Reads who signs the certificates of clients.
+///
+/// # Errors
+/// The file cannot be read, or holds no usable list of authorities.
 pub fn read_clients(clients: &ClientCertificates) -> Result<String, TlsError> {
     let at_fault = |error| TlsError::Certificate { origin: clients.origin.clone(), error };
     let path = &clients.authorities;
@@ -423,6 +442,9 @@ pub fn read_clients(clients: &ClientCertificates) -> Result<String, TlsError> {
 }
 
 /// Reads whom a backend is trusted by, and looks at its name; `None` where everybody is.
+///
+/// # Errors
+/// Its name is none that a server could have, or the file cannot be read or holds no usable authority.
 pub fn read_roots(backend: &BackendTls) -> Result<Option<(PathBuf, String)>, TlsError> {
     let at_fault = |error| TlsError::Certificate { origin: backend.origin.clone(), error };
     Connector::name(&backend.name)

@@ -126,6 +126,10 @@ impl Drop for CallOnDrop {
 
 /// Starts a worker and waits until it serves. It shares its limits with those that are given the same `shared`. `on_end`
 /// is called when it has ended, whyever.
+///
+/// # Errors
+/// The system has no thread or no descriptor left for it, its sockets cannot be watched, or the registry can
+/// make no engine out of the settings.
 pub fn start(
     shared: Arc<Shared>,
     number: usize,

@@ -56,11 +56,17 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
 });
 
 /// Runs a job that waits for no disk. Dropping the future before the job has begun cancels it.
+///
+/// # Errors
+/// [`Overloaded`]: too many jobs wait already, or not one thread can be started.
 pub fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<Pending<T>, Overloaded> {
     run_in(QueueKey::NO_DISK, job)
 }
 
 /// Runs a job that waits for what `queue_key` names. Dropping the future before the job has begun cancels it.
+///
+/// # Errors
+/// As [`run`].
 pub fn run_in<T: Send + 'static>(
     queue_key: QueueKey,
     job: impl FnOnce() -> T + Send + 'static,
@@ -71,7 +77,10 @@ pub fn run_in<T: Send + 'static>(
 }
 
 /// Runs a job for a response that is under way, and is therefore taken however many wait: there are never
-/// more of these than connections. `Overloaded` only where not one thread can be started.
+/// more of these than connections.
+///
+/// # Errors
+/// [`Overloaded`]: not one thread can be started.
 pub fn go_on<T: Send + 'static>(
     queue_key: QueueKey,
     job: impl FnOnce() -> T + Send + 'static,

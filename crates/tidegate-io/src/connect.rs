@@ -75,6 +75,9 @@ pub fn connect(to: &Address, source: Option<SocketAddr>) -> io::Result<(Stream, 
 
 impl Stream {
     /// What became of a connect, once the socket is writable.
+    ///
+    /// # Errors
+    /// The connection was not made: the reason is that of the system.
     pub fn connect_result(&self) -> io::Result<()> {
         Ok(sockopt::socket_error(self.as_fd())??)
     }

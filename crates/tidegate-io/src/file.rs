@@ -154,12 +154,18 @@ pub fn is_openat2_missing() -> bool {
 }
 
 impl Root {
-    /// Opens the folder.
+    /// Opens the folder. Symbolic links below it are followed as [`Links::Beneath`] says.
+    ///
+    /// # Errors
+    /// The path does not lead to a folder, this process may not go there, or there is no descriptor left.
     pub fn open(path: &Path) -> io::Result<Root> {
         Root::with_links(path, Links::Beneath)
     }
 
     /// The same with another policy of symbolic links.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
     pub fn with_links(path: &Path, links: Links) -> io::Result<Root> {
         let place = Place::open(path)?;
         // Asked of the root itself, where no other reason for a refusal is left: for a single file the same
@@ -204,8 +210,12 @@ impl Root {
     }
 
     /// Follows the path anew, at most once a second: a root that was replaced, as by swapping a symbolic
-    /// link `current`, is served from its new place. One that is gone stays what it was. Fails with
-    /// `WouldBlock` only under [`Patience::Cached`]. `now` is monotonic, nanoseconds.
+    /// link `current`, is served from its new place. One that is gone stays what it was. `now` is monotonic,
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// `WouldBlock`: the path cannot be followed without waiting, under [`Patience::Cached`]. Otherwise the
+    /// folder that it leads to now cannot be examined.
     #[inline]
     pub fn follow(&self, now: u64, patience: Patience) -> io::Result<()> {
         if now.saturating_sub(self.followed.load(Relaxed)) < FOLLOW_EVERY.as_nanos() as u64 {
@@ -291,6 +301,10 @@ impl Root {
 
     /// Opens what `relative` names below the root; empty is the root itself. Symbolic links are followed
     /// as the policy of the root says; a way out is `NotFound` to the caller, like any other missing file.
+    ///
+    /// # Errors
+    /// Nothing is there, it may not be read, the way leads out of the root, or the system cannot open it.
+    /// `WouldBlock`, under [`Patience::Cached`]: not without waiting.
     pub fn open_file(&self, relative: &[u8], patience: Patience) -> io::Result<Opened> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let fd = self.resolve(relative, flags, patience)?;
@@ -301,6 +315,10 @@ impl Root {
     }
 
     /// The folder at `relative`, for watching it: no permission to read it is needed.
+    ///
+    /// # Errors
+    /// No folder is there, it may not be reached, the way leads out of the root, or the system cannot open
+    /// it. `WouldBlock`, under [`Patience::Cached`]: not without waiting.
     pub fn open_folder(&self, relative: &[u8], patience: Patience) -> io::Result<OwnedFd> {
         self.resolve(relative, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, patience)
     }
@@ -434,7 +452,10 @@ pub fn real_name(opened: &Opened) -> Option<Vec<u8>> {
     real.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
 }
 
-/// `fstat(2)`.
+/// What the file system says of an open file (`fstat(2)`).
+///
+/// # Errors
+/// The file system cannot tell.
 pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
     let stat = rustix::fs::fstat(fd)?;
     let kind = match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
@@ -452,8 +473,11 @@ pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
     })
 }
 
-/// Reads into `buffer` at `offset`. `Patience::Cached` fails with `WouldBlock` when the pages are not in
-/// memory, or when the file system cannot tell.
+/// Reads into `buffer` at `offset`; 0 at the end of the file.
+///
+/// # Errors
+/// The file cannot be read. `WouldBlock`, under [`Patience::Cached`]: the pages are not in memory, or the
+/// file system cannot tell.
 pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, patience: Patience) -> io::Result<usize> {
     let flags = match patience {
         Patience::Cached => ReadWriteFlags::NOWAIT,
@@ -470,8 +494,10 @@ pub fn read_at(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, patience: Pat
     }
 }
 
-/// Reads exactly `len` bytes from the start. A file that is shorter by now is `UnexpectedEof`: what was
-/// measured and what is read must be one version.
+/// Reads exactly `len` bytes from the start: what was measured and what is read must be one version.
+///
+/// # Errors
+/// As [`read_at`]. `UnexpectedEof`: the file is shorter by now.
 pub fn read_whole(fd: BorrowedFd<'_>, len: usize, patience: Patience) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     let mut at = 0;
@@ -486,6 +512,9 @@ pub fn read_whole(fd: BorrowedFd<'_>, len: usize, patience: Patience) -> io::Res
 
 /// Moves up to `count` bytes of a file into a socket and advances `offset` (`sendfile(2)`). `Ok(None)`:
 /// the socket is full. `Ok(Some(0))`: the file ends before `offset`.
+///
+/// # Errors
+/// The file cannot be read, or the connection is broken.
 #[inline]
 pub fn send_file(
     socket: BorrowedFd<'_>,

@@ -36,12 +36,20 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Fails where the user's limit of instances is reached (`fs.inotify.max_user_instances`).
+    /// Begins with no folder; what is watched is told by [`Notifier::poll_changes`].
+    ///
+    /// # Errors
+    /// The user's limit of instances is reached (`fs.inotify.max_user_instances`), there is no descriptor
+    /// left, or the poller does not take it.
     pub fn new() -> io::Result<Self> {
         Ok(Notifier { watched: Watched::new(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)? })
     }
 
-    /// Watches the entries of `folder`. Fails where `fs.inotify.max_user_watches` is reached.
+    /// Watches the entries of `folder`.
+    ///
+    /// # Errors
+    /// The limit `fs.inotify.max_user_watches` is reached, or the folder cannot be watched, as where it may
+    /// not be read.
     pub fn watch(&self, folder: &OwnedFd) -> io::Result<Watch> {
         let flags = WatchFlags::MODIFY
             | WatchFlags::ATTRIB

@@ -20,11 +20,18 @@ pub const FRAME_MAX: usize = 256 << 20;
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
 
 /// Two ends of a link. Both are closed when another program is executed.
+///
+/// # Errors
+/// There is no descriptor or no memory left.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Sends a frame, and waits until all of it is on its way.
+///
+/// # Errors
+/// `InvalidInput`: it is too much for one frame. Otherwise the link is broken, or the system does not pass
+/// the descriptors on.
 pub fn send(link: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if bytes.len() > FRAME_MAX || descriptors.len() > DESCRIPTORS_MAX {
         return Err(io::Error::new(ErrorKind::InvalidInput, "too much for one message between processes"));
@@ -47,6 +54,10 @@ pub fn send(link: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) 
 }
 
 /// Takes the next frame; `None` when the other end has closed in order.
+///
+/// # Errors
+/// The link is broken or ends within a frame, the frame is malformed, or this process may hold no more
+/// descriptors.
 pub fn receive(link: BorrowedFd<'_>) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut head = [0; 8];
     if !receive_all(link, &mut head)? {

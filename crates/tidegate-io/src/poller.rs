@@ -67,17 +67,26 @@ pub struct Poller {
 
 impl Poller {
     /// A new `epoll` instance.
+    ///
+    /// # Errors
+    /// There is no descriptor left, or the system allows no more instances.
     pub fn new() -> io::Result<Self> {
         Ok(Poller { poll: mio::Poll::new()?, events: mio::Events::with_capacity(EVENTS) })
     }
 
     /// A handle that adds descriptors.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
     pub fn registry(&self) -> io::Result<Registry> {
         self.poll.registry().try_clone().map(Registry)
     }
 
     /// Appends what is ready to `out`, after at most `timeout` (`None`: as long as it takes). A signal
     /// ends the wait early with nothing.
+    ///
+    /// # Errors
+    /// The system cannot wait; a signal is no error.
     pub fn wait(&mut self, timeout: Option<Duration>, out: &mut Vec<Ready>) -> io::Result<()> {
         match self.poll.poll(&mut self.events, timeout) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -99,16 +108,26 @@ pub struct Registry(mio::Registry);
 
 impl Registry {
     /// Watches for reading and writing.
+    ///
+    /// # Errors
+    /// It is watched already, it is of a kind that cannot be watched (a regular file), or the system allows
+    /// no more.
     pub fn add(&self, fd: BorrowedFd<'_>, kind: Kind, key: Key) -> io::Result<()> {
         self.register(fd, kind, key, Interest::READABLE | Interest::WRITABLE)
     }
 
     /// Watches for reading only.
+    ///
+    /// # Errors
+    /// As [`Registry::add`].
     pub fn add_readable(&self, fd: BorrowedFd<'_>, kind: Kind, key: Key) -> io::Result<()> {
         self.register(fd, kind, key, Interest::READABLE)
     }
 
     /// Watches for writing too what [`Registry::add_readable`] has added. What is ready already is said again.
+    ///
+    /// # Errors
+    /// The descriptor is not watched.
     pub fn add_writable(&self, fd: BorrowedFd<'_>, kind: Kind, key: Key) -> io::Result<()> {
         let token = (kind as u64) << KIND_SHIFT | key.0;
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -116,6 +135,9 @@ impl Registry {
     }
 
     /// Stops watching a descriptor that stays open.
+    ///
+    /// # Errors
+    /// The descriptor is not watched.
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         self.0.deregister(&mut SourceFd(&fd.as_raw_fd()))
     }

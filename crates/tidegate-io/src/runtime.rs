@@ -80,6 +80,9 @@ pub struct Runtime {
 
 impl Runtime {
     /// Makes this thread a worker. Once per thread; at most 2,048 in a process.
+    ///
+    /// # Errors
+    /// This thread is a worker already, the process has had too many, or there is no descriptor left.
     pub fn install(registry: Registry) -> io::Result<Rc<Runtime>> {
         crate::paged::prepare();
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;

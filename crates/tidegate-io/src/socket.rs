@@ -58,7 +58,9 @@ pub struct ListenOptions {
 /// Opens `count` sockets that share one TCP address (`SO_REUSEPORT`), one for each worker. Port 0 takes a
 /// free port, the same for all.
 ///
-/// Fails with `AddrInUse` also when the other user of the address would share it.
+/// # Errors
+/// `AddrInUse`: somebody listens there already, even one who would share the address. Otherwise the address
+/// is not ours to take, or there is no descriptor left.
 pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) -> io::Result<Vec<OwnedFd>> {
     let mut address = address;
     if address.port() != 0 {
@@ -79,6 +81,10 @@ pub fn listen_tcp(address: SocketAddr, count: usize, options: &ListenOptions) ->
 }
 
 /// Opens another socket of an address that this process listens on already, with [`listen_tcp`].
+///
+/// # Errors
+/// The address cannot be taken, as where somebody has it who does not share it, or there is no descriptor
+/// left.
 pub fn one_more_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = bound(address, true)?;
     socket.set_tcp_nodelay(true)?; // inherited by what is accepted
@@ -90,7 +96,9 @@ pub fn one_more_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<
 /// Makes a listening stream socket that somebody else has opened one like ours, and tells what it listens
 /// on: an address, or the path of a unix socket.
 ///
-/// Fails with `InvalidInput` for anything else.
+/// # Errors
+/// `InvalidInput`: it is no stream socket that listens on an address or a path. Otherwise it is no socket, or
+/// does not take our options.
 pub fn adopt_listener(fd: BorrowedFd<'_>, defer: Duration) -> io::Result<Result<SocketAddr, PathBuf>> {
     use rustix::net::{SocketType, sockopt};
     let is_ours = sockopt::socket_type(fd)? == SocketType::STREAM && sockopt::socket_acceptconn(fd)?;
@@ -129,10 +137,14 @@ pub fn bound_unread(connection: BorrowedFd<'_>, bytes: usize) -> io::Result<()> 
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(connection, bytes)?)
 }
 
-/// Opens a unix socket, in place of a stale one: a path where somebody still answers is `AddrInUse`, and one where
-/// something else lies `AlreadyExists`.
+/// Opens a unix socket, in place of a stale one.
 ///
 /// `prepare` may change who may connect: it is called when the file is there and nobody can connect yet.
+///
+/// # Errors
+/// `AddrInUse`: somebody still answers there, or it cannot be told whether. `AlreadyExists`: something else than a
+/// socket lies there. Otherwise the path is too long or
+/// not ours to write, there is no descriptor left, or `prepare` has failed.
 pub fn listen_unix(
     path: &Path,
     backlog: u32,
@@ -162,9 +174,11 @@ pub fn listen_unix(
     Ok(socket.into())
 }
 
-/// Takes over a descriptor that another process has left open for this one.
+/// Takes over a descriptor that another process has left open for this one. The caller names each number
+/// once.
 ///
-/// Fails when `fd` is not an open descriptor. The caller names each number once.
+/// # Errors
+/// `fd` is not an open descriptor.
 pub fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
     close_on_exec(fd)?;
     // SAFETY: it is open, and by the contract with the process that left it nobody else owns it.
@@ -191,6 +205,9 @@ fn close_on_exec(fd: RawFd) -> io::Result<()> {
 }
 
 /// The address of a listening or connected socket.
+///
+/// # Errors
+/// The descriptor is no socket.
 pub fn local_address(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     let address = rustix::net::getsockname(fd)?;
     Ok(SocketAddr::try_from(address).map_or(Peer::Unix, Peer::Tcp))
@@ -264,6 +281,9 @@ pub struct SendQueue {
 }
 
 /// Accepts one connection. `Ok(None)`: nobody waits.
+///
+/// # Errors
+/// No descriptor or no memory is left, or the connection has failed before it was accepted.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<(Stream, Peer)>> {
     match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
         Ok((fd, address)) => {
@@ -311,7 +331,10 @@ impl Stream {
         }
     }
 
-    /// `recv(2)`.
+    /// Receives what is there into `buffer`, which has room for a byte at least (`recv(2)`).
+    ///
+    /// # Errors
+    /// The connection is broken, as by a reset.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Received> {
         let room = buffer.len();
@@ -330,18 +353,27 @@ impl Stream {
     }
 
     /// Sends what the socket takes, 0 when it is full. `more` keeps a partial segment back (`MSG_MORE`).
+    ///
+    /// # Errors
+    /// The connection is broken, or the peer has closed it.
     #[inline]
     pub fn send(&self, data: &[u8], more: bool) -> io::Result<usize> {
         taken(send(&self.fd, data, flags(more)))
     }
 
-    /// Sends the pieces in one call.
+    /// As [`Stream::send`], for several pieces in one call.
+    ///
+    /// # Errors
+    /// As [`Stream::send`].
     #[inline]
     pub fn send_all(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
         taken(sendmsg(&self.fd, pieces, &mut SendAncillaryBuffer::default(), flags(more)))
     }
 
     /// Tells the peer that nothing more comes.
+    ///
+    /// # Errors
+    /// The socket is not connected any more.
     pub fn finish_sending(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }

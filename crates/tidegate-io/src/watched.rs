@@ -53,11 +53,17 @@ impl Watched {
     /// Registers `fd`, which must be non-blocking, for reading. It is watched for writing from the first
     /// write on that has to wait: most never do, and a unix socket would raise an edge for every message that
     /// its peer takes.
+    ///
+    /// # Errors
+    /// The system cannot watch it.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         Watched::register(fd, false, Registry::add_readable)
     }
 
     /// Registers `fd`, which must be non-blocking, for reading and writing.
+    ///
+    /// # Errors
+    /// As [`Watched::new`].
     pub fn duplex(fd: OwnedFd) -> io::Result<Self> {
         Watched::register(fd, true, Registry::add)
     }

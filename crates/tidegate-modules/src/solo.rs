@@ -57,6 +57,9 @@ impl Registry for Modules {
 }
 
 /// One connection to what `settings` have.
+///
+/// # Errors
+/// As [`Solo::new`].
 pub fn solo(settings: &Arc<Settings>, stream: Stream) -> io::Result<Solo> {
     let cache = settings.file_cache.clone();
     let make: MakeRegistry = Arc::new(move |stats| {

@@ -25,8 +25,11 @@ use std::time::Instant;
 pub(crate) use server::addresses;
 
 impl Transcript {
-    /// Plays the transcript against a server of its own, in a folder of its own. The error is the whole
-    /// message for whoever has to find out why.
+    /// Plays the transcript against a server of its own, in a folder of its own.
+    ///
+    /// # Errors
+    /// No folder could be made, a step failed, or at the end more had come than was expected or the server
+    /// had failed. All but the first tell everything that helps to find out why.
     pub fn run(&self, launch: &dyn Launch) -> Result<(), String> {
         let mut player = Player::new(launch)?;
         let played = self.steps.iter().try_for_each(|step| {

@@ -39,7 +39,10 @@ impl std::fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 impl Transcript {
-    /// Reads a transcript.
+    /// Reads a transcript: its title, then its steps, line by line.
+    ///
+    /// # Errors
+    /// The first line is no title, or a line is not understood: the first such line.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
         let title =

@@ -228,7 +228,11 @@ impl Admission {
         }
     }
 
-    /// A connection has come: whether it may stay, and why not.
+    /// A connection has come: how it is counted where it may stay.
+    ///
+    /// # Errors
+    /// It may not stay: the server is overloaded or short of memory, or its address or all clients together
+    /// have as many as they may.
     #[inline]
     pub fn connection(&mut self, peer: Peer) -> Result<Admitted, ConnectionRefusal> {
         if self.overload.is_shedding() && self.overload.sheds_connection(self.spent()) {
@@ -256,6 +260,9 @@ impl Admission {
 
     /// A connection that was let in for a balancer, as this, is that of a client which the balancer has named: whether it
     /// may stay.
+    ///
+    /// # Errors
+    /// [`ConnectionRefusal::Address`]: the client's address has as many as it may.
     pub fn named(&self, entry: Admitted, client: Peer) -> Result<Admitted, ConnectionRefusal> {
         match (entry, self.per_address, client) {
             (Admitted::Plain, Some(most), Peer::Tcp(address)) if !self.is_exempt(client) => {

@@ -173,6 +173,9 @@ impl<const N: usize, R: Copy, T: Tally> TurnQueue<N, R, T> {
     }
 
     /// Its time is up. A place that was given in the meantime is still good.
+    ///
+    /// # Errors
+    /// It was refused in the meantime, with that reason, or still had to wait: `too_old`.
     pub fn expire(&mut self, claim: &Claim<N>, ticket: u64, too_old: R) -> Result<(), R> {
         if let Some(settled) = self.settled.remove(&ticket) {
             return settled;

@@ -73,7 +73,10 @@ enum Work {
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the thread that writes all logs.
+    ///
+    /// # Errors
+    /// The system starts no more threads.
     pub fn start() -> io::Result<Arc<Writer>> {
         let (queue, work) = channel();
         let counts = Arc::new(Counts::default());
@@ -82,7 +85,10 @@ impl Writer {
         Ok(Arc::new(Writer { queue, logs: Mutex::default(), counts }))
     }
 
-    /// Opens a log, or finds it open. The error is the operator's: a path that cannot be written.
+    /// Opens a log, or finds it open.
+    ///
+    /// # Errors
+    /// As [`open_file`], which is the operator's to mend; or the log thread has ended.
     pub fn sink(&self, target: &LogTarget) -> io::Result<Sink> {
         let mut logs = self.logs();
         match open_sink(&logs, target) {
@@ -93,6 +99,9 @@ impl Writer {
 
     /// Takes a log that another process has opened for this one, in place of the one of that name where there
     /// is one: see [`open_file`].
+    ///
+    /// # Errors
+    /// The log thread has ended.
     pub fn provide(&self, target: &LogTarget, file: File) -> io::Result<()> {
         let mut logs = self.logs();
         let output = Output::given(target, file);
@@ -196,6 +205,10 @@ fn open_sink(logs: &[Log], target: &LogTarget) -> Option<Sink> {
 
 /// Opens the file of a log for appending, for this process or another; `None` for standard output and error,
 /// which every process has.
+///
+/// # Errors
+/// The file cannot be opened or made for writing, or it is a symbolic link that belongs neither to root nor
+/// to this process's user.
 pub fn open_file(target: &LogTarget) -> io::Result<Option<File>> {
     match target {
         LogTarget::Stdout | LogTarget::Stderr => Ok(None),

@@ -116,7 +116,11 @@ pub struct Contents {
 impl Contents {
     /// Reads what is to be held in memory. Of what is sent from the page cache it reads the first byte: a
     /// file that cannot be read at all is answered so, while there is still a status to say it with. May
-    /// run on the blocking pool. `WouldBlock` gives the file back.
+    /// run on the blocking pool.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is shorter by now; `WouldBlock`, under [`Patience::Cached`]: not without
+    /// waiting. The file comes back with the error.
     pub fn read(
         found: FoundFile,
         limit: u64,

@@ -117,8 +117,12 @@ pub struct Sibling {
 }
 
 impl Lookup {
-    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. Fails with
-    /// `WouldBlock` only under [`Patience::Cached`].
+    /// Looks `path` up: decoded and normalised, as in [`tidegate_core::Exchange::path`]. What is not there or
+    /// may not be read is a status, and no error.
+    ///
+    /// # Errors
+    /// `WouldBlock`, under [`Patience::Cached`]: it cannot be told without waiting. Otherwise the system
+    /// cannot look it up, as where there is no descriptor left.
     pub fn locate(&self, path: &[u8], patience: Patience) -> io::Result<Located> {
         self.root.follow(monotonic_ns(), patience)?;
         let located = self.search(path, patience)?;

@@ -117,6 +117,9 @@ impl Listing {
 }
 
 /// Reads the open `folder`, which lies at `relative` beneath the root, and picks the page.
+///
+/// # Errors
+/// The folder cannot be read from its beginning, or too many huge folders are being listed at once.
 pub fn scan(
     root: &Root,
     relative: &[u8],

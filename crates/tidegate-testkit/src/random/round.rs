@@ -131,7 +131,11 @@ impl Drop for Folder {
     }
 }
 
-/// Runs the round of a seed. An error is a round that could not be run, which is no finding.
+/// Runs the round of a seed.
+///
+/// # Errors
+/// The round could not be run, which is no finding: something that it needs could not be made, or the server
+/// did not explain the settings or did not start.
 pub fn run_seed(options: &Options, seed: u64) -> Result<Report, String> {
     let began = Instant::now();
     let mut plan = Plan::generate(seed);

@@ -60,6 +60,9 @@ pub(super) struct Application {
 
 /// What a process of a pool does: it answers on the socket that the server has given it, by path or as standard
 /// input. It returns only when it cannot begin.
+///
+/// # Errors
+/// There is no such protocol, or the socket cannot be listened on.
 pub fn run_application(protocol: &str) -> Result<(), String> {
     let protocol = Protocol::ALL.into_iter().find(|known| known.name() == protocol);
     let protocol = protocol.ok_or("no such protocol")?;
