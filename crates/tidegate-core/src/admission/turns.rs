@@ -1,4 +1,4 @@
-//! A queue of turns: so many places, which several parties share ([`shares`](super::shares)), and who finds none waits
+//! A queue of turns: so many places, which several parties share ([`super::shares`]), and who finds none waits
 //! for a turn, up to a length and an age.
 //!
 //! Used by all that waits for a place: by what all of a server has in flight (`in_flight`), and by the places before one

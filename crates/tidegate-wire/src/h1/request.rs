@@ -45,7 +45,7 @@ pub enum RequestError {
     /// The connection preface of HTTP/2 where HTTP/1 was expected.
     #[error("HTTP/2 was sent to a port that speaks HTTP/1.1 only")]
     Http2Preface,
-    /// More than [`EMPTY_LINES`] before the request line.
+    /// More than eight empty lines before the request line.
     #[error("too many empty lines before the request line")]
     EmptyLines,
     /// The method is empty or not a token.
