@@ -1,4 +1,5 @@
-#!/bin/sh
+#!/usr/bin/env -S --default-signal=HUP sh
+# Whoever runs the tests under nohup ignores HUP, which a shell could not trap then.
 # Stands for the tidegate binary in tests/process.rs: starts, says where it listens, obeys signals.
 case "$1" in
 serve)
