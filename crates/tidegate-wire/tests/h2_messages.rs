@@ -331,18 +331,23 @@ fn content_and_its_announced_length() {
     }
 }
 
-fn asked(method: &str) -> (End, u32) {
-    let mut end = End::ready_client(Limits::default());
-    let lines = FieldLines::new();
-    let parts = RequestParts {
+/// A request with nothing in it.
+fn plain<'a>(method: &'a str, lines: &'a FieldLines) -> RequestParts<'a> {
+    RequestParts {
         method,
         scheme: "http",
         authority: "a",
         target: "/",
         protocol: None,
-        fields: FieldSource::Lines(&lines),
+        fields: FieldSource::Lines(lines),
         content_length: None,
-    };
+    }
+}
+
+fn asked(method: &str) -> (End, u32) {
+    let mut end = End::ready_client(Limits::default());
+    let lines = FieldLines::new();
+    let parts = plain(method, &lines);
     let key = end.connection.send_request(&parts, true, &mut end.out).unwrap();
     end.keys.push(key);
     end.out.clear();
@@ -353,15 +358,7 @@ fn asked(method: &str) -> (End, u32) {
 fn empty_data_of_a_server_is_the_fault_of_one_stream() {
     let (mut end, flooded) = asked("GET");
     let lines = FieldLines::new();
-    let parts = RequestParts {
-        method: "GET",
-        scheme: "http",
-        authority: "a",
-        target: "/",
-        protocol: None,
-        fields: FieldSource::Lines(&lines),
-        content_length: None,
-    };
+    let parts = plain("GET", &lines);
     let other = end.connection.send_request(&parts, true, &mut end.out).unwrap().id();
     let ok = block(&[(":status", "200")]);
     end.feed(&headers(flooded, BLOCK, &ok)).feed(&headers(other, BLOCK, &ok));
@@ -532,14 +529,6 @@ fn goodbyes() {
     end.feed(&frame(FrameKind::GOAWAY, 0, 0, [0, 0, 0, 0, 0, 0, 0, 7]));
     assert_eq!(end.seen, [Seen::GoAway { last_stream: 0, code: ErrorCode::REFUSED_STREAM }]);
     let lines = FieldLines::new();
-    let parts = RequestParts {
-        method: "GET",
-        scheme: "http",
-        authority: "a",
-        target: "/",
-        protocol: None,
-        fields: FieldSource::Lines(&lines),
-        content_length: None,
-    };
+    let parts = plain("GET", &lines);
     assert!(end.connection.send_request(&parts, true, &mut end.out).is_err());
 }

@@ -51,15 +51,20 @@ fn as_in_the_unit(command: &Command) -> Command {
         capabilities.split(' ').map(|name| format!(",+{}", name.trim_start_matches("cap_"))).collect();
     let mut confined = Command::new("setpriv");
     confined.arg(format!("--bounding-set=-all{kept}")).args(["--inh-caps=-all", "--no-new-privs"]);
-    confined.arg(command.get_program()).args(command.get_args());
+    before(confined, command)
+}
+
+/// The command with another one in front, which runs it.
+fn before(mut front: Command, command: &Command) -> Command {
+    front.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => confined.env(name, value),
-            None => confined.env_remove(name),
+            Some(value) => front.env(name, value),
+            None => front.env_remove(name),
         };
     }
-    confined.current_dir(command.get_current_dir().unwrap());
-    confined
+    front.current_dir(command.get_current_dir().unwrap());
+    front
 }
 
 /// A folder that others may enter and write to, with the storage of keys and a key in it.
@@ -412,15 +417,7 @@ fn as_user(command: &Command, number: u32, is_unit: bool) -> Command {
         assert_eq!(of_unit("NoNewPrivileges"), ["yes"]);
         changed.arg("--no-new-privs");
     }
-    changed.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => changed.env(name, value),
-            None => changed.env_remove(name),
-        };
-    }
-    changed.current_dir(command.get_current_dir().unwrap());
-    changed
+    before(changed, command)
 }
 
 /// Who is not root can give nobody another user: `check` says whom each pool will be before and after root starts it, and

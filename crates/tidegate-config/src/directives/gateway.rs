@@ -1,5 +1,6 @@
 //! Applications behind the server.
 
+use super::{HOUR, MIB, TIB, bound};
 use crate::directive::{
     Apply, Argument, Children, Context, Count, Directive, Inheritance, Kind, OFF, Property, one, one_or,
     some, some_or,
@@ -15,27 +16,6 @@ const KEPT: &[Context] = &[Context::Fastcgi, Context::Proxy];
 const SCRIPTS: &[Context] = &[Context::Fastcgi, Context::Scgi];
 const VARIABLES: &[Context] = &[Context::Fastcgi, Context::Scgi, Context::Cgi];
 const PROXY: &[Context] = &[Context::Proxy];
-const SECOND: u64 = 1000;
-const HOUR: u64 = 3600 * SECOND;
-const MIB: u64 = 1 << 20;
-const TIB: u64 = 1 << 40;
-
-/// One value, one default.
-const fn bound(
-    name: &'static str,
-    contexts: &'static [Context],
-    argument: &'static [Argument],
-    default: &'static str,
-    doc: &'static str,
-    example: &'static str,
-) -> Directive {
-    let mut directive = Directive::new(name, contexts);
-    directive.arguments = argument;
-    directive.default = Some(default);
-    directive.doc = doc;
-    directive.example = example;
-    directive
-}
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[

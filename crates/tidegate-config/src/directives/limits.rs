@@ -1,6 +1,6 @@
 //! `limits`: bounds on what clients may do, for the server as a whole, and for the requests to a site or a route.
 
-use super::bound;
+use super::{DAY, GIB, HOUR, KIB, MIB, SECOND, TIB, bound};
 use crate::check::{Item, duration, number};
 use crate::directive::{
     Apply, Argument, Children, Context, Directive, Inheritance, Kind, Property, one, one_or, some_or,
@@ -9,13 +9,6 @@ use crate::lower::limits::small;
 use crate::settings::RequestLimits;
 
 const LIMITS: &[Context] = &[Context::Limits];
-const KIB: u64 = 1024;
-const MIB: u64 = 1024 * KIB;
-const GIB: u64 = 1024 * MIB;
-const TIB: u64 = 1024 * GIB;
-const SECOND: u64 = 1000;
-const HOUR: u64 = 3600 * SECOND;
-const DAY: u64 = 24 * HOUR;
 
 /// A limit that a site or a route may set for itself, and how.
 const fn of_request(

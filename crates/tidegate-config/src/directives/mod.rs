@@ -48,7 +48,16 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     all().map(|directive| directive.name)
 }
 
-/// A bound of `limits` or of `file-cache`: one value, one default.
+// Of the rows: bytes, and milliseconds.
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+const TIB: u64 = 1024 * GIB;
+const SECOND: u64 = 1000;
+const HOUR: u64 = 3600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+
+/// A row of one value with one default.
 const fn bound(
     name: &'static str,
     contexts: &'static [Context],

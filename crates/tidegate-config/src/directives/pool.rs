@@ -1,11 +1,9 @@
 //! Applications behind the server: pools of processes, and what stands before them.
 
+use super::{DAY, HOUR, SECOND};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or, some};
 
 const POOL: &[Context] = &[Context::Pool];
-const SECOND: u64 = 1000;
-const HOUR: u64 = 3600 * SECOND;
-const DAY: u64 = 24 * HOUR;
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {

@@ -1,17 +1,10 @@
 //! What the server as a whole is told: listeners, limits, the file cache, logs, its own files.
 
-use super::bound;
+use super::{DAY, GIB, SECOND, TIB, bound};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
 
 const TOP: &[Context] = &[Context::Top];
 const CACHE: &[Context] = &[Context::FileCache];
-const KIB: u64 = 1024;
-const MIB: u64 = 1024 * KIB;
-const GIB: u64 = 1024 * MIB;
-const TIB: u64 = 1024 * GIB;
-const SECOND: u64 = 1000;
-const HOUR: u64 = 3600 * SECOND;
-const DAY: u64 = 24 * HOUR;
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[

@@ -1,11 +1,9 @@
 //! Upstream groups: servers elsewhere, and how requests are spread over them.
 
+use super::{DAY, HOUR};
 use crate::directive::{Argument, Children, Context, Count, Directive, Kind, Property, one, one_or};
 
 const UPSTREAM: &[Context] = &[Context::Upstream];
-const SECOND: u64 = 1000;
-const HOUR: u64 = 3600 * SECOND;
-const DAY: u64 = 24 * HOUR;
 
 pub(super) const DIRECTIVES: &[Directive] = &[
     Directive {
