@@ -5,8 +5,12 @@
 //! fixed size, which all workers of all processes share.
 
 mod buckets;
+mod gate;
+mod store;
 
 pub use buckets::Buckets;
+pub use gate::RateGate;
+pub use store::{RateStore, fresh};
 
 use std::num::NonZeroU64;
 use std::time::Duration;
