@@ -11,6 +11,7 @@ mod attempts;
 pub mod balance;
 mod call;
 pub mod cgi;
+mod claims;
 mod complaints;
 pub mod environment;
 pub mod fields;
