@@ -25,6 +25,7 @@ mod pool_messages;
 pub mod proxy;
 mod redirects;
 pub mod script;
+mod script_fault;
 pub mod scripted;
 pub mod sendfile;
 pub mod spill;
