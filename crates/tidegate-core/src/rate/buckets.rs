@@ -212,8 +212,7 @@ mod tests {
         let places = |secret| {
             let table = Buckets::new(1 << 16, secret).unwrap();
             table.charge(b"key", rate(1, 1), SECOND);
-            let at = table.words.words().iter().skip(HEAD).position(|word| word.load(Relaxed) != 0);
-            at
+            table.words.words().iter().skip(HEAD).position(|word| word.load(Relaxed) != 0)
         };
         assert_ne!(places([1, 2]), places([1, 3]));
     }

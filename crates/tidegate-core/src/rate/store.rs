@@ -2,6 +2,7 @@
 
 use super::{Buckets, Rate};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,8 +41,8 @@ impl RateStore {
     pub fn provide(&self, name: &str, keys: u32, descriptor: OwnedFd) -> io::Result<()> {
         let identity = Identity { name: name.to_owned(), keys };
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !tables.contains_key(&identity) {
-            tables.insert(identity, Arc::new(Buckets::attach(descriptor)?));
+        if let Entry::Vacant(place) = tables.entry(identity) {
+            place.insert(Arc::new(Buckets::attach(descriptor)?));
         }
         Ok(())
     }
