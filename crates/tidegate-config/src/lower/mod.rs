@@ -8,6 +8,7 @@ mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;
 mod listen;
+mod login;
 mod logs;
 mod pool;
 mod rates;
