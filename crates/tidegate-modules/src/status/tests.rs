@@ -238,6 +238,23 @@ fn explaining() {
 }
 
 #[test]
+fn the_fields_are_those_that_are_told_before() {
+    let page = StatusPage::new(Rc::<Fake>::default(), Rc::default());
+    for query in
+        ["", "cache", "list", "format=json", "format=prometheus&refresh=9", "cache&refresh=9", "refresh=0"]
+    {
+        let exchange = Exchange { query: Some(query), ..Exchange::empty() };
+        let Foreseen::Head(foreseen) = page.explain(&exchange, &mut |_| {}) else {
+            panic!("{query}: not foreseen")
+        };
+        let answer = ask(&Rc::default(), "GET", &format!("/.perf?{query}"), &[]);
+        let Head::Fields(lines) = &foreseen.head else { panic!("prebuilt") };
+        let told = String::from_utf8(lines.as_bytes().to_vec()).unwrap();
+        assert_eq!((foreseen.status.0, told), (answer.status, answer.head), "{query}");
+    }
+}
+
+#[test]
 fn a_name_that_is_not_ours_may_be_anybodys() {
     let names = [HostPattern::Exact("a.test".into()), HostPattern::Suffix(".b.test".into())];
     let names = Names::new(names.iter().map(|name| (name, 0)));
