@@ -78,17 +78,25 @@ impl Running {
             self.hooks = pool.hooks.iter().cloned().map(Watch::new).collect();
         }
         let is_run_the_same = self.pool.application == pool.application && self.pool.places == pool.places;
+        let before = self.pool.clone();
         self.pool = pool;
         let rules = rules_of(&self.pool);
         match (self.machine.take(), rules) {
             (Some(machine), Some(_)) if is_run_the_same => self.machine = Some(machine),
             (Some(mut machine), Some(rules)) => {
-                log::info(format_args!(
-                    "pool {}: its settings have changed; processes are replaced",
-                    self.pool.name
-                ));
+                let name = &self.pool.name;
                 let mut actions = Vec::new();
-                machine.replace(rules, effects.now, &mut actions);
+                if before.account() == self.pool.account() {
+                    log::info(format_args!("pool {name}: its settings have changed; processes are replaced"));
+                    machine.replace(rules, effects.now, &mut actions);
+                } else {
+                    let (user, before) = (account(&self.pool), account(&before));
+                    log::info(format_args!(
+                        "pool {name}: it runs as {user} now; processes that run as {before} get no further requests, and \
+                         end"
+                    ));
+                    machine.restart(rules, effects.now, &mut actions);
+                }
                 self.machine = Some(machine);
                 self.carry_out(actions, effects);
             }
@@ -434,6 +442,13 @@ fn warm_up_of(pool: &Pool) -> Option<&WarmUp> {
         Application::Processes(processes) => processes.warm_up.as_ref(),
         Application::External(_) => None,
     }
+}
+
+/// The user of a pool's processes, in words.
+fn account(pool: &Pool) -> String {
+    let (user, group) = pool.account().unwrap_or_default();
+    let user = user.unwrap_or("the user who started the server");
+    group.map_or_else(|| user.to_owned(), |group| format!("{user}, group {group}"))
 }
 
 /// Requests that one process, or an address, takes at once.
