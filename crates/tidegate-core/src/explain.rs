@@ -145,7 +145,7 @@ impl Engine {
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
-        self.handle(site, &mut exchange)
+        self.handle(site, &mut exchange, None)
     }
 }
 
@@ -159,7 +159,9 @@ impl Engine {
         notes: &Notes,
     ) -> Option<Status> {
         let of_server = &self.settings.limits.request;
-        let own = site.limits_of(exchange.method, exchange.target);
+        let mut scratch = Vec::new();
+        let place = site.place(exchange.method, exchange.target, &mut scratch);
+        let own = site.limits_at(place.ok().and_then(|place| place.route));
         let limits = own.as_deref().unwrap_or(of_server);
         if own.is_some() {
             notes.push(format!("limits of this site or route: {}", limits.unlike(of_server).join(", ")));

@@ -21,6 +21,8 @@ use crate::{directives, lower};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inherited {
     pub root: Option<PathBuf>,
+    /// What is unknown in the site was meant to be its root: none is missing.
+    pub root_is_misspelt: bool,
     pub index: Vec<String>,
     pub try_list: Vec<Try>,
     pub listing: Option<Listing>,

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Claims, Server, access_log, host_text, login, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
+use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
@@ -24,6 +25,7 @@ pub(super) fn site(
     inherited.apply(checker, &item.children);
     let logs_in = inherited.identification.login.is_some();
     login::check(checker, &item.children, &server.settings.users, logs_in);
+    inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     // Also where the site is reached without TLS: nobody without a certificate gets in.

@@ -22,9 +22,9 @@ use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Netwo
 pub(crate) use names::field_names_agree;
 #[cfg(test)]
 pub(crate) use names::network as read_network;
-pub(crate) use paths::{covers, is_name, pattern_text};
+pub(crate) use paths::{IS_EXPRESSION, covers, is_name, location_of_nginx, pattern_text};
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
-pub(crate) use variables::foreign as foreign_variable;
+pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
