@@ -443,6 +443,8 @@ pub enum LogPart {
     Client,
     /// `{client-port}`
     ClientPort,
+    /// `{user}`: who has logged in.
+    User,
     /// `{scheme}`: `http` or `https`.
     Scheme,
     /// `{host}`: the host asked for, as sent.

@@ -8,7 +8,10 @@ use crate::check::{Checker, Item};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive::Context;
 use crate::disk::Disk;
-use crate::settings::{Account, Login, Required, Requirement, UserCache, UserSource};
+use crate::include::TopNode;
+use crate::settings::{
+    Account, ListenAddress, Listener, Login, Origin, Required, Requirement, Settings, UserCache, UserSource,
+};
 use crate::suggest;
 use crate::value::Value;
 
@@ -202,5 +205,36 @@ pub(super) fn check(checker: &mut Checker<'_>, items: &[Item], sources: &[UserSo
         let help = "write `login basic \"staff\"` beside it or around it";
         let warning = Diagnostic { severity: Severity::Warning, ..item.error(message) };
         checker.diagnostics.push(warning.help(help));
+    }
+}
+
+/// Warns of logins whose passwords may cross a network as they are.
+pub(super) fn without_tls(checker: &mut Checker<'_>, settings: &Settings, nodes: &[TopNode]) {
+    let is_open = |listener: &Listener| match &listener.address {
+        ListenAddress::Tcp(address) => {
+            listener.tls.is_none() && listener.redirects_to_https.is_none() && !address.ip().is_loopback()
+        }
+        ListenAddress::Unix(_) => false,
+    };
+    if !settings.listeners.iter().any(is_open) {
+        return;
+    }
+    // Proxies of one's own speak TLS with the client.
+    let sites = settings.sites.iter().filter(|site| !site.is_https_only && site.trusted_proxies.is_empty());
+    let logins = sites.flat_map(|site| &site.routes).filter_map(|route| route.identification.login.as_ref());
+    // Routes that inherit one stand behind each other.
+    let mut logins: Vec<&Origin> = logins.map(|login| &login.origin).collect();
+    logins.dedup();
+    for origin in logins {
+        let message =
+            "passwords may cross the network as they are: a `listen` of these sites does not speak TLS";
+        let help = "write `hsts` in the site, which sends everybody to https, or `listen \":80\" { redirect-to-https }`";
+        let warning = Diagnostic::warning(message).help(help);
+        let source = nodes.iter().map(|top| &top.file.source).find(|source| source.name == origin.file);
+        let place = source.and_then(|source| Some((source, source.written_at(origin)?)));
+        checker.diagnostics.push(match place {
+            Some((source, range)) => warning.at(source, range),
+            None => warning,
+        });
     }
 }
