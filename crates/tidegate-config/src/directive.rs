@@ -45,11 +45,13 @@ pub enum Context {
     Pool,
     /// Inside `upstream { … }`.
     Upstream,
+    /// Inside `users { … }`.
+    Users,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -67,6 +69,7 @@ impl Context {
         Self::Proxy,
         Self::Pool,
         Self::Upstream,
+        Self::Users,
     ];
 
     /// Where the context is, in messages.
@@ -89,6 +92,7 @@ impl Context {
             Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
             Self::Upstream => "in `upstream`",
+            Self::Users => "in `users`",
         }
     }
 
@@ -112,6 +116,7 @@ impl Context {
             Self::Proxy => "proxy",
             Self::Pool => "pool",
             Self::Upstream => "upstream",
+            Self::Users => "users",
         }
     }
 }

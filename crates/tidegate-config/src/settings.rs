@@ -15,12 +15,14 @@ pub mod tls;
 pub mod upstream;
 
 mod access;
+mod login;
 mod networks;
 mod rates;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
 pub use limits::{Limits, RequestLimits};
+pub use login::{Account, Identification, Login, Required, Requirement, UserCache, UserSource};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::RequestRate;
@@ -56,6 +58,8 @@ pub struct Settings {
     pub acme: Acme,
     /// Applications behind the server, in source order.
     pub pools: Vec<Pool>,
+    /// Where users are known, in source order.
+    pub users: Vec<UserSource>,
     /// Groups of servers elsewhere, in source order.
     pub upstreams: Vec<upstream::Upstream>,
     /// Bounds on what a client may do.
@@ -204,6 +208,8 @@ pub struct Route {
     pub action: Action,
     /// Who is let in.
     pub access: Access,
+    /// Who has to prove to be whom.
+    pub identification: Identification,
     /// How often it may be asked for, in order; each name once.
     pub rates: Vec<Shared<RequestRate>>,
     /// `None`: those of the site.
@@ -437,6 +443,8 @@ pub enum LogPart {
     Client,
     /// `{client-port}`
     ClientPort,
+    /// `{user}`: who has logged in.
+    User,
     /// `{scheme}`: `http` or `https`.
     Scheme,
     /// `{host}`: the host asked for, as sent.

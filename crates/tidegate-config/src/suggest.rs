@@ -96,7 +96,6 @@ const FOREIGN: &[(&str, &str)] = &[
     ("bind", "`bind` is called `listen` here"),
     ("port", "a port is given as `listen \":8080\"` here"),
     ("import", "`import` is called `include` here: `include \"sites/*.kdl\"`"),
-    ("require", "access is given with `allow \"10.0.0.0/8\"` and `deny \"all\"` here"),
     ("proxy_pass", "`proxy_pass` is called `proxy` here: `proxy \"http://127.0.0.1:3000\"`"),
     ("proxypass", "`ProxyPass` is called `proxy` here: `proxy \"http://127.0.0.1:3000\"`"),
     ("reverse_proxy", "`reverse_proxy` is called `proxy` here: `proxy \"http://127.0.0.1:3000\"`"),

@@ -11,7 +11,11 @@ use tidegate_config::{directives, format, json_schema, load_str, reference};
 
 /// A document that holds the text in a block of a context.
 fn within(context: Context, text: &str) -> String {
-    let listen = "listen \"127.0.0.1:1\"\n";
+    let listen = if text.starts_with("login") {
+        "users \"staff\" { htpasswd \"staff\" }\nlisten \"127.0.0.1:1\"\n"
+    } else {
+        "listen \"127.0.0.1:1\"\n"
+    };
     let site = "site \"example.com\" { respond 200 }\n";
     match context {
         Context::Top if text.starts_with("listen") => format!("{text}\n{site}"),
@@ -59,6 +63,10 @@ fn within(context: Context, text: &str) -> String {
             let scheme = if text.starts_with("tls") { "https" } else { "http" };
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
+        Context::Users => {
+            let file = if text.starts_with("htpasswd") { "" } else { "htpasswd \"staff\"\n" };
+            format!("{listen}users \"staff\" {{ {file}{text} }}\n{site}")
+        }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }
@@ -66,7 +74,7 @@ fn within(context: Context, text: &str) -> String {
 #[track_caller]
 fn loads(directive: &Directive, context: Context, text: &str) {
     let document = within(context, text);
-    let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let loaded = load_str("example.kdl", &document, base, &BTreeMap::new());
     // The page of an example need not exist, nor the program that a hook of one runs; nor what stands in other blocks.
     let absent = ["the error page", "the program", "no `listen` speaks TLS", "nobody gets in here"];
@@ -94,7 +102,7 @@ fn every_default_loads_and_changes_nothing() {
         if context != Context::Top {
             continue;
         }
-        let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
         let load = |text: &str| {
             let mut settings = load_str("s", text, base, &BTreeMap::new()).settings.expect("it loads");
             // Where things stand differs; what they are must not.
@@ -147,10 +155,10 @@ fn the_pages_are_up_to_date() {
 /// What stands at the top level, or in a site where it may not, comes down to a route, and changes it.
 #[test]
 fn every_inheritable_row_changes_a_route() {
-    let base = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let base = &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/example");
     let routes = |top: &str, site: &str| {
         let text = format!(
-            "listen \"127.0.0.1:1\"\n{top}\nsite {{ root \"tests\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
+            "users \"staff\" {{ htpasswd \"staff\" }}\nlisten \"127.0.0.1:1\"\n{top}\nsite {{ root \"/\"\n{site}\nroute \"/p/*\" {{ proxy \"http://127.0.0.1:1\" }}\n\
              route \"/x/*\" {{ default-type \"a/b\" }}\n }}\n"
         );
         let loaded = load_str("s", &text, base, &BTreeMap::new());

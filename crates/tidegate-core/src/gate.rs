@@ -38,6 +38,8 @@ pub enum Verdict {
     /// That is not known yet. The request is kept until it is, its content unread; the future is dropped when the client
     /// has gone. It has to end by itself: nothing else bounds it.
     Wait(LocalFuture<Verdict>),
+    /// What has been waited for is there; what follows of it needs the request once more.
+    Decide(Box<dyn FnOnce(&mut Exchange<'_>) -> Verdict>),
 }
 
 /// A request has been let in. Made by the gates alone, and used up by one call of a handler.
@@ -103,6 +105,10 @@ impl Site {
         loop {
             match verdict {
                 Verdict::Pass => {}
+                Verdict::Decide(decide) => {
+                    verdict = decide(exchange);
+                    continue;
+                }
                 Verdict::Refuse(response) => return Passage::Shut(response),
                 // It would be asked for the sake of nobody: a password is tried, a place is taken.
                 Verdict::Wait(_) if notes::takes_reason(&|| ASKS.into()) => {}

@@ -45,6 +45,7 @@ pub mod state;
 pub mod subrequest;
 pub mod template;
 pub mod tls;
+pub mod user;
 pub mod worker;
 
 pub use body_stream::{BodyStream, Chunk};

@@ -7,6 +7,7 @@ use crate::body::RequestBody;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
+use crate::user::Identity;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct RequestState {
     pub(crate) hops: u8,
     /// The limits that it has been counted by.
     pub(crate) counted: SmallVec<[usize; 2]>,
+    /// Who has logged in.
+    pub(crate) identity: Option<Rc<Identity>>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearses_tls: bool,
@@ -54,6 +57,7 @@ impl RequestState {
             route: 0,
             hops: 0,
             counted: SmallVec::new(),
+            identity: None,
             has_encoded_slash: false,
             rehearses_tls: false,
             forwarded: None,
@@ -93,6 +97,7 @@ impl RequestState {
             route,
             hops,
             counted,
+            identity,
             has_encoded_slash,
             rehearses_tls,
             forwarded,
@@ -106,6 +111,7 @@ impl RequestState {
             route: *route,
             hops: *hops,
             counted: counted.clone(),
+            identity: identity.clone(),
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),

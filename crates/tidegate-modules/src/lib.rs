@@ -6,6 +6,7 @@ pub mod compress;
 pub mod files;
 pub mod gateway;
 pub mod index;
+pub mod login;
 pub mod redirect;
 #[doc(hidden)]
 pub mod solo;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::Context;
-use crate::lower::{access, limits, rates};
+use crate::lower::{access, limits, login, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, RequestRate,
-    Shared, Symlinks, Try,
+    Access, AccessRule, AccessRules, Coding, Compress, Identification, Listing, NetworkSet, RequestLimits,
+    RequestRate, Shared, Symlinks, Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -36,6 +36,7 @@ pub(crate) struct Inherited {
     pub access: Access,
     /// The rules of the level that is being applied.
     rules: Vec<AccessRule>,
+    pub identification: Identification,
     pub rates: Vec<Shared<RequestRate>>,
     pub fields: Vec<(String, String)>,
     /// How many of them come from the levels around the one that is being applied.
@@ -176,6 +177,20 @@ impl Inherited {
     /// `access off`: the rules around this level are done away with.
     pub fn open(&mut self) {
         self.access.levels.clear();
+    }
+
+    /// `login`: an inner one takes the place of an outer one; `off` also of what is required of who has logged in.
+    pub fn set_login(&mut self, item: &Item) {
+        let login = login::login(item).map(Shared::from);
+        if login.is_none() {
+            self.identification.requirements.clear();
+        }
+        self.identification.login = login;
+    }
+
+    /// `require`: an inner one stands beside the outer ones.
+    pub fn add_requirement(&mut self, item: &Item) {
+        self.identification.requirements.extend(login::requirement(item).map(Shared::from));
     }
 
     /// `limit`: another of a name that is in force says the same, which is checked elsewhere.

@@ -66,6 +66,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         pattern,
         action,
         access: inherited.access,
+        identification: inherited.identification,
         rates: inherited.rates,
         trusted_proxies: None,
         fields: inherited.fields,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, host_text, route, tls};
+use super::{Claims, Server, access_log, host_text, login, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
@@ -23,6 +23,8 @@ pub(super) fn site(
     server.rates.check(checker, &item.children);
     let mut inherited = server.inherited.clone();
     inherited.apply(checker, &item.children);
+    let logs_in = inherited.identification.login.is_some();
+    login::check(checker, &item.children, &server.settings.users, logs_in);
     inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
@@ -35,6 +37,8 @@ pub(super) fn site(
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
         server.rates.check(checker, &child.children);
+        let logs_in = child.child("login").map_or(logs_in, |login| !login.is_word("off"));
+        login::check(checker, &child.children, &server.settings.users, logs_in);
         let Some(Value::Pattern(pattern)) = child.first().cloned() else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);
