@@ -16,7 +16,7 @@ mod pid_file;
 mod pools;
 pub mod proof;
 mod reload;
-mod sealing;
+pub mod sealing;
 mod servers;
 mod sockets;
 mod status_registry;
