@@ -37,6 +37,8 @@ pub(crate) struct Item {
     pub header: Range<usize>,
     pub arguments: Vec<Placed>,
     pub properties: Vec<(&'static str, Placed)>,
+    /// Something among them was wrong, which has been said.
+    pub is_faulty: bool,
     pub children: Vec<Item>,
     /// The names and values of a block of pairs (`types`).
     pub pairs: Vec<(String, String)>,

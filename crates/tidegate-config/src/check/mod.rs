@@ -72,11 +72,14 @@ impl<'a> Checker<'a> {
             header: name.start..node.entries.last().map_or(name.end, |entry| entry.range.end),
             arguments: Vec::new(),
             properties: Vec::new(),
+            is_faulty: false,
             children: Vec::new(),
             pairs: Vec::new(),
             unknown: Vec::new(),
         };
+        let known = self.diagnostics.len();
         self.entries(&mut item, node);
+        item.is_faulty = self.diagnostics[known..].iter().any(Diagnostic::is_error);
         self.children(&mut item, node);
         Some(item)
     }

@@ -10,6 +10,7 @@ pub(crate) mod limits;
 mod listen;
 mod logs;
 mod pool;
+mod rates;
 mod route;
 mod server;
 mod site;

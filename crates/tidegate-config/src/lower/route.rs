@@ -66,6 +66,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         pattern,
         action,
         access: inherited.access,
+        rates: inherited.rates,
         trusted_proxies: None,
         fields: inherited.fields,
         removed_fields: inherited.removed_fields,

@@ -20,6 +20,7 @@ pub(super) fn site(
     claims: &mut Claims,
 ) -> Site {
     let names = names(checker, item, claims);
+    server.rates.check(checker, &item.children);
     let mut inherited = server.inherited.clone();
     inherited.apply(checker, &item.children);
     inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
@@ -33,6 +34,7 @@ pub(super) fn site(
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
+        server.rates.check(checker, &child.children);
         let Some(Value::Pattern(pattern)) = child.first().cloned() else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);

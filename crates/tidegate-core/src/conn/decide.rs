@@ -21,6 +21,7 @@ use crate::response::Response;
 use crate::signals::{SharedSignals, Signals};
 use crate::site::{Place, Site};
 use crate::state::RequestState;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
@@ -217,6 +218,7 @@ impl Connection {
                         site: Some(site.clone()),
                         route: 0,
                         hops: 0,
+                        counted: SmallVec::new(),
                         has_encoded_slash,
                         rehearses_tls: false,
                         forwarded: None,

@@ -17,11 +17,13 @@ mod ask;
 mod cache;
 mod html;
 mod pools;
+mod rates;
 mod report;
 mod upstreams;
 
 pub use ask::Format;
 pub(crate) use html::Escaped;
+pub use rates::RateReport;
 
 use crate::gateway::balance::report::GroupReport;
 use crate::gateway::supervise::status::PoolStatus;
@@ -84,6 +86,9 @@ pub struct ServerInfo {
     pub pools: Vec<PoolStatus>,
     /// Servers elsewhere.
     pub upstreams: Vec<GroupReport>,
+    /// Limits of requests.
+    #[serde(default)]
+    pub rates: Vec<RateReport>,
 }
 
 /// A server process.

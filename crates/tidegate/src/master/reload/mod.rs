@@ -16,6 +16,7 @@ mod machine;
 use super::control::{Reply, Responder};
 use super::logs::Logs;
 use super::pid_file::PidFile;
+use super::rates::Rates;
 use super::sealing::ControlPaths;
 use super::servers::{Layout, News, Revision, START_PATIENCE, Start, State};
 use super::sockets::Sockets;
@@ -385,9 +386,11 @@ impl Master {
         };
         let logs = Logs::open(&settings, &self.current.logs)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
+        let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
-        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned, warnings };
+        let next =
+            Revision { number, settings, sockets, tls: files, seen, logs, rates, layout, assigned, warnings };
         self.tls.check(&next)?;
         let serving = self.servers.serving();
         let suits = |server: &&super::servers::Server| {
