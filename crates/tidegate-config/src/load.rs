@@ -32,6 +32,8 @@ pub struct Loaded {
     pub contested: Vec<Option<HostPattern>>,
     /// The files in which the settings stand.
     pub sources: Vec<Source>,
+    /// Where nothing can be served: what could be read all the same, for whoever looks for further mistakes in it.
+    pub partial: Option<Settings>,
 }
 
 impl Loaded {
@@ -50,7 +52,13 @@ impl Loaded {
     /// Adds what was found out after loading. An error with a place among the sites costs that site, as a mistake
     /// in it does; any other costs everything.
     pub fn add(&mut self, findings: Vec<(Option<usize>, Diagnostic)>) {
-        let Some(mut settings) = self.settings.take() else { return };
+        let Some(mut settings) = self.settings.take() else {
+            for (_, mut finding) in findings {
+                finding.in_force = finding.is_error().then(|| in_force(None));
+                self.diagnostics.push(finding);
+            }
+            return sort(&mut self.diagnostics);
+        };
         let is_fatal = findings.iter().any(|(site, finding)| finding.is_error() && site.is_none());
         let mut rejected: HashMap<usize, usize> = HashMap::new();
         for (site, finding) in &findings {
@@ -188,8 +196,11 @@ pub(crate) fn load(
     let mut diagnostics = without_consequences(checker);
     sort(&mut diagnostics);
     shorten(&mut diagnostics);
+    let (settings, partial) =
+        if is_fatal { (None, Some(server.settings)) } else { (Some(server.settings), None) };
     Loaded {
-        settings: (!is_fatal).then_some(server.settings),
+        settings,
+        partial,
         diagnostics,
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,
