@@ -45,11 +45,13 @@ pub enum Context {
     Pool,
     /// Inside `upstream { … }`.
     Upstream,
+    /// Inside `match { … }`.
+    Match,
 }
 
 impl Context {
     /// Every context, in the order of the reference.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Top,
         Self::Listen,
         Self::Limits,
@@ -67,6 +69,7 @@ impl Context {
         Self::Proxy,
         Self::Pool,
         Self::Upstream,
+        Self::Match,
     ];
 
     /// Where the context is, in messages.
@@ -89,6 +92,7 @@ impl Context {
             Self::Proxy => "in `proxy`",
             Self::Pool => "in `pool`",
             Self::Upstream => "in `upstream`",
+            Self::Match => "in `match`",
         }
     }
 
@@ -112,6 +116,7 @@ impl Context {
             Self::Proxy => "proxy",
             Self::Pool => "pool",
             Self::Upstream => "upstream",
+            Self::Match => "match",
         }
     }
 }
@@ -164,6 +169,8 @@ pub enum Kind {
     Host,
     /// A pattern over the path of a request.
     Pattern,
+    /// A regular expression.
+    Regex,
     /// A path within the site, from its `/`.
     SitePath,
     /// An address to listen on.
@@ -176,6 +183,8 @@ pub enum Kind {
     Try,
     /// An address to redirect to, with `{path}` and its like.
     Target,
+    /// A path of the site to be asked for in place of the request's own, with placeholders.
+    Rewrite,
     /// A field name that a response may be given.
     FieldName,
     /// A field value.
@@ -405,6 +414,16 @@ pub const fn some(name: &'static str, kind: Kind) -> Argument {
 /// An argument that stands at least once, or one of some words.
 pub const fn some_or(name: &'static str, kind: Kind, words: &'static [&'static str]) -> Argument {
     Argument { name, kind, count: Count::Some, words }
+}
+
+/// An argument that stands once or not at all.
+pub const fn optional(name: &'static str, kind: Kind) -> Argument {
+    Argument { name, kind, count: Count::Optional, words: &[] }
+}
+
+/// An argument that stands any number of times.
+pub const fn any(name: &'static str, kind: Kind) -> Argument {
+    Argument { name, kind, count: Count::Any, words: &[] }
 }
 
 /// An argument that stands any number of times, or one of some words.

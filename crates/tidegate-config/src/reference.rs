@@ -54,7 +54,7 @@ writes it the one way.
   on the settings it has.
 ";
 
-const SECTIONS: [(&str, Context, &str); 17] = [
+const SECTIONS: [(&str, Context, &str); 18] = [
     ("Top level", Context::Top, "What stands outside every block."),
     ("In `listen`", Context::Listen, "`listen \":80\" { backlog 8192 }`"),
     ("In `limits`", Context::Limits, "`limits { body-size \"1GiB\" }`"),
@@ -95,6 +95,11 @@ const SECTIONS: [(&str, Context, &str); 17] = [
         "In `upstream`",
         Context::Upstream,
         "`upstream \"backends\" { member \"10.0.0.1:3000\"; member \"10.0.0.2:3000\" }`",
+    ),
+    (
+        "In `match`",
+        Context::Match,
+        "`match \"bots\" { header \"User-Agent\" \"*AhrefsBot*\" \"*GPTBot*\" }`; each line is what `when` takes.",
     ),
 ];
 

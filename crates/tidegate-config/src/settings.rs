@@ -16,12 +16,14 @@ pub mod upstream;
 
 mod access;
 mod networks;
+pub mod rules;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
 pub use limits::{Limits, RequestLimits};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
+pub use rules::{Clause, Condition, FieldMode, Regex, TextPattern, ValueMap};
 pub use shared::{Shared, once};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
@@ -190,6 +192,10 @@ pub enum HostPattern {
 pub struct Route {
     /// Which requests; compared in the order of the routes.
     pub pattern: PathPattern,
+    /// What else a request has to be: all of them.
+    pub conditions: Vec<Clause>,
+    /// What `{value.NAME}` may name.
+    pub values: Shared<Vec<ValueMap>>,
     /// What is answered.
     pub action: Action,
     /// Who is let in.
@@ -228,6 +234,8 @@ pub enum PathPattern {
     Suffix(String),
     /// Stars elsewhere: the literal pieces between them (the first may be empty, and so may the last).
     Pieces(Vec<String>),
+    /// `regex=`: found anywhere in the path.
+    Regex(Regex),
 }
 
 /// What a route answers with.

@@ -108,6 +108,9 @@ fn show(loaded: &Loaded) -> String {
         for route in &site.routes {
             let _ =
                 writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
+            for clause in &route.conditions {
+                let _ = writeln!(out, "    {clause}");
+            }
             let _ = writeln!(out, "    {:?}", route.action);
             for rules in &route.access.levels {
                 let words = rules

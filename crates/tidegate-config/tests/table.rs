@@ -59,6 +59,11 @@ fn within(context: Context, text: &str) -> String {
             let scheme = if text.starts_with("tls") { "https" } else { "http" };
             format!("{listen}site {{ proxy \"{scheme}://127.0.0.1:1\" {{ {text} }} }}\n")
         }
+        Context::Match => {
+            let other =
+                "match \"own\" { client \"10.0.0.0/8\" }\nvalue \"group\" from=\"{host}\" { \"*\" \"b\" }\n";
+            format!("{other}{listen}match \"m\" {{ {text} }}\n{site}")
+        }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
 }

@@ -1,7 +1,7 @@
 //! The fields that a route puts on its responses: `header`, `expires`, `cache-control`. Part of the Filter phase.
 
 use crate::exchange::Exchange;
-use crate::template::Template;
+use crate::template::{Scope, Template};
 use std::rc::Rc;
 use tidegate_config::settings;
 use tidegate_http::{CacheControl, FieldLines, Status};
@@ -27,7 +27,8 @@ pub(crate) struct Filled(Vec<String>);
 impl Decoration {
     /// From a route's settings.
     pub fn of(route: &settings::Route) -> Rc<Decoration> {
-        let fields = route.fields.iter().map(|(name, value)| (name.clone(), Template::parse(value)));
+        let fields =
+            route.fields.iter().map(|(name, value)| (name.clone(), Template::parse(value, Scope::of(route))));
         let fields: Vec<_> = fields.collect();
         let set = fields.iter().map(|(name, _)| name);
         let is_replaced = |name: &&String| !ADDED.iter().any(|added| added.eq_ignore_ascii_case(name));
@@ -99,7 +100,10 @@ mod tests {
 
     fn applied(fields: &[(&str, &str)], removed: &[&str], before: &[(&str, &str)]) -> String {
         let decoration = Decoration {
-            fields: fields.iter().map(|(name, value)| ((*name).into(), Template::parse(value))).collect(),
+            fields: fields
+                .iter()
+                .map(|(name, value)| ((*name).into(), Template::parse(value, Scope::default())))
+                .collect(),
             replaced: removed
                 .iter()
                 .copied()

@@ -14,6 +14,7 @@ use tidegate_core::explain::{Notes, Rehearsed};
 use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
 use tidegate_core::site;
+use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
@@ -140,7 +141,7 @@ impl Registry {
                 });
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
-            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
+            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body, media_type.as_deref()))
             }
@@ -155,11 +156,9 @@ impl Registry {
             }
             Action::Proxy(proxy) => {
                 let connector = proxy.gateway.tls.as_ref().map(|tls| self.tls.connector(tls)).transpose();
-                self.or_recover(
-                    connector
-                        .map_err(io::Error::from)
-                        .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
-                )?
+                self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
+                    Proxy::new(applications, proxy, site, Scope::of(route), connector)
+                }))?
             }
             Action::Status => {
                 let names =

@@ -8,6 +8,7 @@ mod files;
 mod gateway;
 mod limits;
 mod pool;
+mod rules;
 mod server;
 mod site;
 mod tls;
@@ -16,10 +17,11 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 9] = [
+const PARTS: [&[Directive]; 10] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
+    rules::DIRECTIVES,
     files::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::Context;
-use crate::lower::{access, limits};
+use crate::lower::rules::Names;
+use crate::lower::{access, limits, placeholders};
 use crate::settings::{
     Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, Shared, Symlinks,
     Try,
@@ -51,6 +52,8 @@ pub(crate) struct Inherited {
     pub limits_of_server: Arc<RequestLimits>,
     /// What routes may name.
     pub applications: Arc<Applications>,
+    /// What their conditions and placeholders may name.
+    pub names: Names,
 }
 
 /// The names of pools and of upstreams as written, those with mistakes too.
@@ -104,6 +107,9 @@ impl Inherited {
                 directive.inheritance.apply_to_route(&mut inherited, &item);
             }
         }
+        inherited.names = inherited.names.with(checker, items);
+        let values = inherited.names.values.clone();
+        placeholders::check(checker, items, placeholders::Scope { pattern: None, values: &values });
         inherited.apply(checker, items);
         inherited
     }

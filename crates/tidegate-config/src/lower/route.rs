@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::inherit::Inherited;
-use super::{access, gateway};
+use super::{access, gateway, placeholders};
 use crate::check::{Checker, Item, number};
 use crate::disk::{Disk, What};
 use crate::settings::{AccessRule, AccessRules, Action, Files, Network, Origin, PathPattern, Route, Try};
@@ -19,6 +19,13 @@ pub(super) fn route(
     is_site: bool,
 ) -> Route {
     let mut inherited = outer.clone();
+    let values = inherited.names.values.clone();
+    let scope = placeholders::Scope { pattern: (!is_site).then_some(&pattern), values: &values };
+    placeholders::check(checker, &item.children, scope);
+    let conditions = match is_site {
+        true => Vec::new(),
+        false => inherited.names.conditions(checker, &item.children),
+    };
     // A site hands in its own values, which its routes have had too.
     if !is_site {
         inherited.apply(checker, &item.children);
@@ -52,13 +59,15 @@ pub(super) fn route(
     // A site has its own; a route has them only where it says so.
     let is_own = !is_site && item.child("trusted-proxies").is_some();
     let trusted_proxies = is_own.then(|| inherited.trusted_proxies.clone());
-    Route { trusted_proxies, ..with(inherited, pattern, action, item.origin()) }
+    Route { trusted_proxies, conditions, ..with(inherited, pattern, action, item.origin()) }
 }
 
 /// A route with the values in force.
 pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
     Route {
         pattern,
+        conditions: Vec::new(),
+        values: inherited.names.values,
         action,
         access: inherited.access,
         trusted_proxies: None,

@@ -10,7 +10,7 @@ use crate::settings::{HostPattern, ListenAddress, Network, first_address};
 const SOCKET_PATH: usize = 107;
 
 /// Reads a host name (RFC 1123 labels, RFC 4592 star), lower-cased and without the final dot.
-pub(super) fn host(text: &str) -> Result<HostPattern, ValueError> {
+pub(crate) fn host(text: &str) -> Result<HostPattern, ValueError> {
     let bad = |why: &str, help: &str| Err(ValueError::new(format!("`{text}` is no host name: {why}"), help));
     let name = text.to_ascii_lowercase();
     if name.contains("://") || name.contains('/') {
@@ -215,22 +215,6 @@ pub(super) fn field_value(text: &str) -> Result<String, ValueError> {
     Ok(text.trim_matches([' ', '\t']).to_owned())
 }
 
-/// The placeholders of fields.
-pub(super) const IN_FIELDS: &[&str] = &["client", "host", "method", "path", "query", "scheme", "uri"];
-
-/// Reads the value of a field with placeholders. Only a name in brackets is one: JSON in a field is what it is.
-pub(super) fn field_template(text: &str) -> Result<String, ValueError> {
-    let value = field_value(text)?;
-    for (at, _) in value.match_indices('{') {
-        let Some((name, _)) = value[at + 1..].split_once('}') else { break };
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
-        if is_name && !IN_FIELDS.contains(&name) {
-            return Err(super::paths::unknown_placeholder(name, IN_FIELDS));
-        }
-    }
-    Ok(value)
-}
-
 /// Whether two field names are the same field.
 pub(crate) fn field_names_agree(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right)
@@ -275,7 +259,8 @@ pub(super) fn extension(text: &str) -> Result<String, ValueError> {
     Err(ValueError::new(format!("`{text}` is no extension"), help))
 }
 
-fn is_token(text: &str) -> bool {
+/// Whether a text is a token of RFC 9110.
+pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
@@ -366,12 +351,6 @@ mod tests {
             assert!(field_name(name).is_err(), "{name}");
         }
         assert_eq!(field_value(" a\tb ").as_deref(), Ok("a\tb"));
-        for value in ["{client}, {uri}", "{\"a\":{\"b\":1}}", "{", "{}", "{ x }"] {
-            assert_eq!(field_template(value).as_deref(), Ok(value));
-        }
-        for value in ["{nope}", "{\"a\":{clint}}", "é"] {
-            assert!(field_template(value).is_err(), "{value}");
-        }
         for value in ["a\r\nb", "a\0", "é"] {
             assert!(field_value(value).is_err(), "{value:?}");
         }

@@ -154,7 +154,18 @@ impl Connection {
             Some(site) => site.remote(&self.peer, &fields),
             None => Remote::direct(self.peer),
         };
-        let limits = site.and_then(|site| site.limits_of(head.method, head.target));
+        let limits = site.and_then(|site| {
+            site.limits_of(|| Exchange {
+                method: head.method,
+                method_token: head.method_token,
+                target: head.target,
+                scheme: remote.scheme(is_tls),
+                authority: head.authority,
+                fields,
+                state: RequestState::of(remote),
+                ..Exchange::empty()
+            })
+        });
         let log = site.and_then(|site| site.access_log);
         (entry.client, entry.scheme) = (remote.client, remote.scheme(is_tls));
         if log.is_some() {
@@ -204,6 +215,8 @@ impl Connection {
                         has_encoded_slash,
                         rehearses_tls: false,
                         forwarded: None,
+                        matched: None,
+                        asked: None,
                         signals: Signals::of_client(head.version),
                     },
                 };
@@ -292,7 +305,18 @@ impl Connection {
         if engine.has_entrance {
             let (listener, authority, fields) = (self.listener, head.authority, head.fields);
             let (path, remote) = (raw_path, *remote);
-            let arrival = Arrival { listener, authority, path, query, is_tls, remote, fields: &fields };
+            let (method, method_token) = (head.method, head.method_token);
+            let arrival = Arrival {
+                listener,
+                method,
+                method_token,
+                authority,
+                path,
+                query,
+                is_tls,
+                remote,
+                fields: &fields,
+            };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }

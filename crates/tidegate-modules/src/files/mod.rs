@@ -128,7 +128,7 @@ impl Files {
         let inner = Inner {
             shared: shared.clone(),
             instance,
-            lookup: Arc::new(Lookup { root, settings: files.clone() }),
+            lookup: Arc::new(Lookup { root, settings: files.clone(), pattern: route.pattern.clone() }),
             listing: files.listing.clone().map(Arc::new),
             ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),

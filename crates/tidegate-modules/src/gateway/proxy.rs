@@ -21,7 +21,7 @@ use tidegate_client::PeerTls;
 use tidegate_config::settings;
 use tidegate_config::settings::gateway;
 use tidegate_core::explain::Foreseen;
-use tidegate_core::template::Template;
+use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::{FieldLines, IpText, Method, Status, Version, ip_text};
@@ -72,6 +72,7 @@ impl Proxy {
         shared: &Rc<Shared>,
         settings: &gateway::Proxy,
         site: &settings::Site,
+        scope: Scope<'_>,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
         let tls = match (&settings.gateway.tls, connector) {
@@ -88,7 +89,7 @@ impl Proxy {
             request_fields: settings
                 .request_fields
                 .iter()
-                .map(|(name, value)| (name.clone(), Template::parse(value)))
+                .map(|(name, value)| (name.clone(), Template::parse(value, scope)))
                 .collect(),
             trailers: Rc::new(RequestTrailers::beside(
                 settings.request_fields.iter().map(|(name, _)| name.as_str()),
