@@ -198,6 +198,9 @@ pub struct Route {
     pub values: Shared<Vec<ValueMap>>,
     /// What is answered.
     pub action: Action,
+    /// The path, and query perhaps, that what answers is asked for in place of the request's own, placeholders not yet
+    /// filled in.
+    pub rewrite: Option<String>,
     /// Who is let in.
     pub access: Access,
     /// `None`: those of the site.
@@ -259,6 +262,11 @@ pub enum Action {
         body: String,
         /// Of the text; `None`: `text/html` where it begins with `<`, else `text/plain`.
         media_type: Option<String>,
+    },
+    /// `hand-to`: the route of another path answers.
+    HandTo {
+        /// That path, and query perhaps, placeholders not yet filled in.
+        to: String,
     },
     /// `cgi`: CGI scripts.
     Cgi(Box<gateway::Application>),

@@ -32,6 +32,8 @@ pub struct RequestState {
     pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
     /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
     pub(crate) matched: Option<Rc<[u8]>>,
+    /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
+    pub(crate) is_rewritten: bool,
     /// Of a request of the server's own: the one that has led to it, by which conditions go.
     pub(crate) asked: Option<Rc<ClientHead>>,
     pub(crate) signals: Signals,
@@ -64,6 +66,7 @@ impl RequestState {
             rehearses_tls: false,
             forwarded: None,
             matched: None,
+            is_rewritten: false,
             asked: None,
             signals: Signals::default(),
         }
@@ -94,6 +97,7 @@ impl RequestState {
             rehearses_tls,
             forwarded,
             matched,
+            is_rewritten,
             asked,
             signals: _,
         } = self;
@@ -108,6 +112,7 @@ impl RequestState {
             rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),
             matched: matched.clone(),
+            is_rewritten: *is_rewritten,
             asked: asked.clone(),
             signals,
         }

@@ -123,6 +123,82 @@ impl Exchange<'_> {
         }))
     }
 
+    /// Has the route of another path answer, chosen as for any request, for `hand-to`. The target as sent stays what it is.
+    pub fn hand_to(&mut self, path: &[u8], query: Option<&str>) -> Reply {
+        let Some(site) = self.state.site.clone() else { return Reply::status(Status::NOT_FOUND) };
+        if self.state.hops >= MOST_HOPS {
+            return Reply::Ready(answer::refused(
+                self,
+                Status::LOOP_DETECTED,
+                "routes lead to routes and on",
+            ));
+        }
+        self.with_path(path, query, |exchange| {
+            let index = match site.route_for(exchange) {
+                Ok(index) => index,
+                Err(response) => return Reply::Ready(response),
+            };
+            exchange.state.is_rewritten = true;
+            let path = exchange.path;
+            finished(exchange.on_route(&site, index, path, |inner| {
+                site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
+            }))
+        })
+    }
+
+    /// Answers as if the path were another one, for `rewrite`. Access adds up: the route that the path has itself has to let
+    /// the client in as well. Where that is the route of a program, and files would be sent here, the program answers.
+    pub fn rewrite(
+        &mut self,
+        path: &[u8],
+        query: Option<&str>,
+        then: impl FnOnce(&mut Exchange<'_>) -> Reply + 'static,
+    ) -> Reply {
+        let matched = self.state.matched.clone().unwrap_or_else(|| self.path.into());
+        let was = (self.state.matched.replace(matched), self.state.is_rewritten);
+        self.state.is_rewritten = true;
+        let reply = self.with_path(path, query, |exchange| exchange.rewritten(then));
+        (self.state.matched, self.state.is_rewritten) = was;
+        reply
+    }
+
+    fn rewritten(&mut self, then: impl FnOnce(&mut Exchange<'_>) -> Reply + 'static) -> Reply {
+        let path = self.path;
+        let Some(site) = self.state.site.clone() else { return then(self) };
+        let Some(Choice { index, is_source, .. }) = site.choice(self, path) else { return then(self) };
+        let sends_files = site.is_files(self.state.route);
+        if is_source && sends_files {
+            return Reply::Ready(source(self));
+        }
+        if index == self.state.route {
+            return then(self);
+        }
+        let action = &site.route(index).action;
+        if action.refuses() || sends_files && action.is_program() {
+            if self.state.hops >= MOST_HOPS {
+                return Reply::Ready(answer::error(Status::LOOP_DETECTED));
+            }
+            return finished(self.on_route(&site, index, path, |inner| {
+                site.enter(index, inner, move |site, inner, entered| answer(site, index, inner, entered))
+            }));
+        }
+        let passage = self.on_route(&site, index, path, |inner| site.ask_gates(index, inner));
+        self.go_on(passage, site, index, path, |_, exchange| then(exchange))
+    }
+
+    /// Lends the request as one for another path and query.
+    fn with_path<R>(
+        &mut self,
+        path: &[u8],
+        query: Option<&str>,
+        f: impl FnOnce(&mut Exchange<'_>) -> R,
+    ) -> R {
+        let mut inner = Exchange { path, query, state: std::mem::take(&mut self.state), ..*self };
+        let result = f(&mut inner);
+        self.state = inner.state;
+        result
+    }
+
     /// Lends the request to another route, as one for `path`.
     fn on_route<R>(
         &mut self,

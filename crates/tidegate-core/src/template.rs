@@ -327,7 +327,7 @@ fn join(text: &mut String, rooted: &str) {
 }
 
 /// The path that the client has asked for, also where `index` or `try` have led on to another.
-fn path_asked_for(exchange: &Exchange<'_>) -> String {
+pub(crate) fn path_asked_for(exchange: &Exchange<'_>) -> String {
     let mut scratch = Vec::new();
     let is_led_on = exchange.state.hops > 0 || exchange.state.matched.is_some();
     let target = Target::parse(exchange.method, exchange.target).ok().filter(|_| is_led_on);

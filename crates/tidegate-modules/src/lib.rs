@@ -7,6 +7,7 @@ pub mod files;
 pub mod gateway;
 pub mod index;
 pub mod redirect;
+pub mod rewrite;
 #[doc(hidden)]
 pub mod solo;
 pub mod status;

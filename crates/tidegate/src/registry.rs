@@ -26,6 +26,7 @@ use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::redirect::{Redirect, Respond};
+use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
 
@@ -96,8 +97,13 @@ impl Registry {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
-                if let Some(notes) = &self.notes {
-                    handler = Rc::new(Rehearsed::new(handler, notes.clone()));
+                let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
+                    Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
+                    None => handler,
+                };
+                handler = rehearsed(handler);
+                if let Some(to) = &route.rewrite {
+                    handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
                 }
                 routes.push(site::Route::new(handler, filters_for(route), Decoration::of(route)));
             }
@@ -142,6 +148,7 @@ impl Registry {
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
             Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
+            Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body, media_type.as_deref()))
             }

@@ -53,6 +53,25 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         example: "value \"group\" from=\"{cookie.ab}\" { \"b\" \"new\"; \"*\" \"old\" }",
         ..Directive::new("value", &[Context::Top, Context::Site])
     },
+    Directive {
+        arguments: &[one("path", Kind::Rewrite)],
+        doc: "What answers the route is asked for this path in place of the request's own: `route \"/blog/*\" { rewrite \
+              \"/index.php?page={1}\"; fastcgi \"php\" }`. `{path}` is the path, `{1}` and `{id}` are stars and groups; behind \
+              a `?` stands the query, in which `{query}` is that of the request, and without a `?` the query stays. The \
+              path is normalised as one that a client sends. Whoever may not have it by the route that it has itself (`allow`, \
+              `deny`, an error of `respond`) may not have it by this one. In a route that says nothing else of how to answer, \
+              it is `hand-to`.",
+        example: "rewrite \"/users/{1}\"",
+        ..Directive::new("rewrite", &[Context::Route])
+    },
+    Directive {
+        arguments: &[one("path", Kind::Rewrite)],
+        doc: "The route of another path answers, in the words of `rewrite`: routes are chosen anew, and all that is said of \
+              that path holds, and nothing else of this route than who is let in and the limits of requests. Four times at \
+              most, then the answer is 508.",
+        example: "hand-to \"/index.php?page={1}\"",
+        ..Directive::new("hand-to", &[Context::Route])
+    },
     condition("client", "Who asks, in the words of `allow`, as the site's `trusted-proxies` say.", "client \"10.0.0.0/8\""),
     condition("cookie", "The name of a cookie and what it may be; without values it has to be there.", "cookie \"ab\" \"b\""),
     condition("file", "There is a file or folder of this name, which may come and go while the server runs.", "file \"/run/down\""),

@@ -8,7 +8,11 @@ impl Action {
     pub fn is_program(&self) -> bool {
         match self {
             Action::Cgi(_) | Action::Fastcgi(_) | Action::Scgi(_) | Action::Proxy(_) => true,
-            Action::Files(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => false,
+            Action::Files(_)
+            | Action::HandTo { .. }
+            | Action::Redirect { .. }
+            | Action::Respond { .. }
+            | Action::Status => false,
         }
     }
 
@@ -46,6 +50,7 @@ impl Action {
             | Action::Scgi(_)
             | Action::Proxy(_)
             | Action::Files(_)
+            | Action::HandTo { .. }
             | Action::Redirect { .. }
             | Action::Respond { .. } => false,
         }

@@ -216,6 +216,7 @@ impl Connection {
                         rehearses_tls: false,
                         forwarded: None,
                         matched: None,
+                        is_rewritten: false,
                         asked: None,
                         signals: Signals::of_client(head.version),
                     },

@@ -101,9 +101,18 @@ impl Proxy {
 
     /// Path and query for the backend.
     fn target<'e>(&self, exchange: &Exchange<'e>) -> Cow<'e, str> {
-        let raw = path_as_sent(exchange.target);
-        let is_as_sent =
-            self.base.is_empty() && self.strip_prefix.is_none() && exchange.target.starts_with('/');
+        let of_rules;
+        let raw = match exchange.is_rewritten() {
+            true => {
+                of_rules = encode_path(exchange.path);
+                of_rules.as_str()
+            }
+            false => path_as_sent(exchange.target),
+        };
+        let is_as_sent = !exchange.is_rewritten()
+            && self.base.is_empty()
+            && self.strip_prefix.is_none()
+            && exchange.target.starts_with('/');
         if is_as_sent && !has_dot_segment(raw) {
             return Cow::Borrowed(exchange.target);
         }
