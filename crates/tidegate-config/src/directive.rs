@@ -195,6 +195,10 @@ pub enum Kind {
     MediaType,
     /// A token of RFC 9110, such as a charset.
     Token,
+    /// Tokens with commas between them, or a star.
+    Tokens,
+    /// An origin, with a star perhaps, or the word `credentials` (`cors`).
+    Origin,
     /// The extension of a file name, without its dot.
     Extension,
     /// The name of a pool, or the address of an application.
@@ -255,6 +259,8 @@ pub enum Children {
     None,
     /// Directives of a context.
     Block(Context),
+    /// `rules`: what may stand where they are used, and is checked there.
+    Deferred,
     /// `types`: free names, each with one value.
     Pairs {
         /// The type of the names.
@@ -390,7 +396,7 @@ impl Directive {
         }
         match self.children {
             Children::None => {}
-            Children::Block(_) | Children::Pairs { .. } => out += " { ... }",
+            Children::Block(_) | Children::Deferred | Children::Pairs { .. } => out += " { ... }",
         }
         out
     }

@@ -140,6 +140,7 @@ fn describe(out: &mut String, directive: &Directive) {
                 .collect();
             let _ = writeln!(out, "- block: {}", names.join(", "));
         }
+        Children::Deferred => out.push_str("- block: whatever may stand where they are used\n"),
         Children::Pairs { name, value } => {
             let _ =
                 writeln!(out, "- block: for each line {} and {}", name.expectation(), value.expectation());

@@ -23,7 +23,7 @@ pub use access::{Access, AccessRule, AccessRules};
 pub use limits::{Limits, RequestLimits};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
-pub use rules::{Clause, Condition, FieldMode, Regex, TextPattern, ValueMap};
+pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern, ValueMap};
 pub use shared::{Shared, once};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
@@ -208,8 +208,12 @@ pub struct Route {
     /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders
     /// not yet filled in.
     pub fields: Vec<(String, String)>,
+    /// Fields that stand beside those of their name, or where there is none.
+    pub more_fields: Vec<MoreField>,
     /// Fields taken away from every response of the route.
     pub removed_fields: Vec<String>,
+    /// Which pages of other sites may have its answers.
+    pub cors: Option<Shared<Cors>>,
     /// `Cache-Control` of successful responses (from `expires` or `cache-control`).
     pub cache_control: Option<String>,
     /// Values of `Link` fields that browsers are told of before an answer that has to be waited for.

@@ -3,6 +3,7 @@
 //! settings in, a [`tidegate_core::Handler`] or [`tidegate_core::Filter`] out.
 
 pub mod compress;
+pub mod cors;
 pub mod files;
 pub mod gateway;
 pub mod index;

@@ -20,6 +20,7 @@ use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
+use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
@@ -104,6 +105,9 @@ impl Registry {
                 handler = rehearsed(handler);
                 if let Some(to) = &route.rewrite {
                     handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
+                }
+                if let Some(cors) = &route.cors {
+                    handler = Rc::new(Preflight::new(cors.clone(), handler));
                 }
                 routes.push(site::Route::new(handler, filters_for(route), Decoration::of(route)));
             }

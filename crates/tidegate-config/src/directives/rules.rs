@@ -1,6 +1,6 @@
 //! Conditions of routes.
 
-use crate::directive::{Argument, Children, Context, Directive, Kind, Property, any, one};
+use crate::directive::{Argument, Children, Context, Directive, Kind, Property, any, one, some};
 
 /// What a condition may ask.
 const CONDITIONS: &[&str] =
@@ -71,6 +71,21 @@ pub(super) const DIRECTIVES: &[Directive] = &[
               most, then the answer is 508.",
         example: "hand-to \"/index.php?page={1}\"",
         ..Directive::new("hand-to", &[Context::Route])
+    },
+    Directive {
+        arguments: &[one("name", Kind::Token)],
+        children: Children::Deferred,
+        repeats: true,
+        doc: "Directives under a name, for `use` in sites and routes: as if they stood there, routes too, in their order.",
+        example: "rules \"secure\" { header \"X-Content-Type-Options\" \"nosniff\"; header \"Referrer-Policy\" \"same-origin\" missing }",
+        ..Directive::new("rules", &[Context::Top])
+    },
+    Directive {
+        arguments: &[some("names", Kind::Token)],
+        repeats: true,
+        doc: "The directives of `rules` in this place.",
+        example: "use \"secure\"",
+        ..Directive::new("use", &[Context::Site, Context::Route])
     },
     condition("client", "Who asks, in the words of `allow`, as the site's `trusted-proxies` say.", "client \"10.0.0.0/8\""),
     condition("cookie", "The name of a cookie and what it may be; without values it has to be there.", "cookie \"ab\" \"b\""),

@@ -65,7 +65,14 @@ pub(super) fn route(
 }
 
 /// A route with the values in force.
-pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+pub(super) fn with(mut inherited: Inherited, pattern: PathPattern, action: Action, origin: Origin) -> Route {
+    if let Some(methods) = inherited.access.methods.as_ref().filter(|_| inherited.cors.is_some())
+        && !methods.iter().any(|method| method == "OPTIONS")
+    {
+        // Browsers ask with it before they use the others.
+        let with_question = methods.iter().cloned().chain(["OPTIONS".to_owned()]);
+        inherited.access.methods = Some(with_question.collect::<Vec<_>>().into());
+    }
     Route {
         pattern,
         conditions: Vec::new(),
@@ -75,7 +82,9 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         access: inherited.access,
         trusted_proxies: None,
         fields: inherited.fields,
+        more_fields: inherited.more_fields,
         removed_fields: inherited.removed_fields,
+        cors: inherited.cors,
         cache_control: inherited.cache_control,
         early_hints: inherited.early_hints,
         error_pages: inherited.error_pages,

@@ -10,6 +10,7 @@ use std::fmt::{self, Display, Formatter};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes that a compiled expression may take, and the same again for what is remembered while it runs.
 const PROGRAM: usize = 1 << 20;
@@ -331,15 +332,60 @@ pub struct ValueMap {
 }
 
 /// How a field of `header` or `request-header` is put beside what is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FieldMode {
-    /// It takes the place of those of its name.
-    #[default]
-    Set,
-    /// It stands beside them.
+    /// It stands beside those of its name.
     Add,
     /// It is only set where there is none.
     Missing,
+}
+
+/// A field that takes the place of no other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoreField {
+    /// Its name.
+    pub name: String,
+    /// Placeholders not yet filled in.
+    pub value: String,
+    /// When it is sent.
+    pub mode: FieldMode,
+}
+
+/// Which pages of other sites may have answers (the Fetch standard, section 3.3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cors {
+    /// `https://app.example.com`, with a star perhaps; `*` for all.
+    pub origins: Vec<TextPattern>,
+    /// Methods that they may use.
+    pub methods: Vec<String>,
+    /// Fields that they may send; `*` for whatever they ask for.
+    pub headers: Vec<String>,
+    /// Fields that they may read.
+    pub expose: Vec<String>,
+    /// They may act as the user whom the browser knows.
+    pub takes_credentials: bool,
+    /// How long browsers may remember it.
+    pub max_age: Duration,
+}
+
+impl Cors {
+    /// Whether every origin may, so that the answer is the same for all.
+    pub fn is_for_all(&self) -> bool {
+        self.origins.iter().any(|origin| *origin == TextPattern::glob("*"))
+    }
+
+    /// Whether an origin may.
+    pub fn allows(&self, origin: &[u8]) -> bool {
+        // What a star stands for is a part of a host name, and nothing behind it.
+        let behind = origin
+            .iter()
+            .position(|byte| *byte == b':')
+            .and_then(|at| origin.get(at..)?.strip_prefix(b"://"));
+        let is_origin = behind.is_some_and(|authority| {
+            authority.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(byte))
+        });
+        is_origin && self.origins.iter().any(|pattern| pattern.fits(origin))
+    }
 }
 
 #[cfg(test)]
@@ -401,6 +447,32 @@ mod tests {
             let why = Regex::new(bad).unwrap_err();
             assert!(!why.is_empty() && !why.contains('\n'), "{bad}: {why}");
         }
+    }
+
+    #[test]
+    fn origins() {
+        let cors = |origins: &[&str]| Cors {
+            origins: origins.iter().map(|origin| TextPattern::glob(origin)).collect(),
+            methods: Vec::new(),
+            headers: Vec::new(),
+            expose: Vec::new(),
+            takes_credentials: false,
+            max_age: Duration::ZERO,
+        };
+        for (allowed, origin, expected) in [
+            ("https://a.test", "https://a.test", true),
+            ("https://a.test", "http://a.test", false),
+            ("https://a.test", "https://a.test.evil", false),
+            ("https://*.a.test", "https://x.y.a.test", true),
+            ("https://*.a.test", "https://a.test", false),
+            ("https://*.a.test", "https://evil/.a.test", false),
+            ("https://*.a.test", "https://evil#.a.test", false),
+            ("https://*.a.test", "null", false),
+            ("https://a.test:*", "https://a.test:8443", true),
+        ] {
+            assert_eq!(cors(&[allowed]).allows(origin.as_bytes()), expected, "{allowed} {origin}");
+        }
+        assert!(cors(&["*"]).is_for_all() && !cors(&["https://*"]).is_for_all());
     }
 
     #[test]

@@ -179,6 +179,8 @@ fn read_text(
         Kind::Rewrite => paths::rewrite(text).map(Value::Text),
         Kind::MediaType => names::media_type(text).map(Value::Text),
         Kind::Token => names::token(text).map(Value::Text),
+        Kind::Tokens => names::tokens(text).map(Value::Text),
+        Kind::Origin => names::origin(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
         Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
         Kind::Url => {
@@ -282,6 +284,11 @@ impl Kind {
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
             Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
+            Self::Origin => {
+                "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"
+                    .to_owned()
+            }
             Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),
             Self::Destination => {
                 "the name of a pool, an address, or a unix socket, such as `\"unix:/run/php.sock\"`"

@@ -244,6 +244,52 @@ pub(super) fn token(text: &str) -> Result<String, ValueError> {
     ))
 }
 
+/// Reads tokens with commas between them.
+pub(super) fn tokens(text: &str) -> Result<String, ValueError> {
+    let is_sound = text.len() <= 4096 && text.split(',').all(|token| is_token(token.trim()));
+    is_sound.then(|| text.to_owned()).ok_or_else(|| {
+        ValueError::new(
+            format!("`{text}` is no list of names"),
+            "write names with commas between them: `\"GET,POST\"`",
+        )
+    })
+}
+
+/// Reads an origin (RFC 6454 section 6.2) in which a star stands for the beginning of a host name or a port, or `*`.
+pub(super) fn origin(text: &str) -> Result<String, ValueError> {
+    let bad = |why: &str, help: String| Err(ValueError::new(format!("`{text}` is no origin: {why}"), help));
+    if matches!(text, "*" | "credentials") {
+        return Ok(text.to_owned());
+    }
+    let Some((scheme, authority)) = text.split_once("://") else {
+        return bad("it names no scheme", format!("write `\"https://{text}\"`"));
+    };
+    if !matches!(scheme, "http" | "https") {
+        return bad(
+            "its scheme is neither `http` nor `https`",
+            "write `\"https://app.example.com\"`".to_owned(),
+        );
+    }
+    let (name, port) = match authority.rsplit_once(':') {
+        Some((name, port)) if !name.ends_with(']') || authority.starts_with('[') => (name, Some(port)),
+        _ => (authority, None),
+    };
+    if port.is_some_and(|port| port != "*" && port.parse::<u16>().is_err()) {
+        return bad("its port is no number", "write `\"https://app.example.com:8443\"`".to_owned());
+    }
+    match host(name) {
+        Ok(HostPattern::Exact(known) | HostPattern::Suffix(known))
+            if name.trim_start_matches('*') == known =>
+        {
+            Ok(text.to_owned())
+        }
+        _ => bad(
+            "browsers write host names in lower case, with nothing behind",
+            "write `\"https://app.example.com\"` or `\"https://*.example.com\"`".to_owned(),
+        ),
+    }
+}
+
 /// Reads the extension of a file name, lower-cased.
 pub(super) fn extension(text: &str) -> Result<String, ValueError> {
     let fits = !text.is_empty() && text.len() <= 64 && !text.contains(['/', '.', '*', '\0', ' ']);
