@@ -32,6 +32,7 @@ pub mod memory;
 mod notes;
 mod opening;
 mod phase;
+pub mod rate;
 mod registry;
 pub mod remote;
 pub mod reply;

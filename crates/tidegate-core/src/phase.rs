@@ -14,10 +14,10 @@ use crate::site::Site;
 use std::rc::Rc;
 
 impl Engine {
-    /// Decides and answers.
+    /// Decides and answers. `route` is the first whose pattern fits, where that is known already.
     #[inline(always)] // one of the two calls is explain's
-    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>) -> Reply {
-        let index = match site.route_for(exchange) {
+    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>, route: Option<usize>) -> Reply {
+        let index = match route.map_or_else(|| site.route_for(exchange), Ok) {
             Ok(index) => index,
             Err(response) => return Reply::Ready(response),
         };

@@ -52,6 +52,14 @@ pub(crate) struct Choice {
     pub(crate) is_source: bool,
 }
 
+/// A path by which a request is decided, and where it leads.
+pub(crate) struct Place<'a> {
+    pub path: &'a [u8],
+    pub has_encoded_slash: bool,
+    /// `None` where no route fits.
+    pub route: Option<usize>,
+}
+
 /// A route at run time: what a module has made of it.
 pub struct Route {
     pub(crate) handler: Rc<dyn Handler>,
@@ -157,24 +165,36 @@ impl Site {
         Err(PathError::EncodedSlash)
     }
 
-    /// The limits of a request, where the site or the route of its path sets other ones than the server. What has no
-    /// path has those of the site.
+    /// Whether the limits of a request depend on its route.
     #[inline]
-    pub(crate) fn limits_of<'a>(&self, head: impl FnOnce() -> Exchange<'a>) -> Option<Rc<RequestLimits>> {
-        if self.limits.is_empty() { None } else { self.own_limits(head()) }
+    pub(crate) fn has_limits(&self) -> bool {
+        !self.limits.is_empty()
     }
 
+    /// Path and route of a request, which say its limits.
+    ///
+    /// # Errors
+    /// The answer to what has no path by which it could be decided.
     #[cold]
-    fn own_limits(&self, head: Exchange<'_>) -> Option<Rc<RequestLimits>> {
-        let target = Target::parse(head.method, head.target).ok();
-        let mut scratch = Vec::new();
-        let path =
-            target.as_ref().and_then(Target::path).and_then(|path| self.path_of(path, &mut scratch).ok());
-        let index = path.and_then(|(path, _)| {
-            let query = target.as_ref().and_then(Target::query);
-            self.choice(&Exchange { path, query, ..head }, path).map(|choice| choice.index)
-        });
-        self.limits.get(index.unwrap_or(self.limits.len() - 1))?.clone()
+    pub(crate) fn place<'a>(
+        &self,
+        head: Exchange<'_>,
+        target: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Place<'a>, Status> {
+        let target = Target::parse(head.method, target).ok();
+        let raw_path = target.as_ref().and_then(Target::path).ok_or(Status::BAD_REQUEST)?;
+        let (path, has_encoded_slash) = self.path_of(raw_path, scratch).map_err(PathError::status)?;
+        let query = target.as_ref().and_then(Target::query);
+        let choice = self.choice(&Exchange { path, query, ..head }, path);
+        // What has none is refused once it is asked.
+        let route = choice.filter(|choice| !(choice.is_source && self.is_files(choice.index)));
+        Ok(Place { path, has_encoded_slash, route: route.map(|choice| choice.index) })
+    }
+
+    /// The limits of a route, where they are other ones than the server's. What has no path has those of the site.
+    pub(crate) fn limits_at(&self, route: Option<usize>) -> Option<Rc<RequestLimits>> {
+        self.limits.get(route.unwrap_or(self.limits.len().checked_sub(1)?))?.clone()
     }
 
     /// Its settings.

@@ -171,6 +171,11 @@ impl Template {
         Template { pieces }
     }
 
+    /// Its pieces, in order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
     /// The text, where it is the same for every request.
     pub fn fixed(&self) -> Option<&str> {
         match self.pieces.as_slice() {
@@ -182,8 +187,17 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter(), exchange)
+    }
+
+    /// The same without `{client}`, where something else stands for it.
+    pub(crate) fn fill_without_client(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter().filter(|piece| **piece != Piece::Client), exchange)
+    }
+
+    fn fill_pieces<'p>(pieces: impl Iterator<Item = &'p Piece>, exchange: &Exchange<'_>) -> String {
         let mut text = String::new();
-        for piece in &self.pieces {
+        for piece in pieces {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
                 Piece::Client => {

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Claims, Server, access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
+use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
@@ -19,9 +20,11 @@ pub(super) fn site(
     claims: &mut Claims,
 ) -> Site {
     let names = names(checker, item, claims);
+    server.rates.check(checker, &item.children);
     let mut inherited = server.inherited.clone();
     inherited.names = inherited.names.with(checker, &item.children);
     inherited.apply(checker, &item.children);
+    inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     // Also where the site is reached without TLS: nobody without a certificate gets in.
@@ -32,6 +35,7 @@ pub(super) fn site(
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
+        server.rates.check(checker, &child.children);
         let Some(pattern) = pattern(checker, child) else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);

@@ -12,6 +12,7 @@ mod quantity;
 mod upstream;
 mod variables;
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,10 +25,13 @@ use crate::settings::{
 pub(crate) use names::field_names_agree;
 pub(crate) use names::network as read_network;
 pub(crate) use names::{host as read_host, is_token};
-pub(crate) use paths::{covers, file as read_file, is_name, pattern as read_pattern, pattern_text};
+pub(crate) use paths::{
+    IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
+    pattern_text,
+};
 pub(crate) use placeholders::{names as placeholder_names, unknown as unknown_placeholder};
-pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
-pub(crate) use variables::foreign as foreign_variable;
+pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
+pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +41,8 @@ pub(crate) enum Value {
     /// A number, a size in bytes, a status.
     Number(u64),
     Duration(Duration),
+    /// So many in each such time.
+    Rate(NonZeroU64, Duration),
     Text(String),
     Path(PathBuf),
     LogTarget(LogTarget),
@@ -123,6 +129,7 @@ pub(crate) fn read(
         }
         (Kind::Size { least, most }, _) => quantity::size(written, least, most).map(Value::Number),
         (Kind::Duration { least, most }, _) => quantity::duration(written, least, most).map(Value::Duration),
+        (Kind::Rate, _) => quantity::rate(written).map(|(count, time)| Value::Rate(count, time)),
         (Kind::Address, Written::Number(number)) => {
             names::address(&number.to_string(), folder).map(Value::Address)
         }
@@ -189,9 +196,14 @@ fn read_text(
         Kind::Variable => upstream::variable(text).map(Value::Text),
         Kind::RequestField => upstream::request_field(text).map(Value::Text),
         Kind::Suffix => upstream::suffix(text).map(Value::Text),
-        Kind::Number { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Status { .. } => Err(
-            ValueError::new(format!("`{text}` does not fit"), format!("expected is {}", kind.expectation())),
-        ),
+        Kind::Number { .. }
+        | Kind::Size { .. }
+        | Kind::Duration { .. }
+        | Kind::Rate
+        | Kind::Status { .. } => Err(ValueError::new(
+            format!("`{text}` does not fit"),
+            format!("expected is {}", kind.expectation()),
+        )),
     }
 }
 
@@ -221,6 +233,7 @@ impl Kind {
             Self::Number { .. } => "NUMBER".to_owned(),
             Self::Size { .. } => "SIZE".to_owned(),
             Self::Duration { .. } => "TIME".to_owned(),
+            Self::Rate => "RATE".to_owned(),
             Self::Status { .. } => "STATUS".to_owned(),
             _ => "VALUE".to_owned(),
         }
@@ -236,6 +249,9 @@ impl Kind {
             Self::Duration { least, most } => {
                 let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
                 format!("a time from {} to {}, such as `\"30s\"`", text(least), text(most))
+            }
+            Self::Rate => {
+                "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
             }
             Self::Status { only: &[] } => "a status from 200 to 599".to_owned(),
             Self::Status { only } => {

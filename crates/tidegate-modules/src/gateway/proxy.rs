@@ -169,6 +169,7 @@ impl Proxy {
     /// The fields for the backend, without those of the connection.
     fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
         let is_trusted = exchange.state.remote.is_trusted;
+        let passed = &self.link.passed_fields;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
@@ -188,7 +189,11 @@ impl Proxy {
             let ends_here = ENDS_HERE.iter().any(|name| field.name.eq_ignore_ascii_case(name))
                 || !fields::is_unambiguous(field.name)
                 || has_connection && named_by_connection(exchange, field.name);
-            if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
+            if !ends_here
+                && !is_ours
+                && fields::may_pass(field.name, is_trusted, passed)
+                && !is_set(field.name)
+            {
                 append_field(lines, field.name, field.value).ok()?;
                 for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
                     *there |= name.eq_ignore_ascii_case(field.name);

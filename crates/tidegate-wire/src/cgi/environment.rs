@@ -173,12 +173,13 @@ impl Environment<'_> {
 /// digits and `-` could take the place of another one.
 pub fn is_passed_on(name: &str) -> bool {
     let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    const NEVER: [&str; 13] = [
+    const NEVER: [&str; 14] = [
         EARLY_DATA,
         "content-type",
         "content-length",
         "proxy",
         "connection",
+        "http2-settings",
         "keep-alive",
         "proxy-connection",
         "proxy-authorization",
