@@ -111,6 +111,9 @@ fn show(loaded: &Loaded) -> String {
         for route in &site.routes {
             let _ =
                 writeln!(out, "  route {:?} ({}:{})", route.pattern, route.origin.line, route.origin.column);
+            for clause in &route.conditions {
+                let _ = writeln!(out, "    {clause}");
+            }
             let _ = writeln!(out, "    {:?}", route.action);
             if let Some(login) = &route.identification.login {
                 let _ = writeln!(out, "    login {} as {:?}", login.users, login.realm);

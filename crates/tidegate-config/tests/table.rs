@@ -17,7 +17,17 @@ fn within(context: Context, text: &str) -> String {
         "listen \"127.0.0.1:1\"\n"
     };
     let site = "site \"example.com\" { respond 200 }\n";
+    let uses = "rules \"secure\" { header \"X-A\" \"b\" }\n";
     match context {
+        Context::Top if text.starts_with("rules") => {
+            format!("{text}\n{listen}site \"example.com\" {{ respond 200; use \"secure\" }}\n")
+        }
+        Context::Site if text.starts_with("use") => {
+            format!("{uses}{listen}site {{ root \".\"\n{text}\n }}\n")
+        }
+        Context::Route if text.starts_with("use") => {
+            format!("{uses}{listen}site {{ root \".\"\n route \"/x/*\" {{ {text} }}\n }}\n")
+        }
         Context::Top if text.starts_with("listen") => format!("{text}\n{site}"),
         Context::Top if text.starts_with("site") => format!("{listen}{text}\n"),
         Context::Top => format!("{text}\n{listen}{site}"),
@@ -66,6 +76,11 @@ fn within(context: Context, text: &str) -> String {
         Context::Users => {
             let file = if text.starts_with("htpasswd") { "" } else { "htpasswd \"staff\"\n" };
             format!("{listen}users \"staff\" {{ {file}{text} }}\n{site}")
+        }
+        Context::Match => {
+            let other =
+                "match \"own\" { client \"10.0.0.0/8\" }\nvalue \"group\" from=\"{host}\" { \"*\" \"b\" }\n";
+            format!("{other}{listen}match \"m\" {{ {text} }}\n{site}")
         }
         Context::Compress => format!("{listen}site {{ root \".\"; compress {{ {text} }} }}\n"),
     }
@@ -219,9 +234,12 @@ fn what_is_in_force_has_the_form_of_the_schema() {
             let found = tidegate_config::effective(&file, &BTreeMap::new()).expect("the file is there");
             let found: serde_json::Value = serde_json::from_str(&found).unwrap();
             has_form(&schema, "in-top", &found);
-            // What is included stands in the place of `include`.
+            // What is included stands in the place of `include`, and rules where they are used.
             let name = format!("\"directive\":\"{}\"", directive.name);
-            assert!(directive.name == "include" || found.to_string().contains(&name), "{found}");
+            assert!(
+                matches!(directive.name, "include" | "rules" | "use") || found.to_string().contains(&name),
+                "{found}"
+            );
         }
     }
     fs::remove_dir_all(&folder).unwrap();

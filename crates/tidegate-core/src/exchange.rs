@@ -4,6 +4,7 @@ use crate::interim::InterimQueue;
 use crate::kept::Kept;
 use crate::reply::{Need, Reply};
 use crate::state::RequestState;
+use crate::template::path_asked_for;
 use crate::user::{Identity, User};
 use std::cell::OnceCell;
 use std::net::SocketAddr;
@@ -92,6 +93,16 @@ impl Exchange<'_> {
     /// what passes the target on as it was sent gets such a request.
     pub fn has_encoded_slash(&self) -> bool {
         self.state.has_encoded_slash
+    }
+
+    /// The path that the client has asked for, encoded, also where `index`, `try` or `rewrite` have led to another.
+    pub fn path_asked_for(&self) -> String {
+        path_asked_for(self)
+    }
+
+    /// Whether `rewrite` or `hand-to` say what the path is: then the target is not what an application is asked for.
+    pub fn is_rewritten(&self) -> bool {
+        self.state.is_rewritten
     }
 
     /// Whether [`Exchange::hand_on`] could ever lead to a program.

@@ -75,12 +75,19 @@ pub fn admit<'s>(access: &'s Access, exchange: &Exchange<'_>) -> Result<Pass, Re
 
 /// The answer to a request that its route's rules do not let in.
 fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
-    let response = answer::refused(exchange, Status::FORBIDDEN, refusal);
+    let status =
+        if matches!(refusal, Refusal::Method(_)) { Status::METHOD_NOT_ALLOWED } else { Status::FORBIDDEN };
+    let response = answer::refused(exchange, status, refusal);
     match refusal {
         Refusal::Denied(_)
         | Refusal::NotAllowed(_)
         | Refusal::UnnamedProxy(_)
         | Refusal::UnnamedClient(_) => response,
+        Refusal::Method(methods) => {
+            let has = |name: &str| methods.iter().any(|method| method == name);
+            let head = if has("GET") && !has("HEAD") { ", HEAD" } else { "" };
+            response.with("Allow", format!("{}{head}", methods.join(", ")))
+        }
         Refusal::NoCertificate => answer::explained(
             Status::FORBIDDEN,
             "This address is open only to clients that show a certificate.",

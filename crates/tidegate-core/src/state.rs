@@ -36,7 +36,19 @@ pub struct RequestState {
     pub(crate) rehearses_tls: bool,
     /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
     pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
+    /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
+    pub(crate) matched: Option<Rc<[u8]>>,
+    /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
+    pub(crate) is_rewritten: bool,
+    /// Of a request of the server's own: the one that has led to it, by which conditions go.
+    pub(crate) asked: Option<Rc<ClientHead>>,
     pub(crate) signals: Signals,
+}
+
+/// What conditions look at in a client's request.
+pub(crate) struct ClientHead {
+    pub(crate) authority: String,
+    pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Default for RequestState {
@@ -61,6 +73,9 @@ impl RequestState {
             has_encoded_slash: false,
             rehearses_tls: false,
             forwarded: None,
+            matched: None,
+            is_rewritten: false,
+            asked: None,
             signals: Signals::default(),
         }
     }
@@ -101,6 +116,9 @@ impl RequestState {
             has_encoded_slash,
             rehearses_tls,
             forwarded,
+            matched,
+            is_rewritten,
+            asked,
             signals: _,
         } = self;
         RequestState {
@@ -115,6 +133,9 @@ impl RequestState {
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),
+            matched: matched.clone(),
+            is_rewritten: *is_rewritten,
+            asked: asked.clone(),
             signals,
         }
     }

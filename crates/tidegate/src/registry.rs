@@ -15,11 +15,13 @@ use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
 use tidegate_core::rate::{RateGate, RateStore};
 use tidegate_core::site;
+use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
+use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
@@ -27,6 +29,7 @@ use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
 use tidegate_modules::login::{BasicGate, LoginStore, RequireGate};
 use tidegate_modules::redirect::{Redirect, Respond};
+use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
 
@@ -100,8 +103,16 @@ impl Registry {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
-                if let Some(notes) = &self.notes {
-                    handler = Rc::new(Rehearsed::new(handler, notes.clone()));
+                let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
+                    Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
+                    None => handler,
+                };
+                handler = rehearsed(handler);
+                if let Some(to) = &route.rewrite {
+                    handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
+                }
+                if let Some(cors) = &route.cors {
+                    handler = Rc::new(Preflight::new(cors.clone(), handler));
                 }
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
                 routes.push(made.behind(self.gates_for(settings, route)?));
@@ -117,7 +128,7 @@ impl Registry {
     fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
         let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
         for rate in &route.rates {
-            gates.push(Rc::new(RateGate::new(rate, self.stores.rates.table(rate)?)));
+            gates.push(Rc::new(RateGate::new(rate, Scope::of(route), self.stores.rates.table(rate)?)));
         }
         if let Some(login) = &route.identification.login {
             let users = settings.users.iter().find(|users| users.name == login.users);
@@ -164,7 +175,8 @@ impl Registry {
                 });
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
-            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
+            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
+            Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body, media_type.as_deref()))
             }
@@ -180,11 +192,9 @@ impl Registry {
             Action::Proxy(proxy) => {
                 let connector =
                     proxy.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
-                self.or_recover(
-                    connector
-                        .map_err(io::Error::from)
-                        .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
-                )?
+                self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
+                    Proxy::new(applications, proxy, site, Scope::of(route), connector)
+                }))?
             }
             Action::Status => {
                 let names =

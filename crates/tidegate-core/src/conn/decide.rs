@@ -172,7 +172,16 @@ impl Connection {
         let (limits, path) = match site.filter(|site| site.has_limits()) {
             None => (None, PathState::Raw(&mut cx.path_buffer)),
             Some(site) => {
-                let place = site.place(head.method, head.target, &mut cx.path_buffer);
+                let exchange = Exchange {
+                    method: head.method,
+                    method_token: head.method_token,
+                    scheme: remote.scheme(is_tls),
+                    authority: head.authority,
+                    fields,
+                    state: RequestState::of(remote),
+                    ..Exchange::empty()
+                };
+                let place = site.place(exchange, head.target, &mut cx.path_buffer);
                 let route = place.as_ref().ok().and_then(|place| place.route);
                 (site.limits_at(route), PathState::Found(place))
             }
@@ -227,6 +236,9 @@ impl Connection {
                         has_encoded_slash,
                         rehearses_tls: false,
                         forwarded: None,
+                        matched: None,
+                        is_rewritten: false,
+                        asked: None,
                         signals: Signals::of_client(head.version),
                     },
                 };
@@ -315,8 +327,10 @@ impl Connection {
         }
         if engine.has_entrance {
             let (listener, authority, fields) = (self.listener, head.authority, head.fields);
-            let (remote, fields) = (*remote, &fields);
-            let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+            let (remote, fields, path) = (*remote, &fields, raw_path);
+            let (method, method_token) = (head.method, head.method_token);
+            let arrival =
+                Arrival { listener, method, method_token, authority, path, query, is_tls, remote, fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }

@@ -6,7 +6,7 @@ use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::notes;
 use crate::response::Response;
-use crate::template::{Piece, Template};
+use crate::template::{Piece, Scope, Template};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub struct RateGate {
 
 impl RateGate {
     /// The gate of a limit, over the table that all of its name share.
-    pub fn new(settings: &Shared<RequestRate>, table: Arc<Buckets>) -> RateGate {
-        let (rate, by) = (Rate::from(&**settings), Template::parse(&settings.by));
+    pub fn new(settings: &Shared<RequestRate>, scope: Scope<'_>, table: Arc<Buckets>) -> RateGate {
+        let (rate, by) = (Rate::from(&**settings), Template::parse(&settings.by, scope));
         RateGate { settings: settings.clone(), rate, by, table }
     }
 
