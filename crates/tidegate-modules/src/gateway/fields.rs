@@ -68,42 +68,42 @@ const PREFIXES: [&str; 9] = [
     "x-tls-client-",
 ];
 
+/// For each first letter the lengths of the names above that begin with it, as bits: most fields have another one.
+static LENGTHS: [u64; 26] = {
+    let mut table = [0; 26];
+    let mut at = 0;
+    while at < OF_PROXIES.len() + OF_IDENTITY.len() {
+        let name = if at < OF_PROXIES.len() { OF_PROXIES[at] } else { OF_IDENTITY[at - OF_PROXIES.len()] }
+            .as_bytes();
+        table[(name[0] - b'a') as usize] |= 1 << name.len();
+        at += 1;
+    }
+    table
+};
+
 /// Whether a field of this name may be passed on; `is_trusted` tells whether the client is a proxy of one's own.
 #[inline]
 pub fn may_pass(name: &str, is_trusted: bool) -> bool {
+    let first = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
     // None of them begins otherwise, and few fields begin so.
-    if !matches!(
-        name.as_bytes().first(),
-        Some(
-            b'x' | b'X'
-                | b'f'
-                | b'F'
-                | b'r'
-                | b'R'
-                | b'c'
-                | b'C'
-                | b's'
-                | b'S'
-                | b't'
-                | b'T'
-                | b'p'
-                | b'P'
-                | b'w'
-                | b'W'
-        )
-    ) {
+    if !matches!(first, b'x' | b'f' | b'r' | b'c' | b's' | b't' | b'p' | b'w') {
         return true;
     }
-    let is = |other: &&str| name.eq_ignore_ascii_case(other);
-    let begins =
-        |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     if is_for_servers(name) {
         return false;
     }
-    is_trusted
-        || !(OF_PROXIES.iter().any(&is)
-            || OF_IDENTITY.iter().any(&is)
-            || PREFIXES.iter().any(|prefix| begins(prefix)))
+    is_trusted || !is_of_proxies(name, first)
+}
+
+/// Whether a field is one that proxies set. `first` is the first letter of its name, small.
+fn is_of_proxies(name: &str, first: u8) -> bool {
+    let has_length = name.len() < 64 && LENGTHS[usize::from(first - b'a')] >> name.len() & 1 == 1;
+    let is = |other: &&str| name.eq_ignore_ascii_case(other);
+    let begins = |prefix: &&str| {
+        prefix.as_bytes().first() == Some(&first)
+            && name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    (has_length && (OF_PROXIES.iter().any(is) || OF_IDENTITY.iter().any(is))) || PREFIXES.iter().any(begins)
 }
 
 /// Whether a field is what an application tells the server before it: which file to send, how to buffer. From a client it
