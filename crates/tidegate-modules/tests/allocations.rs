@@ -248,7 +248,7 @@ fn passed_on_by_http() {
     let mut passing = Passing::new("proxy", [head.as_bytes(), &[7; 1024]].concat());
     for request in [PLAIN, BROWSER] {
         let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
-        assert_eq!(allocations, COUNT * 8, "{request}");
+        assert_eq!(allocations, COUNT * 4, "{request}");
     }
 }
 
@@ -263,6 +263,6 @@ fn passed_on_by_fastcgi() {
     let mut passing = Passing::new("fastcgi", answer);
     for request in [PLAIN, BROWSER] {
         let allocations = passing.allocations(&format!("GET /small.bin HTTP/1.1\r\n{request}"));
-        assert_eq!(allocations, COUNT * 7, "{request}");
+        assert_eq!(allocations, COUNT * 4, "{request}");
     }
 }

@@ -1,5 +1,6 @@
 //! The way of an answer from its application: the head, then content with its framing taken off.
 
+use super::about::About;
 use super::complaints::Complaints;
 use super::fields::{is_for_servers, may_be_trailer};
 use std::io;
@@ -75,11 +76,21 @@ pub(super) enum HeadOf {
 }
 
 impl HeadOf {
-    /// Takes bytes; the head, once it is there.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<AnswerHead>, AnswerError> {
+    /// Takes bytes; the head, once it is there. `memory` is asked for room for what lies behind it, `about` what complaints
+    /// are about.
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        memory: impl FnOnce() -> Vec<u8>,
+        about: impl Fn() -> About,
+    ) -> Result<Option<AnswerHead>, AnswerError> {
         match self {
             HeadOf::Http { reader, method, may_switch, body, interim } => {
                 let may_switch = *may_switch;
+                // Of a connection that only ends, the request may have to be sent once more.
+                if !bytes.is_empty() {
+                    reader.lend(memory);
+                }
                 let head = reader.push(
                     bytes,
                     &LIMITS,
@@ -103,16 +114,29 @@ impl HeadOf {
             HeadOf::FastCgi { decoder, stdout, complaints } => {
                 let before = stdout.len();
                 let mut rest = bytes;
-                let mut head = None;
+                // Most often the first of it is all of the head, and only what lies behind that is kept.
+                let mut first: Option<(AnswerHead, &[u8])> = None;
                 while !rest.is_empty() && !decoder.is_complete() {
                     let step = decoder.decode(rest)?;
                     match step.event {
-                        // Most often the first of it is all of the head, and only what lies behind that is kept.
-                        Event::Stdout(data) if stdout.is_empty() && head.is_none() => {
-                            head = first_of_cgi(data, stdout)?;
+                        Event::Stdout(data) if stdout.is_empty() && first.is_none() => {
+                            match read_cgi(data)? {
+                                Some((head, len)) => {
+                                    first = Some((head, data.get(len..).unwrap_or_default()))
+                                }
+                                None => stdout.extend_from_slice(data),
+                            }
                         }
-                        Event::Stdout(data) => stdout.extend_from_slice(data),
-                        Event::Stderr(data) => complaints.push(data),
+                        Event::Stdout(data) => {
+                            if let Some((_, behind)) = &mut first {
+                                stdout.extend_from_slice(std::mem::take(behind));
+                            }
+                            stdout.extend_from_slice(data);
+                        }
+                        Event::Stderr(data) => {
+                            complaints.are_about(&about);
+                            complaints.push(data);
+                        }
                         Event::End(end) => check_end(end.status)?,
                         Event::Nothing | Event::Values(_) => {}
                     }
@@ -121,8 +145,12 @@ impl HeadOf {
                 if !rest.is_empty() {
                     return Err(AnswerError::Excess);
                 }
-                if head.is_some() {
-                    return Ok(head);
+                if let Some((head, behind)) = first {
+                    if !behind.is_empty() {
+                        *stdout = memory();
+                        stdout.extend_from_slice(behind);
+                    }
+                    return Ok(Some(head));
                 }
                 if stdout.len() == before && !decoder.has_ended() {
                     return Ok(None);
@@ -132,7 +160,6 @@ impl HeadOf {
                     head => Ok(head),
                 }
             }
-            HeadOf::Scgi { stdout, .. } if stdout.is_empty() => first_of_cgi(bytes, stdout),
             HeadOf::Scgi { stdout, .. } => {
                 stdout.extend_from_slice(bytes);
                 from_cgi(stdout)
@@ -260,6 +287,13 @@ impl Content {
         Ok(within)
     }
 
+    /// Says what request an application may still complain of.
+    pub(super) fn is_about(&mut self, about: impl FnOnce() -> About) {
+        if let FramingOf::FastCgi { complaints, .. } = &mut self.framing {
+            complaints.are_about(about);
+        }
+    }
+
     /// All of it, for somebody else to read on.
     pub(super) fn take(&mut self) -> Content {
         let over = Content {
@@ -352,14 +386,6 @@ pub(super) fn to_client<'f>(fields: impl Iterator<Item = (&'f str, &'f [u8])>) -
         lines.push(name, value);
     }
     lines
-}
-
-/// Takes the first bytes of an answer: the head, where all of it is there. What is left of them goes into `stdout`.
-fn first_of_cgi(bytes: &[u8], stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {
-    let read = read_cgi(bytes)?;
-    let len = read.as_ref().map_or(0, |(_, len)| *len);
-    stdout.extend_from_slice(bytes.get(len..).unwrap_or_default());
-    Ok(read.map(|(head, _)| head))
 }
 
 fn from_cgi(stdout: &mut Vec<u8>) -> Result<Option<AnswerHead>, AnswerError> {

@@ -307,7 +307,7 @@ impl Handler for Proxy {
             range: self.link.sendfile.range_of(exchange),
             back: self.redirects.as_ref().map(|redirects| redirects.back(exchange)),
             elsewhere: None,
-            about: About::new(&self.link, exchange.target),
+            target: exchange.target.into(),
         };
         call.run()
     }

@@ -265,7 +265,7 @@ impl Inner {
             range: self.link.sendfile.range_of(exchange),
             back: None,
             elsewhere: exchange.elsewhere(),
-            about: About::new(&self.link, exchange.target),
+            target: exchange.target.into(),
         }
     }
 
