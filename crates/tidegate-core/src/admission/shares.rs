@@ -224,15 +224,21 @@ impl<const N: usize, W> Shares<N, W> {
     }
 
     /// Takes the next out of its line: of the first in each, the one that came first among those who may take a place
-    /// now. It has the turn, and no place before [`Shares::take`].
-    pub fn next(&mut self, most: u32) -> Option<(Claim<N>, u64, W)> {
+    /// now. It has the turn, and no place before [`Shares::take`]. `choose` may prefer another of the same line, by where it
+    /// stands.
+    pub fn next(
+        &mut self,
+        most: u32,
+        choose: impl FnOnce(&VecDeque<(u64, W)>) -> usize,
+    ) -> Option<(Claim<N>, u64, W)> {
         if self.waiting == 0 {
             return None;
         }
         let may = self.lines.values().filter(|line| self.may_take(&line.claim, most));
         let first = may.min_by_key(|line| line.waiting.front().map_or(u64::MAX, |(number, _)| *number));
         let claim = first?.claim;
-        let (number, who) = self.lines.get_mut(&line_of(&claim))?.waiting.pop_front()?;
+        let line = &mut self.lines.get_mut(&line_of(&claim))?.waiting;
+        let (number, who) = line.remove(choose(line))?;
         self.has_shrunk(&line_of(&claim));
         Some((claim, number, who))
     }
@@ -311,7 +317,7 @@ mod tests {
         fn give_on(&mut self, claim: &Claim<2>, most: u32) -> Vec<Waker> {
             self.leave(claim);
             let mut woken = Vec::new();
-            while let Some((claim, _, waker)) = self.next(most) {
+            while let Some((claim, _, waker)) = self.next(most, |_| 0) {
                 self.take(&claim);
                 woken.extend(waker);
             }
@@ -444,7 +450,7 @@ mod tests {
         assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Turn(1));
         assert_eq!(shares.enter(&site(1), 4, 1, || ()), Placement::Full);
         shares.leave(&site(2));
-        assert!(shares.next(4).is_none(), "kept for the other, who has none now");
+        assert!(shares.next(4, |_| 0).is_none(), "kept for the other, who has none now");
         assert!(shares.try_enter(&site(2), 4));
     }
 
