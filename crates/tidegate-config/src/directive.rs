@@ -140,6 +140,8 @@ pub enum Kind {
         /// The most that fits.
         most: u64,
     },
+    /// So many in a time: `"10/s"`.
+    Rate,
     /// A status code, one of a list, or within 200..=599 when the list is empty.
     Status {
         /// The statuses that fit; empty for all.

@@ -16,6 +16,7 @@ use crate::include::{Reader, TopNode, unreadable};
 use crate::lower;
 use crate::settings::{HostPattern, Origin, Settings};
 use crate::source::Source;
+use crate::value::IS_EXPRESSION;
 
 /// The outcome of loading.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -238,13 +239,50 @@ fn in_force(site: Option<&RejectedSite>) -> String {
 
 /// Leaves out what may only be said because a mistake of form stands there.
 fn without_consequences(mut checker: Checker<'_>) -> Vec<Diagnostic> {
-    let diagnostics = std::mem::take(&mut checker.diagnostics);
-    let mut form = checker.form.iter().flat_map(Clone::clone).peekable();
-    let kept = diagnostics
-        .into_iter()
-        .enumerate()
-        .filter(|(at, diagnostic)| form.next_if_eq(at).is_some() || !checker.is_consequence(diagnostic));
-    kept.map(|(_, diagnostic)| diagnostic).collect()
+    let mut diagnostics = std::mem::take(&mut checker.diagnostics);
+    let form: Vec<usize> = checker.form.iter().flat_map(Clone::clone).collect();
+    let settled = settled_values(&diagnostics, &form);
+    let mut form = form.into_iter().peekable();
+    let mut at = 0..;
+    diagnostics.retain(|diagnostic| {
+        let Some(at) = at.next() else { return true };
+        let is_of_form = form.next_if_eq(&at).is_some();
+        !settled.contains(&at) && (is_of_form || !checker.is_consequence(diagnostic))
+    });
+    diagnostics
+}
+
+/// What a value and the form of that value are both wrong: a path with an escape that is none is another path, so the escape
+/// alone is told. In a regular expression of nginx the backslash is none of the mistakes.
+fn settled_values(diagnostics: &[Diagnostic], form: &[usize]) -> HashSet<usize> {
+    let mut settled = HashSet::new();
+    if form.is_empty() {
+        return settled;
+    }
+    let mut of_form: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+    for at in form {
+        if let Some((source, range)) = diagnostics.get(*at).and_then(|diagnostic| diagnostic.span.as_ref()) {
+            of_form.entry(&source.name).or_default().push((range.start, *at));
+        }
+    }
+    of_form.values_mut().for_each(|places| places.sort_unstable());
+    let is_of_form: HashSet<usize> = form.iter().copied().collect();
+    for (at, diagnostic) in diagnostics.iter().enumerate().filter(|(at, _)| !is_of_form.contains(at)) {
+        let Some((source, range)) = &diagnostic.span else { continue };
+        let Some(places) = of_form.get(&*source.name) else { continue };
+        // The value itself begins with its quote, in front of what is wrong in it.
+        let first = places.partition_point(|(start, _)| *start <= range.start);
+        let inside: Vec<usize> =
+            places[first..].iter().take_while(|(start, _)| *start < range.end).map(|(_, at)| *at).collect();
+        if !inside.is_empty() && source.text[range.clone()].starts_with(['"', '#']) {
+            if diagnostic.message.contains(IS_EXPRESSION) {
+                settled.extend(inside);
+            } else {
+                settled.insert(at);
+            }
+        }
+    }
+    settled
 }
 
 /// Most diagnostics that are told; beyond them only their number is.

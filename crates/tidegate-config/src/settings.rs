@@ -16,12 +16,14 @@ pub mod upstream;
 
 mod access;
 mod networks;
+mod rates;
 mod shared;
 
 pub use access::{Access, AccessRule, AccessRules};
 pub use limits::{Limits, RequestLimits};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
+pub use rates::RequestRate;
 pub use shared::{Shared, once};
 pub use tls::{
     Acme, AcmeAuthority, AcmeChallenge, CertificateFiles, ClientCertificates, DnsHook, DnsUpdate, ListenTls,
@@ -157,6 +159,14 @@ pub enum ListenAddress {
     Unix(#[serde(with = "crate::path_encoding::path")] PathBuf),
 }
 
+impl Settings {
+    /// Each `limit` that some route has; one of a name several times.
+    pub fn rates(&self) -> impl Iterator<Item = &RequestRate> {
+        let routes = self.sites.iter().flat_map(|site| &site.routes);
+        routes.flat_map(|route| &route.rates).map(|rate| &**rate)
+    }
+}
+
 /// A virtual server: the host names it answers to, and its routes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
@@ -194,6 +204,8 @@ pub struct Route {
     pub action: Action,
     /// Who is let in.
     pub access: Access,
+    /// How often it may be asked for, in order; each name once.
+    pub rates: Vec<Shared<RequestRate>>,
     /// `None`: those of the site.
     pub trusted_proxies: Option<Shared<NetworkSet>>,
     /// Fields set on every response of the route, in order: name and value, checked and safe to send, placeholders

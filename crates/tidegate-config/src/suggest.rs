@@ -2,6 +2,9 @@
 //!
 //! Called wherever a word is refused. It only words the help; nothing is ever accepted because of it.
 
+use crate::directive::Context;
+use crate::directives;
+
 /// The candidate nearest to a word, if one is near enough to be a likely slip.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Long words are no slips of a short one; the bound also keeps the quadratic distance small.
@@ -21,6 +24,17 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 /// What a directive of nginx, lighttpd, Apache or Caddy is called here.
 pub(crate) fn foreign(word: &str) -> Option<&'static str> {
     FOREIGN.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, ours)| *ours)
+}
+
+/// Whether what is written for a directive of a context is likely one of these, misspelt or in the words of another server.
+pub(crate) fn means(word: &str, context: Context, names: &[&str]) -> bool {
+    let near = nearest(word, directives::in_context(context).map(|directive| directive.name));
+    near.is_some_and(|near| names.contains(&near))
+        || foreign(word).is_some_and(|help| {
+            names
+                .iter()
+                .any(|name| help.contains(&format!("`{name} ")) || help.contains(&format!("`{name}`")))
+        })
 }
 
 /// Name elsewhere, and the sentence that leads home.
@@ -139,7 +153,7 @@ mod tests {
     #[test]
     fn no_foreign_name_is_one_of_ours() {
         for (name, _) in FOREIGN {
-            assert!(!crate::directives::names().any(|ours| ours == *name), "{name}");
+            assert!(!directives::names().any(|ours| ours == *name), "{name}");
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::limits::excess;
 use crate::notes;
 pub use crate::notes::{Known, Notes};
 use crate::pattern::matches;
+use crate::remote::{Remote, UNNAMED};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
 use crate::site::Site;
@@ -49,6 +50,7 @@ impl Handler for Rehearsed {
             Foreseen::Handler => self.handler.handle(exchange, pass),
             Foreseen::Status(status) if status.is_error() => Reply::Ready(answer::error(status)),
             Foreseen::Status(status) => Reply::status(status),
+            Foreseen::Head(response) => Reply::Ready(*response),
             Foreseen::Application => {
                 self.notes.asks_application();
                 Reply::Ready(Response::empty(Status::OK).by(Author::Application))
@@ -112,7 +114,9 @@ impl Engine {
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
         let remote = site.remote(&peer, fields);
         if remote.has_told_scheme() {
-            notes.push(format!("scheme {}, as the trusted proxy {peer} says", remote.scheme(is_tls)));
+            let field = if fields.contains("x-forwarded-proto") { "X-Forwarded-Proto" } else { "Forwarded" };
+            let scheme = remote.scheme(is_tls);
+            notes.push(format!("scheme {scheme}, as the trusted proxy {peer} says in {field}"));
         }
         let arrival =
             Arrival { listener, authority, path: raw_path, query: exchange.query, is_tls, remote, fields };
@@ -141,7 +145,7 @@ impl Engine {
         };
         let mut exchange = Exchange { path, scheme: remote.scheme(is_tls), state, ..exchange };
         explain_route(site, &exchange, notes);
-        self.handle(site, &mut exchange)
+        self.handle(site, &mut exchange, None)
     }
 }
 
@@ -155,7 +159,9 @@ impl Engine {
         notes: &Notes,
     ) -> Option<Status> {
         let of_server = &self.settings.limits.request;
-        let own = site.limits_of(exchange.method, exchange.target);
+        let mut scratch = Vec::new();
+        let place = site.place(exchange.method, exchange.target, &mut scratch);
+        let own = site.limits_at(place.ok().and_then(|place| place.route));
         let limits = own.as_deref().unwrap_or(of_server);
         if own.is_some() {
             notes.push(format!("limits of this site or route: {}", limits.unlike(of_server).join(", ")));
@@ -170,6 +176,18 @@ impl Engine {
             notes.push(format!("content of {length} bytes is more than `body-size` allows"));
             Status::CONTENT_TOO_LARGE
         })
+    }
+}
+
+/// Who the client is behind a trusted proxy, and by which field.
+fn named_by(remote: &Remote) -> String {
+    let Remote { client, peer, .. } = remote;
+    if *client == UNNAMED {
+        format!("client unknown: the trusted proxy {peer} names it in X-Forwarded-For, which cannot be read")
+    } else if client == peer {
+        format!("client {client}: the trusted proxy itself, since it names nobody in X-Forwarded-For")
+    } else {
+        format!("client {client}, whom the trusted proxy {peer} names in X-Forwarded-For")
     }
 }
 
@@ -191,7 +209,7 @@ fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
             remote = remote.seen_behind(trusted, &exchange.fields);
         }
         if remote.is_trusted {
-            notes.push(format!("client {}, whom the trusted proxy {} names", remote.client, remote.peer));
+            notes.push(named_by(&remote));
         }
         let exchange = Exchange { state: RequestState::of(remote), ..*exchange };
         for rules in &route.access.levels {

@@ -26,7 +26,7 @@ const ASKS: &str =
 /// Decides whether a request goes on to the content of its route. One for each route on each worker.
 pub trait Gate {
     /// Looks at a request that is about to get the content of this gate's route.
-    fn check(&self, exchange: &Exchange<'_>) -> Verdict;
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict;
 }
 
 /// What a gate says of a request.
@@ -55,7 +55,7 @@ pub(crate) enum Passage {
 }
 
 impl Gate for Access {
-    fn check(&self, exchange: &Exchange<'_>) -> Verdict {
+    fn check(&self, exchange: &mut Exchange<'_>) -> Verdict {
         match access::judge(self, exchange) {
             Ok(()) => Verdict::Pass,
             Err(refusal) => Verdict::Refuse(refused(exchange, &refusal)),
@@ -88,7 +88,7 @@ fn refused(exchange: &Exchange<'_>, refusal: &Refusal<'_>) -> Response {
 
 impl Site {
     /// Asks the gates of a route.
-    pub(crate) fn ask_gates(&self, index: usize, exchange: &Exchange<'_>) -> Passage {
+    pub(crate) fn ask_gates(&self, index: usize, exchange: &mut Exchange<'_>) -> Passage {
         self.ask_gate(index, self.route(index).access.check(exchange), 0, exchange)
     }
 
@@ -98,7 +98,7 @@ impl Site {
         index: usize,
         mut verdict: Verdict,
         mut next: usize,
-        exchange: &Exchange<'_>,
+        exchange: &mut Exchange<'_>,
     ) -> Passage {
         loop {
             match verdict {

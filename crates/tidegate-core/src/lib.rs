@@ -32,6 +32,7 @@ mod notes;
 mod opening;
 pub mod pattern;
 mod phase;
+pub mod rate;
 mod registry;
 pub mod remote;
 pub mod reply;

@@ -16,10 +16,10 @@ use std::rc::Rc;
 use tidegate_http::Status;
 
 impl Engine {
-    /// Decides and answers.
+    /// Decides and answers. `route` is the first whose pattern fits, where that is known already.
     #[inline(always)] // one of the two calls is explain's
-    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>) -> Reply {
-        let Some(index) = site.route_for(exchange.path) else {
+    pub fn handle(&self, site: &Rc<Site>, exchange: &mut Exchange<'_>, route: Option<usize>) -> Reply {
+        let Some(index) = route.or_else(|| site.route_for(exchange.path)) else {
             return Reply::Ready(answer::refused(exchange, Status::NOT_FOUND, "no route fits"));
         };
         exchange.state.route = index;

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::{self, PathPattern, RequestLimits};
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
-use tidegate_http::{Fields, Method, Target};
+use tidegate_http::{Fields, Method, Status, Target};
 use tidegate_io::socket::Peer;
 
 /// A site at run time.
@@ -34,6 +34,14 @@ pub struct Site {
     pub access_log: Option<Sink>,
     /// For each route, its limits where they are not those of the server; empty where no route has any.
     limits: Vec<Option<Rc<RequestLimits>>>,
+}
+
+/// A path by which a request is decided, and where it leads.
+pub(crate) struct Place<'a> {
+    pub path: &'a [u8],
+    pub has_encoded_slash: bool,
+    /// `None` where no route fits.
+    pub route: Option<usize>,
 }
 
 /// A route at run time: what a module has made of it.
@@ -128,21 +136,32 @@ impl Site {
         }
     }
 
-    /// The limits of a request, where the site or the route of its path sets other ones than the server. What has no
-    /// path has those of the site.
+    /// Whether the limits of a request depend on its route.
     #[inline]
-    pub(crate) fn limits_of(&self, method: Method, target: &str) -> Option<Rc<RequestLimits>> {
-        if self.limits.is_empty() { None } else { self.own_limits(method, target) }
+    pub(crate) fn has_limits(&self) -> bool {
+        !self.limits.is_empty()
     }
 
+    /// Path and route of a request, which say its limits.
+    ///
+    /// # Errors
+    /// The answer to what has no path by which it could be decided.
     #[cold]
-    fn own_limits(&self, method: Method, target: &str) -> Option<Rc<RequestLimits>> {
+    pub(crate) fn place<'a>(
+        &self,
+        method: Method,
+        target: &'a str,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Place<'a>, Status> {
         let target = Target::parse(method, target).ok();
-        let mut scratch = Vec::new();
-        let path =
-            target.as_ref().and_then(Target::path).and_then(|path| self.path_of(path, &mut scratch).ok());
-        let index = path.and_then(|(path, _)| self.route_for(path));
-        self.limits.get(index.unwrap_or(self.limits.len() - 1))?.clone()
+        let raw_path = target.as_ref().and_then(Target::path).ok_or(Status::BAD_REQUEST)?;
+        let (path, has_encoded_slash) = self.path_of(raw_path, scratch).map_err(PathError::status)?;
+        Ok(Place { path, has_encoded_slash, route: self.route_for(path) })
+    }
+
+    /// The limits of a route, where they are other ones than the server's. What has no path has those of the site.
+    pub(crate) fn limits_at(&self, route: Option<usize>) -> Option<Rc<RequestLimits>> {
+        self.limits.get(route.unwrap_or(self.limits.len().checked_sub(1)?))?.clone()
     }
 
     /// Its settings.

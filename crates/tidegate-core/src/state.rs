@@ -7,6 +7,7 @@ use crate::body::RequestBody;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_io::socket::Peer;
@@ -25,6 +26,8 @@ pub struct RequestState {
     pub(crate) route: usize,
     /// How often the request was handed on to another route already.
     pub(crate) hops: u8,
+    /// The limits that it has been counted by.
+    pub(crate) counted: SmallVec<[usize; 2]>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearses_tls: bool,
@@ -50,6 +53,7 @@ impl RequestState {
             site: None,
             route: 0,
             hops: 0,
+            counted: SmallVec::new(),
             has_encoded_slash: false,
             rehearses_tls: false,
             forwarded: None,
@@ -61,6 +65,16 @@ impl RequestState {
     #[inline]
     pub(crate) fn is_tls(&self) -> bool {
         self.tls.is_some() || self.rehearses_tls
+    }
+
+    /// Whether a limit, known by a number of its own, counts the request for the first time: the server's own requests
+    /// on its behalf are not counted again.
+    pub(crate) fn counts_first(&mut self, limit: usize) -> bool {
+        let is_first = !self.counted.contains(&limit);
+        if is_first {
+            self.counted.push(limit);
+        }
+        is_first
     }
 
     /// The same for a request that is kept, which takes the content along.
@@ -78,6 +92,7 @@ impl RequestState {
             site,
             route,
             hops,
+            counted,
             has_encoded_slash,
             rehearses_tls,
             forwarded,
@@ -90,6 +105,7 @@ impl RequestState {
             site: site.clone(),
             route: *route,
             hops: *hops,
+            counted: counted.clone(),
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),

@@ -254,8 +254,16 @@ impl InternalRedirect {
 }
 
 /// Fields of an error that a client goes by, whatever the page looks like (RFC 9110 sections 10.2.3, 11.6.1, 14.4, 15.5.6).
-const OF_THE_ERROR: [&str; 6] =
-    ["Allow", "Content-Range", "Retry-After", "WWW-Authenticate", "Proxy-Authenticate", "Cache-Control"];
+const OF_THE_ERROR: [&str; 8] = [
+    "Allow",
+    "Content-Range",
+    "Retry-After",
+    "RateLimit",
+    "RateLimit-Policy",
+    "WWW-Authenticate",
+    "Proxy-Authenticate",
+    "Cache-Control",
+];
 
 /// A page in place of an error: nothing on it may say that the error is the page, or is to be kept.
 fn standing_in(page: Response, error: &Response) -> Response {

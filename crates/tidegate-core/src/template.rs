@@ -82,8 +82,17 @@ impl Template {
 
     /// The text for a request, as the value of a field.
     pub fn fill(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter(), exchange)
+    }
+
+    /// The same without `{client}`, where something else stands for it.
+    pub(crate) fn fill_without_client(&self, exchange: &Exchange<'_>) -> String {
+        Self::fill_pieces(self.pieces.iter().filter(|piece| **piece != Piece::Client), exchange)
+    }
+
+    fn fill_pieces<'p>(pieces: impl Iterator<Item = &'p Piece>, exchange: &Exchange<'_>) -> String {
         let mut text = String::new();
-        for piece in &self.pieces {
+        for piece in pieces {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
                 Piece::Client => {

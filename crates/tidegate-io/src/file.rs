@@ -33,6 +33,8 @@ pub struct Meta {
     pub identity: (u64, u64),
     /// Last change of the inode, seconds and nanoseconds: moves even when the modification time is set back.
     pub changed: (i64, u32),
+    /// Whether somebody may run it as a program.
+    pub is_executable: bool,
 }
 
 /// What a path leads to.
@@ -470,6 +472,7 @@ pub fn meta_of(fd: BorrowedFd<'_>) -> io::Result<Meta> {
         mtime_ns: stat.st_mtime_nsec as u32,
         identity: (stat.st_dev, stat.st_ino),
         changed: (stat.st_ctime, stat.st_ctime_nsec as u32),
+        is_executable: stat.st_mode & 0o111 != 0,
     })
 }
 

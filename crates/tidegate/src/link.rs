@@ -55,10 +55,19 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
+/// A table of a limit, whose memory goes with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateTable {
+    /// Of the limit.
+    pub name: String,
+    /// How many it was made for.
+    pub keys: u32,
+}
+
 /// From the master to a server process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToServer {
-    /// Get ready for settings. Descriptors: of `logs`, then of `listeners`, worker by worker.
+    /// Get ready for settings. Descriptors: of `logs`, of `rates`, then of `listeners`, worker by worker.
     Prepare {
         /// Comes back with the answer.
         number: u64,
@@ -70,6 +79,8 @@ pub enum ToServer {
         is_recovery: bool,
         /// The logs that are files.
         logs: Vec<LogTarget>,
+        /// The tables of limits.
+        rates: Vec<RateTable>,
         /// What each worker listens on.
         listeners: Vec<Vec<ListenAddress>>,
     },
@@ -288,6 +299,7 @@ mod tests {
             settings: settings.clone(),
             is_recovery: false,
             logs: Vec::new(),
+            rates: Vec::new(),
             listeners: Vec::new(),
         };
         let json = serde_json::to_vec(&prepare).unwrap();

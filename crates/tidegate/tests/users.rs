@@ -348,6 +348,72 @@ fn a_reload_that_changes_the_user_leaves_pools_and_scripts_in_reach() {
     }
 }
 
+/// A right that the settings have taken away is gone with the reload, though the application does not work without it.
+#[test]
+fn a_reload_that_takes_root_away_from_a_pool_leaves_no_process_of_root_serving() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("users-taken-away");
+    let text = "import os, socket, sys\n\
+                if os.geteuid() != 0 and len(sys.argv) > 1: sys.exit(3)\n\
+                s = socket.socket(fileno=3)\n\
+                while True:\n\
+                \x20 c, _ = s.accept()\n\
+                \x20 c.recv(9999)\n\
+                \x20 body = str(os.geteuid())\n\
+                \x20 c.sendall(('HTTP/1.0 200 OK\\r\\nContent-Length: %d\\r\\n\\r\\n%s' % (len(body), body)).encode())\n\
+                \x20 c.close()\n";
+    fs::write(folder.path("app.py"), text).unwrap();
+    let app = folder.path("app.py").display().to_string();
+    let settings = |user: &str| {
+        let pool = |name: &str, more: &str| {
+            format!(
+                "pool \"{name}\" {{ command \"python3\" \"{app}\" {more}; socket auto pass=descriptor; {user} }}\n"
+            )
+        };
+        format!(
+            "workers 1\nuser \"{name}\"\nlisten \"127.0.0.1:0\"\n{}{}\
+             site \"localhost\" {{ proxy \"http://works\"; route \"/needs\" {{ proxy \"http://needs\" }} }}\n",
+            pool("works", ""),
+            pool("needs", "\"root\"")
+        )
+    };
+    let server = Server::with_config(&folder, &settings("user \"root\""));
+    for path in ["/", "/needs"] {
+        assert_eq!(wait_for(|| get(&server.address, path).ok(), "an answer"), "0");
+    }
+    let roots: Vec<u64> = pids(&server);
+    folder.write("tidegate.kdl", &settings(""));
+    let reloaded = server.tell(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    for pool in ["works", "needs"] {
+        let said = format!("pool {pool}: processes of the user before get no further requests, and end");
+        assert!(reloaded.stdout.contains(&said), "{}", reloaded.stdout);
+    }
+    wait_for(
+        || (get(&server.address, "/").ok()? == number.to_string()).then_some(()),
+        "the new user's answer",
+    );
+    let is_gone = |pid: &u64| !Path::new(&format!("/proc/{pid}")).exists();
+    wait_for(|| roots.iter().all(is_gone).then_some(()), "the processes of root to end");
+    let is_failing = || {
+        let status = server.status();
+        let pools = status["pools"].as_array().unwrap();
+        pools.iter().any(|pool| pool["name"] == "needs" && pool["state"] == "failing").then_some(())
+    };
+    wait_for(is_failing, "the pool that needs root to fail");
+    let refused = get(&server.address, "/needs").unwrap_err().to_string();
+    assert!(refused.contains("HTTP/1.1 50"), "{refused}");
+}
+
+fn pids(server: &Server<'_>) -> Vec<u64> {
+    let status = server.status();
+    let pools = status["pools"].as_array().unwrap().iter();
+    pools
+        .flat_map(|pool| pool["processes"].as_array().unwrap())
+        .map(|one| one["pid"].as_u64().unwrap())
+        .collect()
+}
+
 /// A folder of keys that was the applications' user's before, as under an older unit, is root's own again.
 #[test]
 fn a_storage_that_others_could_read_is_taken_back() {

@@ -72,10 +72,14 @@ impl<'a> Checker<'a> {
             header: name.start..node.entries.last().map_or(name.end, |entry| entry.range.end),
             arguments: Vec::new(),
             properties: Vec::new(),
+            is_faulty: false,
             children: Vec::new(),
             pairs: Vec::new(),
+            unknown: Vec::new(),
         };
+        let known = self.diagnostics.len();
         self.entries(&mut item, node);
+        item.is_faulty = self.diagnostics[known..].iter().any(Diagnostic::is_error);
         self.children(&mut item, node);
         Some(item)
     }
@@ -107,8 +111,30 @@ impl<'a> Checker<'a> {
         );
     }
 
+    /// A location of nginx with its modifier in front, in place of a pattern.
+    fn modified_location(&mut self, item: &Item, node: &Node) -> bool {
+        let mut texts = node.arguments().filter_map(|entry| match &entry.value {
+            Literal::Text(text) => Some((text, entry)),
+            _ => None,
+        });
+        let (Some((modifier, first)), Some((path, second))) = (texts.next(), texts.next()) else {
+            return false;
+        };
+        if item.directive.name != "route" {
+            return false;
+        }
+        let Some(error) = value::location_of_nginx(&format!("{modifier} {path}")) else { return false };
+        let range = first.value_range.start..second.value_range.end;
+        let message = format!("`route`: {}", error.message);
+        self.diagnostics.push(Diagnostic::error(message).at(&item.file.source, range).help(error.help));
+        true
+    }
+
     fn entries(&mut self, item: &mut Item, node: &Node) {
         let directive = item.directive;
+        if self.modified_location(item, node) {
+            return;
+        }
         let mut position = 0usize;
         // Words that stand alone: `off` cannot be one of several.
         let mut lone_word = None;
@@ -249,6 +275,7 @@ impl<'a> Checker<'a> {
             Ok(value) => {
                 if let Written::Text { text, .. } = written
                     && let Some((message, help)) = value::foreign_variable(kind, text)
+                        .or_else(|| value::foreign_in_text(item.directive.name, text))
                 {
                     let warning = Diagnostic::warning(message).at(&item.file.source, range.clone());
                     self.diagnostics.push(warning.help(help));
@@ -316,6 +343,10 @@ impl<'a> Checker<'a> {
             Children::Block(context) => {
                 let file = item.file.clone();
                 item.children = self.items(&file, nodes, context);
+                if item.children.len() < nodes.len() {
+                    let unknown = nodes.iter().filter(|node| directives::find(context, &node.name).is_none());
+                    item.unknown = unknown.map(|node| node.name.clone()).collect();
+                }
             }
             Children::Pairs { name, value } => self.pairs(item, nodes, name, value),
         }

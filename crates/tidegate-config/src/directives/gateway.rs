@@ -169,16 +169,18 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("mount", SCRIPTS)
     },
     Directive {
-        arguments: &[one("name", Kind::Variable), one_or("value", Kind::Text { most: 8192 }, &["off"])],
+        arguments: &[one("name", Kind::Variable), one_or("value", Kind::Text { most: 8192 }, &["off", "pass"])],
         repeats: true,
-        doc: "A variable for the application, in place of one of the same name; `off` without quotes leaves it out.",
+        doc: "A variable for the application, in place of one of the same name; `off` without quotes leaves it out. `pass` \
+              lets a field of any client through which only proxies send: `param \"HTTP_X_USER\" pass`.",
         example: "param \"APP_ENV\" \"production\"",
         ..Directive::new("param", VARIABLES)
     },
     Directive {
-        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off"])],
+        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off", "pass"])],
         repeats: true,
-        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away. \
+        doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away, `pass` lets \
+              through what any client sends, also where it is a field that only proxies send (`X-User`). \
               `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are filled in.",
         example: "request-header \"X-Api-Key\" \"secret\"",
         ..Directive::new("request-header", PROXY)

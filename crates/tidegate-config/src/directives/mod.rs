@@ -6,6 +6,7 @@
 mod answer;
 mod files;
 mod gateway;
+mod guard;
 mod limits;
 mod pool;
 mod server;
@@ -16,11 +17,12 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 9] = [
+const PARTS: [&[Directive]; 10] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
     files::DIRECTIVES,
+    guard::DIRECTIVES,
     answer::DIRECTIVES,
     gateway::DIRECTIVES,
     pool::DIRECTIVES,

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use crate::check::{Checker, Item, number};
 use crate::directive::Context;
-use crate::lower::{access, limits};
+use crate::lower::{access, limits, rates};
 use crate::settings::{
-    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, Shared, Symlinks,
-    Try,
+    Access, AccessRule, AccessRules, Coding, Compress, Listing, NetworkSet, RequestLimits, RequestRate,
+    Shared, Symlinks, Try,
 };
 use crate::value::{Value, field_names_agree};
 use crate::{directives, lower};
@@ -21,6 +21,8 @@ use crate::{directives, lower};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inherited {
     pub root: Option<PathBuf>,
+    /// What is unknown in the site was meant to be its root: none is missing.
+    pub root_is_misspelt: bool,
     pub index: Vec<String>,
     pub try_list: Vec<Try>,
     pub listing: Option<Listing>,
@@ -34,6 +36,7 @@ pub(crate) struct Inherited {
     pub access: Access,
     /// The rules of the level that is being applied.
     rules: Vec<AccessRule>,
+    pub rates: Vec<Shared<RequestRate>>,
     pub fields: Vec<(String, String)>,
     /// How many of them come from the levels around the one that is being applied.
     outer_fields: usize,
@@ -173,6 +176,17 @@ impl Inherited {
     /// `access off`: the rules around this level are done away with.
     pub fn open(&mut self) {
         self.access.levels.clear();
+    }
+
+    /// `limit`: another of a name that is in force says the same, which is checked elsewhere.
+    pub fn add_rate(&mut self, item: &Item) {
+        match rates::rate(item) {
+            _ if item.is_word("off") => self.rates.clear(),
+            Some(rate) if !self.rates.iter().any(|known| known.name == rate.name) => {
+                self.rates.push(rate.into());
+            }
+            _ => {}
+        }
     }
 
     /// `types`: an inner one for the same extension takes the place of the outer one.

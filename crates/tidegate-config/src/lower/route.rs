@@ -5,9 +5,14 @@ use std::path::{Path, PathBuf};
 use super::inherit::Inherited;
 use super::{access, gateway};
 use crate::check::{Checker, Item, number};
+use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{AccessRule, AccessRules, Action, Files, Network, Origin, PathPattern, Route, Try};
 use crate::value::{Value, is_name, pattern_text};
+
+/// What says where the answers of a site or a route come from.
+const ANSWERS: &[&str] =
+    &["root", "alias", "redirect", "respond", "status", "fastcgi", "scgi", "cgi", "proxy"];
 
 /// Lowers a route, or the site itself as its last route.
 pub(super) fn route(
@@ -61,6 +66,7 @@ pub(super) fn with(inherited: Inherited, pattern: PathPattern, action: Action, o
         pattern,
         action,
         access: inherited.access,
+        rates: inherited.rates,
         trusted_proxies: None,
         fields: inherited.fields,
         removed_fields: inherited.removed_fields,
@@ -195,7 +201,9 @@ fn files(
         check_root(checker, disk, written, path);
     }
     // A root that was given wrongly has been said already.
-    if root.is_none() && item.child("root").is_none() {
+    let context = if item.directive.name == "site" { Context::Site } else { Context::Route };
+    let is_misspelt = inherited.root_is_misspelt || item.misspells(context, ANSWERS);
+    if root.is_none() && item.child("root").is_none() && !is_misspelt {
         let (message, help) = if item.directive.name == "site" {
             (
                 "this site says neither where its files are nor what to answer",

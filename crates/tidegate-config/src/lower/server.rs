@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::inherit::Inherited;
 use super::limits::small;
 use super::logs::Logs;
-use super::{access_log, check_folder, check_log, limits, listen, written_or_default};
+use super::{access_log, check_folder, check_log, limits, listen, rates, written_or_default};
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
 use crate::disk::Disk;
@@ -24,6 +24,8 @@ pub(crate) struct Server {
     pub listeners: Vec<Item>,
     /// Which file each log goes to, what its lines are like, and where that was written.
     pub logs: Logs,
+    /// What the limits of each name say.
+    pub rates: rates::Names,
 }
 
 impl Server {
@@ -88,7 +90,9 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
-    Server { settings, inherited, listeners: listener_items, logs }
+    let mut rates = rates::Names::default();
+    rates.check(checker, &items);
+    Server { settings, inherited, listeners: listener_items, logs, rates }
 }
 
 /// What an `error-log` with mistakes in it becomes; the mistakes have been said.

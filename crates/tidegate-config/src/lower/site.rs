@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{Claims, Server, access_log, host_text, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
+use crate::directive::Context;
 use crate::disk::{Disk, What};
 use crate::settings::{Action, HostPattern, PathPattern, Route, Site, Try};
 use crate::value::{Value, covers, is_name, pattern_text};
@@ -19,8 +20,10 @@ pub(super) fn site(
     claims: &mut Claims,
 ) -> Site {
     let names = names(checker, item, claims);
+    server.rates.check(checker, &item.children);
     let mut inherited = server.inherited.clone();
     inherited.apply(checker, &item.children);
+    inherited.root_is_misspelt = item.misspells(Context::Site, &["root"]);
     let is_https_only = tls::hsts(&mut inherited);
     let tls = item.child("tls").map(|item| tls::site(checker, item)).unwrap_or_default();
     // Also where the site is reached without TLS: nobody without a certificate gets in.
@@ -31,6 +34,7 @@ pub(super) fn site(
     let mut routes: Vec<Route> = Vec::new();
     let mut written: Vec<&Item> = Vec::new();
     for child in item.children.iter().filter(|child| child.directive.name == "route") {
+        server.rates.check(checker, &child.children);
         let Some(Value::Pattern(pattern)) = child.first().cloned() else {
             // The pattern is wrong; what is inside is looked at all the same.
             route::route(checker, disk, child, PathPattern::Exact("/".to_owned()), &inherited, false);

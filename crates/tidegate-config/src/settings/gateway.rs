@@ -44,6 +44,8 @@ pub struct Gateway {
     pub request_buffer: u64,
     /// Folders whose files the application may have sent.
     pub sendfile: Vec<SendfileRoot>,
+    /// Fields that only proxies send and that any client may send here, in small letters.
+    pub passed_fields: Vec<String>,
 }
 
 /// How many requests an application gets at once.

@@ -11,6 +11,7 @@ mod quantity;
 mod upstream;
 mod variables;
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Netwo
 pub(crate) use names::field_names_agree;
 #[cfg(test)]
 pub(crate) use names::network as read_network;
-pub(crate) use paths::{covers, is_name, pattern_text};
-pub(crate) use quantity::{SIZE_UNITS, TIME_UNITS, duration_text, size_text};
-pub(crate) use variables::foreign as foreign_variable;
+pub(crate) use paths::{IS_EXPRESSION, covers, is_name, location_of_nginx, pattern_text};
+pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
+pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
 /// A value that fits its type.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub(crate) enum Value {
     /// A number, a size in bytes, a status.
     Number(u64),
     Duration(Duration),
+    /// So many in each such time.
+    Rate(NonZeroU64, Duration),
     Text(String),
     Path(PathBuf),
     LogTarget(LogTarget),
@@ -118,6 +121,7 @@ pub(crate) fn read(
         }
         (Kind::Size { least, most }, _) => quantity::size(written, least, most).map(Value::Number),
         (Kind::Duration { least, most }, _) => quantity::duration(written, least, most).map(Value::Duration),
+        (Kind::Rate, _) => quantity::rate(written).map(|(count, time)| Value::Rate(count, time)),
         (Kind::Address, Written::Number(number)) => {
             names::address(&number.to_string(), folder).map(Value::Address)
         }
@@ -180,9 +184,14 @@ fn read_text(
         Kind::Variable => upstream::variable(text).map(Value::Text),
         Kind::RequestField => upstream::request_field(text).map(Value::Text),
         Kind::Suffix => upstream::suffix(text).map(Value::Text),
-        Kind::Number { .. } | Kind::Size { .. } | Kind::Duration { .. } | Kind::Status { .. } => Err(
-            ValueError::new(format!("`{text}` does not fit"), format!("expected is {}", kind.expectation())),
-        ),
+        Kind::Number { .. }
+        | Kind::Size { .. }
+        | Kind::Duration { .. }
+        | Kind::Rate
+        | Kind::Status { .. } => Err(ValueError::new(
+            format!("`{text}` does not fit"),
+            format!("expected is {}", kind.expectation()),
+        )),
     }
 }
 
@@ -212,6 +221,7 @@ impl Kind {
             Self::Number { .. } => "NUMBER".to_owned(),
             Self::Size { .. } => "SIZE".to_owned(),
             Self::Duration { .. } => "TIME".to_owned(),
+            Self::Rate => "RATE".to_owned(),
             Self::Status { .. } => "STATUS".to_owned(),
             _ => "VALUE".to_owned(),
         }
@@ -227,6 +237,9 @@ impl Kind {
             Self::Duration { least, most } => {
                 let text = |milliseconds| duration_text(Duration::from_millis(milliseconds));
                 format!("a time from {} to {}, such as `\"30s\"`", text(least), text(most))
+            }
+            Self::Rate => {
+                "a number for each second, minute, hour or day, such as `\"10/s\"` or `\"5/m\"`".to_owned()
             }
             Self::Status { only: &[] } => "a status from 200 to 599".to_owned(),
             Self::Status { only } => {

@@ -57,24 +57,48 @@ pub(super) fn log_target(text: &str, folder: &Path) -> Result<LogTarget, ValueEr
     }
 }
 
+/// What a pattern says in the words of nginx: a regular expression, or a path behind `=` or `^~`.
+pub(crate) fn location_of_nginx(text: &str) -> Option<ValueError> {
+    let error = |why: &str, help: String| {
+        Some(ValueError::new(format!("the pattern `{text}` {why}"), help)) //
+    };
+    if let Some(expression) = text.strip_prefix("~*").or_else(|| text.strip_prefix('~')) {
+        let suffix = expression.trim_start().trim_start_matches('\\').strip_prefix('.');
+        let suffix = suffix.and_then(|suffix| suffix.strip_suffix('$'));
+        let suffix = suffix.filter(|suffix| suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let help = match suffix {
+            Some(suffix) => format!("write `\"*.{suffix}\"` for any path that ends so"),
+            None => {
+                "write a path in which `*` stands for any characters: `\"/shop/*\"`, `\"*.php\"`".to_owned()
+            }
+        };
+        return error(IS_EXPRESSION, help);
+    }
+    for (modifier, star) in [("=", ""), ("^~", "*")] {
+        let path = text.strip_prefix(modifier).map(str::trim_start).filter(|path| path.starts_with('/'));
+        if let Some(path) = path {
+            return error(
+                &format!("begins with `{modifier}` of nginx"),
+                format!(
+                    "write `\"{path}{star}\"`: the first route that fits is taken, in the order of the file"
+                ),
+            );
+        }
+    }
+    None
+}
+
+/// What is said of a regular expression. Whatever seems wrong with its backslashes besides is of no interest.
+pub(crate) const IS_EXPRESSION: &str = "is a regular expression, and patterns are none";
+
 /// Reads a pattern. It is compared with decoded, normalised paths, so what cannot stand in one is refused.
 pub(super) fn pattern(text: &str) -> Result<PathPattern, ValueError> {
     let bad = |why: &str, help: &str| Err(ValueError::new(format!("the pattern `{text}` {why}"), help));
     if text.starts_with('@') {
         return route_name(text).map(PathPattern::Exact);
     }
-    if text.starts_with('~') {
-        let suffix = text.trim_start_matches(['~', '*', ' ']).trim_start_matches('\\').strip_prefix('.');
-        let suffix = suffix.and_then(|suffix| suffix.strip_suffix('$'));
-        let suffix = suffix.filter(|suffix| suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-        return bad(
-            "is a regular expression, and patterns are none",
-            &match suffix {
-                Some(suffix) => format!("write `\"*.{suffix}\"` for any path that ends so"),
-                None => "write a path in which `*` stands for any characters: `\"/shop/*\"`, `\"*.php\"`"
-                    .to_owned(),
-            },
-        );
+    if let Some(error) = location_of_nginx(text) {
+        return Err(error);
     }
     if !text.starts_with(['/', '*']) {
         return bad(

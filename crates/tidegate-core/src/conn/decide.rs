@@ -19,8 +19,9 @@ use crate::remote::Remote;
 use crate::reply::Reply;
 use crate::response::Response;
 use crate::signals::{SharedSignals, Signals};
-use crate::site::Site;
+use crate::site::{Place, Site};
 use crate::state::RequestState;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_config::settings::RequestLimits;
@@ -117,12 +118,22 @@ struct Asked<'p> {
     limits: Option<&'p RequestLimits>,
 }
 
+/// How far the path of a request is known when it is located.
+enum PathState<'p> {
+    /// As sent; the buffer is for what it decodes to.
+    Raw(&'p mut Vec<u8>),
+    /// Found already, since the limits depend on it.
+    Found(Result<Place<'p>, Status>),
+}
+
 /// A request that the phases of a site may see.
 struct Located<'p> {
     site: &'p Rc<Site>,
     path: &'p [u8],
     query: Option<&'p str>,
     has_encoded_slash: bool,
+    /// The first route whose pattern fits, where that is known already.
+    route: Option<usize>,
 }
 
 /// The answer to a request that no site sees.
@@ -154,7 +165,14 @@ impl Connection {
             Some(site) => site.remote(&self.peer, &fields),
             None => Remote::direct(self.peer),
         };
-        let limits = site.and_then(|site| site.limits_of(head.method, head.target));
+        let (limits, path) = match site.filter(|site| site.has_limits()) {
+            None => (None, PathState::Raw(&mut cx.path_buffer)),
+            Some(site) => {
+                let place = site.place(head.method, head.target, &mut cx.path_buffer);
+                let route = place.as_ref().ok().and_then(|place| place.route);
+                (site.limits_at(route), PathState::Found(place))
+            }
+        };
         let log = site.and_then(|site| site.access_log);
         (entry.client, entry.scheme) = (remote.client, remote.scheme(is_tls));
         if log.is_some() {
@@ -168,13 +186,12 @@ impl Connection {
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
-        let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, &mut cx.path_buffer)
-        {
+        let reply = match self.locate(&mut cx.admission, &cx.stats, engine, &asked, head, path) {
             Err(Rejected(why, response)) => {
                 outcome = why;
                 Reply::Ready(response)
             }
-            Ok(Located { site, path, query, has_encoded_slash }) => {
+            Ok(Located { site, path, query, has_encoded_slash, route }) => {
                 let mut exchange = Exchange {
                     method: head.method,
                     method_token: head.method_token,
@@ -201,13 +218,14 @@ impl Connection {
                         site: Some(site.clone()),
                         route: 0,
                         hops: 0,
+                        counted: SmallVec::new(),
                         has_encoded_slash,
                         rehearses_tls: false,
                         forwarded: None,
                         signals: Signals::of_client(head.version),
                     },
                 };
-                let reply = engine.handle(site, &mut exchange);
+                let reply = engine.handle(site, &mut exchange, route);
                 let scheme = exchange.scheme;
                 let RequestState { remote, tls, body, signals, .. } = exchange.state;
                 if log.is_some() {
@@ -257,7 +275,7 @@ impl Connection {
         engine: &Engine,
         asked: &Asked<'p>,
         head: &RequestHead<'p>,
-        path_buffer: &'p mut Vec<u8>,
+        path: PathState<'p>,
     ) -> Result<Located<'p>, Rejected> {
         if let Some(status) = head.refused {
             let kind = match status {
@@ -291,18 +309,27 @@ impl Connection {
         }
         if engine.has_entrance {
             let (listener, authority, fields) = (self.listener, head.authority, head.fields);
-            let (path, remote) = (raw_path, *remote);
-            let arrival = Arrival { listener, authority, path, query, is_tls, remote, fields: &fields };
+            let (remote, fields) = (*remote, &fields);
+            let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }
         }
-        let (path, has_encoded_slash) =
-            site.path_of(raw_path, path_buffer).map_err(|error| answer::error(error.status()))?;
+        let (path, has_encoded_slash, route) = match path {
+            PathState::Raw(buffer) => {
+                let (path, has_encoded_slash) =
+                    site.path_of(raw_path, buffer).map_err(|error| answer::error(error.status()))?;
+                (path, has_encoded_slash, None)
+            }
+            PathState::Found(place) => {
+                let Place { path, has_encoded_slash, route } = place.map_err(answer::error)?;
+                (path, has_encoded_slash, route)
+            }
+        };
         if self.is_turned_away(admission, stats, engine, site, path) {
             return Err(Rejected(Outcome::TurnedAway, admission.busy()));
         }
-        Ok(Located { site, path, query, has_encoded_slash })
+        Ok(Located { site, path, query, has_encoded_slash, route })
     }
 
     /// The site asks other things of its clients than the one that this connection was made to.

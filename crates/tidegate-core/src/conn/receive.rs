@@ -2,7 +2,7 @@
 
 use super::content::Incoming;
 use super::decide::{Decision, Outcome, RequestHead};
-use super::preface::is_meant_for_http1;
+use super::preface::{FirstBytes, judge_first_bytes};
 use super::send::Output;
 use super::{Connection, Request, Timer, Work, faults};
 use crate::admission::Admitted;
@@ -93,12 +93,21 @@ impl Connection {
                     self.begin(key, cx, &head, at == data.len())?;
                 }
                 Ok(None) => break,
-                Err(_) if at == 0 && self.may_become_h2(cx) && !is_meant_for_http1(data) => {
-                    self.begin_h2(cx);
-                    self.take_first_frames(cx, data)?;
-                    return Ok(data.len());
-                }
                 Err(error) => {
+                    if at == 0 && self.may_become_h2(cx) {
+                        match judge_first_bytes(data) {
+                            FirstBytes::Http1 => {}
+                            FirstBytes::Http2 => {
+                                self.begin_h2(cx);
+                                self.take_first_frames(cx, data)?;
+                                return Ok(data.len());
+                            }
+                            FirstBytes::Unknown => {
+                                cx.stats.parse_errors.add(faults::kind_of(error), 1);
+                                return Err(io::ErrorKind::InvalidData.into());
+                            }
+                        }
+                    }
                     cx.stats.parse_errors.add(faults::kind_of(error), 1);
                     // Who asks for the head alone gets it, however the rest of the request reads (RFC 9110 section 9.3.2).
                     let head_only = data[at..].starts_with(b"HEAD ");

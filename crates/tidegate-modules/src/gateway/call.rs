@@ -66,7 +66,7 @@ pub(super) struct Call {
 }
 
 /// Text that is most often short, and then no memory of its own.
-pub(super) struct ShortText(SmallVec<[u8; 64]>);
+pub(super) struct ShortText(SmallVec<[u8; 36]>);
 
 impl From<&str> for ShortText {
     fn from(text: &str) -> ShortText {
@@ -125,7 +125,7 @@ impl Attempt for Box<Call> {
         let Some(pool) = self.link.pool(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
-        let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
+        let idle = if wants_new { None } else { self.kept(&pool) };
         let connection = match idle {
             Some(connection) => connection,
             None => match Box::pin(pool.connect()).await {
@@ -146,52 +146,70 @@ impl Attempt for Box<Call> {
 
 /// A request that is carried out. What most of them need, a place and an idle connection that are there at once and an answer
 /// that comes on it, is done here in one piece of memory; all else by [`until_answered`].
+///
+/// Larger than 1,032 bytes it would not be among those pieces that the allocator has at hand.
 struct Running {
     call: Option<Call>,
-    exchange: Option<Exchange>,
-    rest: Option<LocalFuture<Response>>,
+    stage: Stage,
 }
 
-/// The allocator has pieces up to this at hand.
-const _: () = assert!(size_of::<Running>() <= 1024);
+enum Stage {
+    Begin,
+    UnderWay(Exchange),
+    Rest(LocalFuture<Response>),
+    Over,
+}
 
 impl Future for Running {
     type Output = Response;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
-        let Running { call, exchange, rest } = self.get_mut();
-        if rest.is_none()
-            && let Some(request) = call
-        {
-            if exchange.is_none() {
-                attempts::count(&request.link);
-                match request.begin() {
-                    Ok(begun) => *exchange = Some(begun),
-                    Err(begun) => *rest = call.take().map(|call| call.until_answered(begun)),
-                }
-            }
-            if let (Some(request), Some(under_way)) = (&mut *call, &mut *exchange) {
-                let answered = std::task::ready!(under_way.poll(cx, request));
-                *exchange = None;
-                *rest = match answered {
-                    Ok(Answered::Reply(Reply::Ready(response))) => return Poll::Ready(response),
-                    Ok(Answered::Reply(reply)) => Some(Box::pin(reply.settled())),
-                    Ok(Answered::Beginning(begun)) => call.take().map(|call| call.gather(begun)),
-                    Err(failure) => {
-                        let begun = Begun { failure: Some(failure), ..Begun::default() };
-                        call.take().map(|call| call.until_answered(begun))
-                    }
-                };
-            }
+        let Running { call, stage } = self.get_mut();
+        if let (Stage::Begin, Some(request)) = (&*stage, &mut *call) {
+            attempts::count(&request.link);
+            *stage = match request.begin() {
+                Ok(exchange) => Stage::UnderWay(exchange),
+                Err(begun) => rest(call.take(), |call| call.until_answered(begun)),
+            };
         }
-        match rest {
-            Some(rest) => rest.as_mut().poll(cx),
-            None => Poll::Pending, // it has ended
+        if let (Stage::UnderWay(exchange), Some(request)) = (&mut *stage, &mut *call) {
+            let answered = std::task::ready!(exchange.poll(cx, request));
+            *stage = match answered {
+                Ok(Answered::Reply(Reply::Ready(response))) => {
+                    *stage = Stage::Over;
+                    return Poll::Ready(response);
+                }
+                Ok(Answered::Reply(reply)) => Stage::Rest(Box::pin(reply.settled())),
+                Ok(Answered::Beginning(begun)) => rest(call.take(), |call| call.gather(begun)),
+                Err(failure) => {
+                    let begun = Begun { failure: Some(failure), ..Begun::default() };
+                    rest(call.take(), |call| call.until_answered(begun))
+                }
+            };
+        }
+        match stage {
+            Stage::Rest(rest) => rest.as_mut().poll(cx),
+            Stage::Begin | Stage::UnderWay(_) | Stage::Over => Poll::Pending, // it has ended
         }
     }
 }
 
+fn rest(call: Option<Call>, goes_on: impl FnOnce(Call) -> LocalFuture<Response>) -> Stage {
+    call.map_or(Stage::Over, |call| Stage::Rest(goes_on(call)))
+}
+
 impl Call {
+    /// An idle connection, where one will do.
+    ///
+    /// Processes of a pool end by themselves: one that has had its `requests`, a child of php-fpm or php-cgi that is
+    /// not needed. It may close a connection that it has promised to keep right behind an answer, and nothing tells such a
+    /// connection from a sound one before the request is lost in it. What cannot be sent again goes on a new one, which
+    /// waits in the backlog until somebody accepts it; an idle one makes way, since it may hold up who would.
+    fn kept(&self, pool: &Pool) -> Option<Connection> {
+        let kept = pool.take(!self.may_repeat);
+        kept.filter(|_| self.may_repeat || !self.link.upstream.is_pool())
+    }
+
     /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
     /// that others could use.
     pub(super) fn run(self) -> Reply {
@@ -212,14 +230,14 @@ impl Call {
     }
 
     fn running(self) -> Reply {
-        Reply::Later(Box::pin(Running { call: Some(self), exchange: None, rest: None }))
+        Reply::Later(Box::pin(Running { call: Some(self), stage: Stage::Begin }))
     }
 
     /// Begins with it, where nothing has to be waited for.
     fn begin(&mut self) -> Result<Exchange, Begun> {
         let Some(pick) = self.link.upstream.try_pick(&self.routing) else { return Err(Begun::default()) };
         if let Some(pool) = self.link.pool(pick.address())
-            && let Some(connection) = pool.take(!self.may_repeat)
+            && let Some(connection) = self.kept(&pool)
         {
             return Ok(Exchange::new(self, connection, pool, Some(pick)));
         }

@@ -71,7 +71,7 @@ pub fn write(
     };
     let is_known = exchange.client().is_some();
     environment.write_request(sink, |name| {
-        fields::may_pass(name, is_trusted) && !(is_known && fields::is_certificate(name))
+        fields::may_pass(name, is_trusted, &link.passed_fields) && !(is_known && fields::is_certificate(name))
     });
 }
 

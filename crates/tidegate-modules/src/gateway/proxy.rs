@@ -133,6 +133,7 @@ impl Proxy {
     /// The fields for the backend, without those of the connection.
     fn fields(&self, exchange: &Exchange<'_>, lines: &mut Vec<u8>) -> Option<()> {
         let is_trusted = exchange.state.remote.is_trusted;
+        let passed = &self.link.passed_fields;
         let is_set = |name: &str| self.request_fields.iter().any(|(set, _)| set.eq_ignore_ascii_case(name));
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
@@ -150,7 +151,11 @@ impl Proxy {
             let ends_here = ends_here(field.name)
                 || !fields::is_unambiguous(field.name)
                 || has_connection && named_by_connection(exchange, field.name);
-            if !ends_here && !is_ours && fields::may_pass(field.name, is_trusted) && !is_set(field.name) {
+            if !ends_here
+                && !is_ours
+                && fields::may_pass(field.name, is_trusted, passed)
+                && !is_set(field.name)
+            {
                 append_named(lines, field.name, field.value).ok()?;
             }
         }

@@ -60,6 +60,21 @@ impl Script<'_> {
     }
 }
 
+/// Why a path leads to no script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoScript {
+    /// What a client is answered.
+    pub status: Status,
+    /// For the operator, with the file that was looked for.
+    pub why: String,
+}
+
+impl NoScript {
+    fn missing(why: impl Into<String>) -> NoScript {
+        NoScript { status: Status::NOT_FOUND, why: why.into() }
+    }
+}
+
 /// Finds the scripts of a route, and remembers for a moment which were there.
 pub struct Scripts {
     finder: Arc<Finder>,
@@ -89,11 +104,11 @@ impl Scripts {
         &self.finder
     }
 
-    /// The script that answers for a decoded, normalised path, or the status that says why there is none.
+    /// The script that answers for a decoded, normalised path, or why there is none.
     ///
     /// # Errors
     /// `WouldBlock` where the disk has to be asked: then the [`Finder`] is asked on the blocking pool.
-    pub fn resolve<'p>(&'p self, path: &'p [u8]) -> io::Result<Result<Script<'p>, Status>> {
+    pub fn resolve<'p>(&'p self, path: &'p [u8]) -> io::Result<Result<Script<'p>, NoScript>> {
         let now = monotonic_ns();
         let mut is_known = false;
         let found = self.finder.resolve(path, Patience::Cached, &mut |file| {
@@ -125,7 +140,7 @@ impl Finder {
         self.root.as_ref().map_or(&[], |root| root.path().as_os_str().as_bytes())
     }
 
-    /// The script that answers for a decoded, normalised path, or the status that says why there is none.
+    /// The script that answers for a decoded, normalised path, or why there is none.
     ///
     /// # Errors
     /// `WouldBlock` under [`Patience::Cached`] where the disk has to be asked, and what the system says.
@@ -135,7 +150,7 @@ impl Finder {
         path: &'p [u8],
         patience: Patience,
         is_known: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<Result<Script<'p>, Status>> {
+    ) -> io::Result<Result<Script<'p>, NoScript>> {
         match &self.rule {
             Rule::Mounted(prefix) => Ok(self.mounted(prefix, path)),
             Rule::File(file) => Ok(Ok(self.one_file(file, path))),
@@ -153,9 +168,11 @@ impl Finder {
         }
     }
 
-    fn mounted<'p>(&self, prefix: &'p [u8], path: &'p [u8]) -> Result<Script<'p>, Status> {
+    fn mounted<'p>(&self, prefix: &'p [u8], path: &'p [u8]) -> Result<Script<'p>, NoScript> {
         let path_info = path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(b"/"));
-        let path_info = path_info.ok_or(Status::NOT_FOUND)?;
+        let path_info = path_info.ok_or_else(|| {
+            NoScript::missing(format!("the path is not below {}", String::from_utf8_lossy(prefix)))
+        })?;
         Ok(Script {
             name: Cow::Borrowed(prefix),
             path_info: Cow::Borrowed(path_info),
@@ -181,12 +198,16 @@ impl Finder {
         splits: impl Iterator<Item = usize>,
         patience: Patience,
         is_known: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<Result<Script<'p>, Status>> {
-        let Some(root) = &self.root else { return Ok(Err(Status::NOT_FOUND)) };
+    ) -> io::Result<Result<Script<'p>, NoScript>> {
+        let Some(root) = &self.root else {
+            return Ok(Err(NoScript::missing("there is no root to find scripts in")));
+        };
         if !self.serves_hidden && is_hidden(path) {
-            return Ok(Err(Status::NOT_FOUND));
+            return Ok(Err(NoScript::missing("a name in it begins with a dot, and `hidden` is off")));
         }
         let mut is_followed = false;
+        // The first part that is not there, else the last that is no file.
+        let (mut missing, mut no_file) = (None, None);
         for at in splits {
             let (name, path_info) = path.split_at_checked(at).unwrap_or((path, &[]));
             let Some(below) = name.strip_prefix(self.strip_prefix.as_slice()) else { break };
@@ -199,14 +220,30 @@ impl Finder {
                     root.follow(monotonic_ns(), patience)?;
                 }
                 match root.open_file(relative, patience) {
-                    Ok(opened) if opened.meta.kind == FileKind::Regular => {}
-                    Ok(_) => continue,
+                    Ok(opened) if opened.meta.kind == FileKind::Regular => {
+                        if self.rule == Rule::FirstFile && !opened.meta.is_executable {
+                            let file = String::from_utf8_lossy(&file);
+                            let why = format!("{file} may not be run: `chmod +x {file}`");
+                            return Ok(Err(NoScript { status: Status::FORBIDDEN, why }));
+                        }
+                    }
+                    Ok(_) => {
+                        no_file = Some(file);
+                        continue;
+                    }
                     Err(error) => match error.kind() {
                         io::ErrorKind::NotFound
                         | io::ErrorKind::NotADirectory
                         | io::ErrorKind::InvalidFilename
-                        | io::ErrorKind::InvalidInput => continue,
-                        io::ErrorKind::PermissionDenied => return Ok(Err(Status::FORBIDDEN)),
+                        | io::ErrorKind::InvalidInput => {
+                            missing.get_or_insert(file);
+                            continue;
+                        }
+                        io::ErrorKind::PermissionDenied => {
+                            let file = String::from_utf8_lossy(&file);
+                            let why = format!("the server's user may not read {file}, or may not get there");
+                            return Ok(Err(NoScript { status: Status::FORBIDDEN, why }));
+                        }
                         _ => return Err(error),
                     },
                 }
@@ -218,7 +255,23 @@ impl Finder {
                 path_translated: self.translated(path_info),
             }));
         }
-        Ok(Err(Status::NOT_FOUND))
+        Ok(Err(NoScript::missing(match (missing, no_file) {
+            (Some(file), _) => format!("{} does not exist", String::from_utf8_lossy(&file)),
+            (None, Some(file)) => format!("{} is no file", String::from_utf8_lossy(&file)),
+            (None, None) => self.no_part(),
+        })))
+    }
+
+    /// What no part of the path is.
+    fn no_part(&self) -> String {
+        match &self.rule {
+            Rule::Suffixes(suffixes) => {
+                let suffixes: Vec<_> =
+                    suffixes.iter().map(|suffix| String::from_utf8_lossy(suffix)).collect();
+                format!("no part of the path ends in {}", suffixes.join(" or "))
+            }
+            _ => "the path names no file".to_owned(),
+        }
     }
 
     fn translated(&self, path_info: &[u8]) -> Vec<u8> {
@@ -253,7 +306,7 @@ fn is_hidden(path: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     struct Folder(PathBuf);
 
@@ -272,6 +325,9 @@ mod tests {
         {
             fs::write(folder.join(file), "x").unwrap();
         }
+        for program in ["root/tool", "root/sub.php/b.php"] {
+            fs::set_permissions(folder.join(program), fs::Permissions::from_mode(0o755)).unwrap();
+        }
         symlink("../secret.php", folder.join("root/out.php")).unwrap();
         let root = Arc::new(Root::open(&folder.join("root")).unwrap());
         (Folder(folder), root)
@@ -283,7 +339,7 @@ mod tests {
         let root = text(finder.document_root());
         let shown = |file: String| if root.is_empty() { file } else { file.replace(&root, "R") };
         found
-            .map_err(|status| status.0)
+            .map_err(|none| none.status.0)
             .map(|script| (text(&script.name), shown(text(&script.file)), text(&script.path_info)))
     }
 
@@ -341,6 +397,7 @@ mod tests {
             ("/cgi-bin/tool/a/b", Ok(("/cgi-bin/tool", "R/tool", "/a/b"))),
             ("/cgi-bin/sub.php/b.php/c", Ok(("/cgi-bin/sub.php/b.php", "R/sub.php/b.php", "/c"))),
             ("/cgi-bin/sub.php", Err(404)),
+            ("/cgi-bin/image.png", Err(403)),
             ("/cgi-bin/", Err(404)),
             ("/other/tool", Err(404)),
         ] {

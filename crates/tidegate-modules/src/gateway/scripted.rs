@@ -5,12 +5,15 @@ use super::call::{Call, Dialect};
 use super::environment;
 use super::link::{Link, Shared};
 use super::proxy::USUAL_HEAD;
-use super::script::{Rule, Script, Scripts};
+use super::script::{NoScript, Rule, Script, Scripts};
+use super::script_fault::{ScriptFault, fault_of};
 use super::spill::Spilled;
 use super::upload::{Framing, REQUEST, Upload};
 use super::upstream::RoutingState;
 use crate::files::open_root;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use tidegate_config::settings::gateway::{self, Application};
@@ -108,7 +111,7 @@ impl Handler for Scripted {
         exchange.waits_for(self.inner.link.account);
         match self.inner.scripts.resolve(exchange.path) {
             Ok(Ok(script)) => self.inner.call(&script, exchange),
-            Ok(Err(status)) => Reply::Ready(no_script(exchange, status)),
+            Ok(Err(none)) => Reply::Ready(no_script(exchange, &none)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.inner.call_later(exchange),
             Err(error) => Reply::Ready(self.inner.failed(exchange.path, &error)),
         }
@@ -138,11 +141,19 @@ impl Handler for Scripted {
                     text(&script.file),
                     text(&script.path_info)
                 ));
-                Foreseen::Application
+                let file = Path::new(OsStr::from_bytes(&script.file));
+                match fault_of(file).filter(|_| self.inner.protocol == Protocol::Cgi) {
+                    Some(ScriptFault { status, why }) => {
+                        say(format!("{} cannot be started: {why}", file.display()));
+                        Foreseen::Status(status)
+                    }
+                    None => Foreseen::Application,
+                }
             }
-            Ok(Err(status)) => {
+            Ok(Err(none)) => {
                 say(format!("{name} {to}: no script for this path"));
-                Foreseen::Status(status)
+                say(format!("{}: {}", none.status.0, none.why));
+                Foreseen::Status(none.status)
             }
             Err(error) => {
                 say(format!("{name} {to}: the script cannot be looked up: {error}"));
@@ -153,12 +164,8 @@ impl Handler for Scripted {
 }
 
 /// The answer where a path leads to no script that may be run.
-fn no_script(exchange: &Exchange<'_>, status: Status) -> Response {
-    match status {
-        Status::FORBIDDEN => answer::refused(exchange, status, "the script may not be read"),
-        Status::NOT_FOUND => answer::refused(exchange, status, "no script lies at this path"),
-        status => answer::error(status),
-    }
+fn no_script(exchange: &Exchange<'_>, none: &NoScript) -> Response {
+    answer::refused(exchange, none.status, &none.why)
 }
 
 /// Content of which the length was not known.
@@ -240,7 +247,7 @@ impl Inner {
         };
         exchange.prepare_after(Need::Decision, found, move |found, exchange| match found {
             Some(Ok(Ok(script))) => inner.call(&script, exchange),
-            Some(Ok(Err(status))) => Reply::Ready(no_script(exchange, status)),
+            Some(Ok(Err(none))) => Reply::Ready(no_script(exchange, &none)),
             Some(Err(error)) => Reply::Ready(inner.failed(exchange.path, &error)),
             None => Reply::Ready(answer::busy(None)),
         })

@@ -213,7 +213,7 @@ pub fn is_passed_on(name: &str) -> bool {
         7 => is("trailer") || is("upgrade"),
         10 => is(EARLY_DATA) || is("connection") || is("keep-alive"),
         12 => is("content-type"),
-        14 => is("content-length"),
+        14 => is("content-length") || is("http2-settings"),
         16 => is("proxy-connection"),
         17 => is("transfer-encoding"),
         19 => is("proxy-authorization"),

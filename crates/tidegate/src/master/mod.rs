@@ -15,6 +15,7 @@ mod parts;
 mod pid_file;
 mod pools;
 pub mod proof;
+mod rates;
 mod reload;
 mod sealing;
 mod servers;
@@ -39,6 +40,7 @@ use logs::Logs;
 use notify::Notifier;
 use pid_file::PidFile;
 use pools::Pools;
+use rates::Rates;
 use sealing::ControlPaths;
 use servers::{Layout, News, Revision, Servers, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -179,6 +181,8 @@ impl Master {
         let present = handover.map_or(&given, |left| &left.sockets);
         let sockets = Sockets::open(&settings, layout.total(), present)?;
         warnings.extend(activation::unused(&given, &sockets));
+        let none = Rates::default();
+        let rates = Rates::open(&settings, handover.map_or(&none, |left| &left.rates))?;
         let draft = control::open(&options, &settings, handover.is_some())?;
         let control = draft.as_ref().map(|draft| Arc::new(ControlPaths::of(draft)));
         warnings.extend(sealing::seal(&mut settings, control.as_deref()));
@@ -213,6 +217,7 @@ impl Master {
             tls: files,
             seen,
             logs,
+            rates,
             layout,
             assigned,
             warnings: read.warnings.iter().map(Diagnostic::identity).collect(),
@@ -268,6 +273,7 @@ impl Master {
         let (addresses, total) = (self.listening(), self.current.layout.total());
         self.acme.adopt(&self.current.settings, &self.sender);
         self.current.number = self.status_registry.next_revision(&self.current.settings, addresses, total);
+        self.status_registry.set_rates(self.current.rates.clone());
         self.status_registry.set_certificates(self.tls.certificates(&self.current.settings));
     }
 

@@ -7,9 +7,10 @@
 //! any moment, and those must get none of it (FAULTS 61).
 
 use super::Event;
+use super::rates::Rates;
 use super::sockets::{OpenAddress, Sockets};
 use super::status_registry::StatusRegistry;
-use crate::link::Figures;
+use crate::link::{Figures, RateTable};
 use crate::revision::lost_names;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,6 +43,9 @@ const SAID: u64 = 64 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     listeners: Vec<ToldListener>,
+    /// The tables of limits, whose memory comes behind the sockets.
+    #[serde(default)]
+    rates: Vec<RateTable>,
     /// The keys of session tickets.
     tickets: Vec<u8>,
     /// Those that are served.
@@ -60,16 +64,28 @@ struct ToldListener {
     file: Option<(u64, u64)>,
 }
 
-/// Starts `executable` and hands it copies of the sockets. `names` are those that are served, and whether they may go. What
-/// becomes of it arrives as an [`Event::Upgraded`].
+/// What a new program gets.
+pub struct Estate<'a> {
+    /// Copies of these.
+    pub sockets: &'a Sockets,
+    /// What limits have counted.
+    pub rates: &'a Rates,
+    /// The keys of session tickets.
+    pub tickets: Vec<u8>,
+    /// Those that are served.
+    pub names: Vec<String>,
+    /// Whether names and addresses may go.
+    pub allows_loss: bool,
+}
+
+/// Starts `executable` and hands it what this process has. What becomes of it arrives as an [`Event::Upgraded`].
 pub fn launch(
     executable: &Path,
     arguments: &[OsString],
-    sockets: &Sockets,
-    tickets: Vec<u8>,
-    (names, allows_loss): (Vec<String>, bool),
+    estate: Estate<'_>,
     events: Sender<Event>,
 ) -> Result<()> {
+    let Estate { sockets, rates, tickets, names, allows_loss } = estate;
     let (hear, theirs) = passing::pair().context("cannot open a link to the new program")?;
     let (mut listeners, mut copies) = (Vec::new(), Vec::<OwnedFd>::new());
     for open in sockets.iter() {
@@ -84,7 +100,9 @@ pub fn launch(
             file: open.file,
         });
     }
-    let told = serde_json::to_vec(&Told { listeners, tickets, names, allows_loss })?;
+    let (rates, tables) = rates.copies().context("cannot copy the table of a limit")?;
+    copies.extend(tables);
+    let told = serde_json::to_vec(&Told { listeners, rates, tickets, names, allows_loss })?;
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
     let child = command.spawn().with_context(|| format!("cannot start {}", executable.display()))?;
@@ -199,6 +217,8 @@ impl Successor {
 pub struct Handover {
     /// Its sockets.
     pub sockets: Sockets,
+    /// What its limits have counted.
+    pub rates: Rates,
     /// The keys of its TLS session tickets.
     pub tickets: Vec<u8>,
     /// The names that it serves.
@@ -234,6 +254,7 @@ impl Handover {
         }
         Ok(Some(Handover {
             sockets: Sockets::new(addresses),
+            rates: Rates::inherit(told.rates, descriptors),
             tickets: told.tickets,
             names: told.names,
             allows_loss: told.allows_loss,
@@ -283,6 +304,10 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
+    fn estate<'a>(sockets: &'a Sockets, rates: &'a Rates) -> Estate<'a> {
+        Estate { sockets, rates, tickets: vec![7; 100], names: vec!["a.test".into()], allows_loss: false }
+    }
+
     fn outcome(script: &str, patience: Duration) -> Result<Successor, String> {
         let (hear, tell) = passing::pair().unwrap();
         let child = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::from(tell)).spawn().unwrap();
@@ -323,9 +348,7 @@ mod tests {
         let error = launch(
             Path::new("/no/such/program"),
             &[],
-            &Sockets::default(),
-            Vec::new(),
-            (Vec::new(), false),
+            estate(&Sockets::default(), &Rates::default()),
             events,
         )
         .unwrap_err();
@@ -345,7 +368,7 @@ mod tests {
         let settings = tidegate_config::from_folder(Path::new("/"), &["127.0.0.1:0".to_owned()]).unwrap();
         let sockets = Sockets::open(&settings, 3, &Sockets::default()).unwrap();
         let (events, said) = channel();
-        launch(&script, &[], &sockets, vec![7; 100], (vec!["a.test".into()], false), events).unwrap();
+        launch(&script, &[], estate(&sockets, &Rates::default()), events).unwrap();
         let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it ends") };
         assert_eq!(why, "done");
         let open = std::fs::read_to_string(&out).unwrap();

@@ -15,6 +15,7 @@ pub mod view;
 
 use crate::descriptors;
 use crate::link::{Answer, Begin, Figures, Link, Question, ToMaster, ToServer};
+use crate::registry::Stores;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -89,7 +90,8 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    orders::Server::new(link, writer, tls, members, directory, (sender, events), warning).run();
+    let stores = Stores { directory, rates: Arc::default(), tls };
+    orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,6 +16,7 @@ mod machine;
 use super::control::{Reply, Responder};
 use super::logs::Logs;
 use super::pid_file::PidFile;
+use super::rates::Rates;
 use super::sealing::ControlPaths;
 use super::servers::{Layout, News, Revision, START_PATIENCE, Start, State};
 use super::sockets::Sockets;
@@ -27,6 +28,7 @@ use machine::{Action, By, Preparing, Retiring, Settling, Stage};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
+use tidegate_config::settings::pool::Pool;
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::TlsFiles;
@@ -384,9 +386,11 @@ impl Master {
         };
         let logs = Logs::open(&settings, &self.current.logs)?;
         let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
+        let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
-        let next = Revision { number, settings, sockets, tls: files, seen, logs, layout, assigned, warnings };
+        let next =
+            Revision { number, settings, sockets, tls: files, seen, logs, rates, layout, assigned, warnings };
         self.tls.check(&next)?;
         let serving = self.servers.serving();
         let suits = |server: &&super::servers::Server| {
@@ -427,6 +431,16 @@ impl Master {
         let previous = std::mem::replace(&mut self.current, next);
         let assigned = self.current.assigned.iter().filter(|new| !previous.assigned.contains(new));
         notes.extend(assigned.map(ToString::to_string));
+        for pool in &self.current.settings.pools {
+            let before = previous.settings.pools.iter().find(|before| before.name == pool.name);
+            let before = before.and_then(Pool::account);
+            if before.is_some() && before != pool.account() {
+                notes.push(format!(
+                    "pool {}: processes of the user before get no further requests, and end",
+                    pool.name
+                ));
+            }
+        }
         match by {
             By::Present => self.servers.catch_up(&self.current),
             By::Fresh => {

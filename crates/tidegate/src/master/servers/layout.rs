@@ -1,5 +1,6 @@
 //! What server processes are made of, and which settings need others.
 
+use super::super::rates::Rates;
 use super::super::{parts, sealing, users};
 use super::{CertificateWatch, Logs, Sockets};
 use crate::link::Identity;
@@ -111,6 +112,8 @@ pub struct Revision {
     pub seen: CertificateWatch,
     /// Open.
     pub logs: Logs,
+    /// What limits have counted.
+    pub rates: Rates,
     /// Of the processes.
     pub layout: Layout,
     /// Which user pools have, as it was said.

@@ -256,6 +256,8 @@ impl Servers {
         server.revision = revision.number;
         let number = server.asked;
         let (logs, mut descriptors) = revision.logs.copies().context("cannot copy a log")?;
+        let (rates, tables) = revision.rates.copies().context("cannot copy the table of a limit")?;
+        descriptors.extend(tables);
         let layout = &revision.layout;
         let mut listeners = Vec::with_capacity(layout.workers);
         for worker in 0..layout.workers {
@@ -267,7 +269,7 @@ impl Servers {
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
         let is_told = server.link.send(&ToServer::Tls(update), Vec::new());
-        let message = ToServer::Prepare { number, settings, is_recovery, logs, listeners };
+        let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners };
         if !is_told || !server.link.send(&message, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }

@@ -1,6 +1,7 @@
 //! The server processes without any: what they are told is read, what they say is said for them.
 
 use super::*;
+use crate::master::rates::Rates;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -102,6 +103,7 @@ fn revision(number: u64, processes: usize) -> Revision {
         tls: TlsFiles::default(),
         seen: CertificateWatch::default(),
         logs: Logs::default(),
+        rates: Rates::default(),
         layout: Layout { processes, ..Layout::of(&settings, 1, None) },
         assigned: Vec::new(),
         warnings: HashSet::new(),
