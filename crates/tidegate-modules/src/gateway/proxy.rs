@@ -261,7 +261,8 @@ impl Proxy {
 
 /// Whether the client has said that it takes trailers (RFC 9110 section 10.1.4).
 fn wants_trailers(exchange: &Exchange<'_>) -> bool {
-    exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+    exchange.fields.contains("te")
+        && exchange.fields.elements("te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
 impl Handler for Proxy {
@@ -441,8 +442,8 @@ fn forwarded(exchange: &Exchange<'_>, is_trusted: bool, is_set: &dyn Fn(&str) ->
         }
     }
     // RFC 7239 is extended where somebody before has begun it: told twice over, a client has to be told alike.
-    let chain: Vec<&[u8]> = known("forwarded").collect();
-    if !chain.is_empty() && !is_set("forwarded") {
+    if is_trusted && exchange.fields.contains("forwarded") && !is_set("forwarded") {
+        let chain: Vec<&[u8]> = known("forwarded").collect();
         let node = match exchange.state.remote.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical().is_ipv6() => format!("\"[{client}]\""),
             Peer::Tcp(_) => client.to_string(),
@@ -471,7 +472,7 @@ fn path_as_sent(target: &str) -> &str {
             None => target,
         },
     };
-    match memchr::memchr(b'?', rooted.as_bytes()) {
+    match rooted.bytes().position(|byte| byte == b'?') {
         Some(mark) => &rooted[..mark],
         None => rooted,
     }
@@ -479,9 +480,8 @@ fn path_as_sent(target: &str) -> &str {
 
 /// Whether a path holds `.` or `..` as a segment, encoded or not.
 fn has_dot_segment(path: &str) -> bool {
-    let bytes = path.as_bytes();
-    let begins_segment = |at: usize| at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'/');
-    memchr::memchr2_iter(b'.', b'%', bytes).any(begins_segment)
+    let begins_so = |pair: &[u8]| matches!(pair, [b'/', b'.' | b'%']);
+    path.as_bytes().windows(2).any(begins_so)
         && path.split('/').any(|segment| {
             let bytes = segment.as_bytes();
             matches!(bytes, [b'.' | b'%', ..]) && {
