@@ -103,7 +103,7 @@ impl Attempt for Box<Call> {
         let Some(pool) = self.link.pool(pick.as_ref().and_then(Selection::address)) else {
             return Ok(answer::error(Status::BAD_GATEWAY));
         };
-        let idle = if wants_new { None } else { pool.take(!self.may_repeat) };
+        let idle = if wants_new { None } else { self.kept(&pool) };
         let connection = match idle {
             Some(connection) => connection,
             None => match Box::pin(pool.connect()).await {
@@ -145,6 +145,17 @@ impl Attempt for Box<Call> {
 }
 
 impl Call {
+    /// An idle connection, where one will do.
+    ///
+    /// Processes of a pool end by themselves: one that has had its `requests`, a child of php-fpm or php-cgi that is
+    /// not needed. It may close a connection that it has promised to keep right behind an answer, and nothing tells such a
+    /// connection from a sound one before the request is lost in it. What cannot be sent again goes on a new one, which
+    /// waits in the backlog until somebody accepts it; an idle one makes way, since it may hold up who would.
+    fn kept(&self, pool: &Pool) -> Option<Connection> {
+        let kept = pool.take(!self.may_repeat);
+        kept.filter(|_| self.may_repeat || !self.link.upstream.is_pool())
+    }
+
     /// Carries it out, once a small content has come whole, or a long one has begun to come: until then it takes nothing
     /// that others could use.
     pub(super) fn run(self) -> Reply {

@@ -7,9 +7,11 @@
 //! the worker without another hand in between. Standard error is the stub's, and goes to the error log.
 //!
 //! The stub keeps its end of the connection to see when the other is gone: then, and when the script has
-//! run for as long as it may, the script's whole process group is killed. It reaps what it has started.
+//! run for as long as it may, the script's whole process group is killed. When a script has ended, so does all that it has
+//! left running, also what has made itself a daemon: the stub is a subreaper (`supervise/descendants.rs`).
 
 use super::script_fault::fault_of;
+use super::supervise::descendants;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, accept_with, recv, send, shutdown};
 use rustix::process::{Signal, WaitOptions, kill_process_group, waitpid};
@@ -33,11 +35,15 @@ const DIGITS: usize = 8;
 /// Bytes that are kept from one request to the next.
 const KEPT: usize = 64 << 10;
 
+/// How long what a script has left running may take to be dead; the keeper of the stub sees to the rest.
+const LEFT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Serves a listening socket until it is told to end. A script may run for `expiration`.
 ///
 /// # Errors
 /// The socket is of no use.
 pub fn serve(listener: &OwnedFd, expiration: Duration) -> io::Result<()> {
+    descendants::adopt_orphans()?;
     let mut stub = Stub::new(expiration);
     loop {
         let connection = match accept_with(listener, rustix::net::SocketFlags::CLOEXEC) {
@@ -219,8 +225,9 @@ fn watch(script: &Started, connection: &UnixStream, expiration: Duration) -> Res
     };
     let status = ended.map_or(0, |(_, status)| status.as_raw());
     let status = ExitStatus::from_raw(status);
-    // What it has left running does not hold up the answer.
+    // What it has left running does not hold up the answer, and ends with the request.
     let _ = shutdown(connection, Shutdown::Write);
+    descendants::end_all(LEFT_PATIENCE);
     match outcome {
         Ok(()) if status.success() => Ok(()),
         Ok(()) => Err(format!("it ended with {status}; run it by hand as its user to see why")),

@@ -78,6 +78,11 @@ fn places(control: &Path) -> impl Iterator<Item = PathBuf> {
     places.filter(|path| seal::shared_folder(path).is_none())
 }
 
+/// Where the proof of a control socket would be; `None` where no place can be kept from applications.
+pub fn place_for(control: &Path) -> Option<PathBuf> {
+    places(&resolved(control)).next()
+}
+
 impl Proof {
     /// Makes the file: beside the control socket, and where that is in a folder for everybody among the user's own
     /// files. `None` where neither can be kept from applications. The successor of an upgrade takes the secret over, so

@@ -102,7 +102,7 @@ impl Running {
             }
             (Some(_), None) => {
                 // It runs elsewhere now: ours are ended, and the workers are told at once.
-                self.children.values().for_each(|child| effects.guard.ended(child.number()));
+                self.children.values().for_each(|child| effects.guard.ended(child.keeper()));
                 self.children.clear();
                 self.sockets.clear();
                 self.shared = None;
@@ -229,10 +229,9 @@ impl Running {
     pub(super) fn ended(&mut self, slot: Slot, effects: &Effects<'_>) {
         let Some(child) = self.children.get_mut(&slot) else { return };
         let name = format_args!("pool {} [{}]", self.pool.name, child.number()).to_string();
-        // What is left of its group is ended first, so that nobody writes on.
-        child.kill();
+        // Nothing is left of what it has started, so nobody writes on.
         log::application(&self.pool.name, &name, &child.read_rest());
-        effects.guard.ended(child.number());
+        effects.guard.ended(child.keeper());
         let Some(how) = child.reap() else { return };
         self.children.remove(&slot);
         self.with_machine(effects, |machine, now, actions| machine.exited(slot, &how, now, actions));
@@ -304,10 +303,11 @@ impl Running {
             number,
             folder: effects.folder,
             sweeper: effects.sweeper,
+            patience: effects.guard.known_patience(),
             socket: &mut socket,
         };
         let child = child::start(start)?;
-        effects.guard.started(child.number());
+        effects.guard.started(child.keeper());
         let is_warmed_up = warm_up_of(&pool).is_some();
         if is_warmed_up {
             effects.waker.wake(); // it may begin at once
