@@ -13,7 +13,7 @@ mod state;
 mod tests;
 
 pub use layout::{Layout, Revision};
-pub use state::{News, Start, State};
+pub use state::{Asked, News, Start, State};
 
 use super::Event;
 use super::pools::Pools;
@@ -76,6 +76,8 @@ pub struct Server {
     is_told: bool,
     /// Nobody has told it to end, and nobody else says that it has.
     is_end_news: bool,
+    /// It has said before it served that it has to end. It says so once.
+    has_to_leave: bool,
 }
 
 #[derive(Default)]
@@ -207,6 +209,7 @@ impl Servers {
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
             is_end_news: false,
+            has_to_leave: false,
         };
         self.list.push(server);
         let is_recovery = matches!(start, Start::Recovery { .. });
@@ -332,10 +335,10 @@ impl Servers {
         self.list.iter().filter(|server| is_meant(server.state)).map(|server| server.id).collect()
     }
 
-    /// These, each with the number of its process.
-    pub fn numbers(&self, ids: &[u64]) -> Vec<(u64, u32)> {
+    /// These, each with its place and the number of its process.
+    pub fn numbers(&self, ids: &[u64]) -> Vec<(u64, Asked)> {
         let of = self.list.iter().filter(|server| ids.contains(&server.id));
-        of.map(|server| (server.id, server.pid)).collect()
+        of.map(|server| (server.id, Asked { place: server.place, pid: server.pid })).collect()
     }
 
     /// Those that have been given logs and have not said yet that they use them.
@@ -381,12 +384,11 @@ impl Servers {
                 self.news.push_back(News::LogsInUse(id));
             }
             ToMaster::AcceptsNoMore => self.news.push_back(News::AcceptsNoMore(id)),
-            ToMaster::Leaving => {
-                let place = server.place;
-                if server.state == State::Serving && !self.is_ending {
-                    self.replace(place, id, revision);
-                }
-            }
+            ToMaster::Leaving => match server.state {
+                State::Serving => self.replace(id, revision),
+                State::Starting(_) | State::Committing(_) => server.has_to_leave = true,
+                State::Draining => {}
+            },
             ToMaster::Ended { figures, cut } => {
                 server.has_ended = true;
                 server.cut = cut;
@@ -411,7 +413,8 @@ impl Servers {
 
     fn committed(&mut self, index: usize, revision: &Revision) {
         let Some(server) = self.list.get_mut(index) else { return };
-        self.news.push_back(News::Committed(server.id));
+        let is_current = server.revision == revision.number;
+        self.news.push_back(News::Committed { id: server.id, place: server.place, is_current });
         if server.state == State::Draining {
             return; // what it has to be done with now is its end
         }
@@ -437,6 +440,10 @@ impl Servers {
                 self.drain(leaving, false, revision.settings.drain_timeout);
             }
         }
+        let has_to_leave = |server: &Server| server.state == State::Serving && server.has_to_leave;
+        if self.list.iter().any(|server| server.id == id && has_to_leave(server)) {
+            self.replace(id, revision);
+        }
     }
 
     /// The link to a process is broken: it ends, or has ended. Its clients in line wait for the next.
@@ -448,15 +455,13 @@ impl Servers {
         server.state = State::Draining;
         self.news.push_back(News::Ended(id));
         let place = server.place;
-        let was_sound = server.serving_since.is_some_and(|since| since.elapsed() >= SOUND);
+        let was_sound = server.was_sound();
         self.status_registry.has_ended(id, None);
         if is_mistake
             && !self.is_ending
             && let Some(place) = self.places.get_mut(place)
         {
-            place.restarts += 1;
-            place.failures = if was_sound { 0 } else { place.failures + 1 };
-            place.next_try = Some(Instant::now() + pause(place.failures));
+            place.missed(was_sound);
         }
         self.publish();
     }
@@ -537,11 +542,14 @@ impl Servers {
         }
     }
 
-    fn replace(&mut self, place: usize, old: u64, revision: &Revision) {
-        if let Some(place) = self.places.get_mut(place) {
-            place.restarts += 1;
+    /// One that serves has to end: it is told to drain when another serves in its place, which comes at once unless
+    /// several have had to end soon after their start.
+    fn replace(&mut self, id: u64, revision: &Revision) {
+        let Some(server) = self.list.iter().find(|server| server.id == id) else { return };
+        if let Some(place) = self.places.get_mut(server.place).filter(|_| !self.is_ending) {
+            place.missed(server.was_sound());
+            self.tick(revision);
         }
-        self.start_again(place, Some(old), revision);
     }
 
     fn start_again(&mut self, place: usize, replaces: Option<u64>, revision: &Revision) {
@@ -555,7 +563,21 @@ impl Servers {
     }
 }
 
+impl Place {
+    /// Its process ends, or has to: another is due.
+    fn missed(&mut self, was_sound: bool) {
+        self.restarts += 1;
+        self.failures = if was_sound { 0 } else { self.failures + 1 };
+        self.next_try = Some(Instant::now() + pause(self.failures));
+    }
+}
+
 impl Server {
+    /// It has served for long enough to be no part of a series of failures.
+    fn was_sound(&self) -> bool {
+        self.serving_since.is_some_and(|since| since.elapsed() >= SOUND)
+    }
+
     /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
     /// by one that knows: it would go on with what it was told before.
     fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {

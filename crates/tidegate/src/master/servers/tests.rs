@@ -155,6 +155,48 @@ fn a_recovery_with_settings_of_before_leaves_those_with_newer_ones_alone() {
     assert_eq!(stage.server(late).state, State::Draining, "it serves what is no longer in force");
 }
 
+/// It says so once: a worker has ended before there was anything to serve, or a first commit has failed.
+#[test]
+fn one_that_has_to_leave_before_it_serves_is_replaced_once_it_does() {
+    for start in [Start::ForReload, Start::Recovery { replaces: None }] {
+        for is_early in [true, false] {
+            let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+            let id = stage.add(0, start, &revision);
+            if is_early {
+                stage.says(id, ToMaster::Leaving, &revision);
+            }
+            stage.has_prepared(id, &revision);
+            stage.servers.commit(id);
+            if !is_early {
+                stage.says(id, ToMaster::Leaving, &revision);
+            }
+            assert_eq!(stage.servers.places[0].restarts, 0, "others rely on it until it serves");
+            stage.says(id, ToMaster::Committed, &revision);
+            assert_eq!(stage.servers.places[0].restarts, 1, "{start:?}, early: {is_early}");
+            assert_eq!(stage.server(id).state, State::Serving, "until another does");
+            let next = stage.add(0, Start::Recovery { replaces: None }, &revision);
+            stage.has_prepared(next, &revision);
+            stage.says(next, ToMaster::Committed, &revision);
+            assert_eq!(stage.server(id).state, State::Draining);
+        }
+    }
+}
+
+/// As processes that end so soon are.
+#[test]
+fn those_that_have_to_leave_one_after_the_other_are_replaced_more_and_more_slowly() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    for round in 1..=3 {
+        stage.servers.places[0].next_try = None;
+        stage.servers.places[0].failures = round - 1;
+        let id = stage.serving(0, &revision);
+        stage.says(id, ToMaster::Leaving, &revision);
+        assert!(stage.servers.places[0].failures >= round);
+    }
+    let wait = stage.servers.places[0].next_try.expect("it waits").saturating_duration_since(Instant::now());
+    assert!(wait > Duration::ZERO && wait <= pause(3), "{wait:?}");
+}
+
 #[test]
 fn one_that_was_told_to_drain_does_not_come_back() {
     let (mut stage, revision) = (Stage::new(1), revision(1, 1));
