@@ -34,7 +34,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tidegate_core::log;
 use tidegate_core::tls::TlsUpdate;
@@ -74,6 +74,8 @@ pub struct Server {
     deadline: Option<Instant>,
     /// It was told to end now.
     is_told: bool,
+    /// It was ended by force because it did not.
+    is_killed: bool,
     /// Nobody has told it to end, and nobody else says that it has.
     is_end_news: bool,
     /// It has said before it served that it has to end. It says so once.
@@ -142,18 +144,20 @@ impl Servers {
     /// Starts a process and has it prepare.
     pub fn start(&mut self, place: usize, revision: &Revision, start: Start) -> Result<u64> {
         let (ours, theirs) = passing::pair().context("cannot open a link to a server process")?;
-        let layout = revision.layout.seen_now();
+        // What lies there is for the process to find out: the master asks no file system, which may hang.
+        let layout = &revision.layout;
         let readable = layout.readable.as_ref().map(|paths| {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
             paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
-        let begin = serde_json::to_vec(&Begin {
+        let begin = Begin {
             identity: layout.identity.clone(),
             readable,
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             spill: layout.spill.clone(),
-        })?;
-        passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
+        };
+        let (id, link, gives) = self.watch(ours)?;
+        link.order(&begin, Vec::new());
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
         for name in
@@ -163,22 +167,15 @@ impl Servers {
         }
         let child = command.env_remove(upgrade::VARIABLE).spawn().context("cannot start a server process")?;
         drop(command); // with it our copy of their end
-        self.last_id += 1;
-        let id = self.last_id;
-        self.take_in(id, (place, start), (child, ours, layout), revision).map(|()| id)
+        self.take_in(id, (place, start), (child, link, gives), revision).map(|()| id)
     }
 
-    /// A process has been started: it is watched from now on, and told to prepare.
-    fn take_in(
-        &mut self,
-        id: u64,
-        (place, start): (usize, Start),
-        (child, ours, layout): (Child, OwnedFd, Layout),
-        revision: &Revision,
-    ) -> Result<()> {
-        let pid = child.id();
-        let handle =
-            Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    /// The number of a process that is about to be started, and the link to it; who listens to it waits for the process
+    /// itself. There is no process yet that could be left behind where one of this fails.
+    fn watch(&mut self, ours: OwnedFd) -> Result<(u64, Arc<Link>, Sender<Child>)> {
+        self.last_id += 1;
+        let id = self.last_id;
+        let (gives, given) = channel();
         let (status_registry, heard, lost) =
             (self.status_registry.clone(), self.events.clone(), self.events.clone());
         let link = Link::start(
@@ -188,9 +185,28 @@ impl Servers {
                     let _ = heard.send(Event::FromServer(id, message));
                 }
             },
-            move |outcome| watch_end(id, child, outcome, &lost),
+            move |outcome| {
+                if let Ok(child) = given.recv() {
+                    watch_end(id, child, outcome, &lost);
+                }
+            },
         )
         .context("cannot start a thread")?;
+        Ok((id, link, gives))
+    }
+
+    /// A process has been started: it is watched from now on, and told to prepare.
+    fn take_in(
+        &mut self,
+        id: u64,
+        (place, start): (usize, Start),
+        (child, link, gives): (Child, Arc<Link>, Sender<Child>),
+        revision: &Revision,
+    ) -> Result<()> {
+        let pid = child.id();
+        let handle =
+            Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let _ = gives.send(child);
         let server = Server {
             id,
             place,
@@ -199,7 +215,7 @@ impl Servers {
             asked: 0,
             revision: revision.number,
             logs_given: 0,
-            layout,
+            layout: revision.layout.clone(),
             has_ended: false,
             cut: 0,
             link,
@@ -208,14 +224,21 @@ impl Servers {
             serving_since: None,
             deadline: Some(Instant::now() + START_PATIENCE),
             is_told: false,
+            is_killed: false,
             is_end_news: false,
             has_to_leave: false,
         };
         self.list.push(server);
         let is_recovery = matches!(start, Start::Recovery { .. });
         let prepared = self.send_settings(id, revision, is_recovery);
+        let prepared = self.or_end(id, prepared);
         self.publish();
         prepared
+    }
+
+    /// Nobody knows of a process whose start has failed: it is ended.
+    fn or_end(&mut self, id: u64, started: Result<()>) -> Result<()> {
+        started.inspect_err(|_| self.kill(id))
     }
 
     /// Has these prepare. Where one cannot be told, those that were told already forget it.
@@ -271,9 +294,9 @@ impl Servers {
         }
         let update = TlsUpdate { files: revision.tls.clone(), ..self.tls.clone() };
         let settings = revision.fitted();
-        let is_told = server.link.send(&ToServer::Tls(update), Vec::new());
+        let is_told = server.link.order(&ToServer::Tls(update), Vec::new());
         let message = ToServer::Prepare { number, settings, is_recovery, logs, rates, listeners };
-        if !is_told || !server.link.send(&message, descriptors) {
+        if !is_told || !server.link.order(&message, descriptors) {
             self.news.push_back(News::Failed(id, format!("server process {} takes no orders", server.pid)));
         }
         Ok(())
@@ -306,7 +329,7 @@ impl Servers {
         let Some(server) = self.list.iter_mut().find(|server| server.id == id) else { return };
         server.state = State::Draining;
         server.deadline = Some(Instant::now() + patience);
-        server.link.send(&ToServer::Drain { close_idle }, Vec::new());
+        server.order(&ToServer::Drain { close_idle }, Vec::new());
         self.publish();
     }
 
@@ -362,6 +385,7 @@ impl Servers {
         let Some(index) = self.list.iter().position(|server| server.id == id) else { return };
         let Some(server) = self.list.get_mut(index) else { return };
         match message {
+            ToMaster::Found(found) => return server.layout.has_found(found),
             // To an earlier one, which was given up.
             ToMaster::Prepared(number) | ToMaster::Failed(number, _) if number != server.asked => {}
             ToMaster::Prepared(_) => {
@@ -512,9 +536,25 @@ impl Servers {
             server.link.send(&ToServer::Stop, Vec::new());
             return;
         }
+        if std::mem::replace(&mut server.is_killed, true) {
+            return self.give_up(id);
+        }
         log::error(format_args!("server process {} does not react and is ended", server.pid));
         server.deadline = Some(Instant::now() + STOP_PATIENCE);
         server.kill();
+    }
+
+    /// One that the kernel does not end, because it waits for a file system: nobody waits for it any longer.
+    fn give_up(&mut self, id: u64) {
+        self.lost(id);
+        if let Some(index) = self.list.iter().position(|server| server.id == id) {
+            let server = self.list.remove(index);
+            log::error(format_args!(
+                "server process {} cannot be ended, and is left: look for a file system that does not answer",
+                server.pid
+            ));
+        }
+        self.publish();
     }
 
     /// When [`Servers::tick`] is next needed.
@@ -581,8 +621,9 @@ impl Server {
     /// Tells it what it may not miss. One that has taken in nothing for so long that no more fits is ended, and replaced
     /// by one that knows: it would go on with what it was told before.
     fn order(&self, order: &ToServer, descriptors: Vec<OwnedFd>) -> bool {
-        let is_told = self.link.send(order, descriptors);
-        if !is_told && !self.has_ended && self.link.is_open() {
+        let is_listening = self.link.is_open();
+        let is_told = self.link.order(order, descriptors);
+        if !is_told && !self.has_ended && is_listening {
             log::error(format_args!("server process {} takes no orders and is ended", self.pid));
             self.kill();
         }
@@ -601,7 +642,7 @@ fn watch_end(id: u64, mut child: Child, outcome: io::Result<()>, events: &Sender
     let _ = events.send(Event::Lost(id));
     let mut how = String::new();
     if let Err(error) = outcome {
-        how = format!("it could not be understood: {error}; ");
+        how = format!("{error}; ");
         let _ = child.kill();
     }
     how += &child.wait().map_or_else(|error| error.to_string(), describe);
