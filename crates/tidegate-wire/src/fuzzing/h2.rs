@@ -202,6 +202,9 @@ pub fn fuzz_h2_client(data: &[u8]) {
     fuzz_h2(data, false);
 }
 
+/// Names and values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Blocks: what was read can be written, and reads the same again.
 pub fn fuzz_hpack(data: &[u8]) {
     let Some((size, mut rest)) = data.split_first() else { return };
@@ -209,7 +212,7 @@ pub fn fuzz_hpack(data: &[u8]) {
     let (mut encoder, mut again) = (Encoder::new(), Decoder::new(4096));
     let mut scratch = Vec::new();
     // Messages that are sent again and again, as blocks.
-    let mut kept: Vec<(FieldBlock, Vec<(Vec<u8>, Vec<u8>)>)> = Vec::new();
+    let mut kept: Vec<(FieldBlock, Pairs)> = Vec::new();
     while let Some((length, behind)) = rest.split_first() {
         let (block, behind) = behind.split_at(behind.len().min(usize::from(*length)));
         rest = behind;
