@@ -323,9 +323,9 @@ impl Message {
         self.encoded.borrow().body().len()
     }
 
-    /// Memory held, bytes. The fields count twice: for HTTP/2 they are encoded when somebody asks.
+    /// Memory held, bytes. The fields count four times: for HTTP/2 they are prepared when somebody asks.
     pub fn footprint(&self) -> usize {
-        self.encoded.borrow().size() + 2 * self.lines.as_bytes().len() + size_of::<Message>()
+        self.encoded.borrow().size() + 4 * self.lines.as_bytes().len() + size_of::<Message>()
     }
 
     /// The encoded message, with the date of `now`.

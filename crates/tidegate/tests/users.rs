@@ -524,6 +524,43 @@ fn a_server_that_is_not_root_runs_a_pool_of_another_user_as_itself_and_says_so()
     assert!(answer.ends_with(&format!("uid={number}")), "{answer}");
 }
 
+/// What only the start would say, `check` says: a socket that cannot be given away, secrets below a folder for everybody.
+#[test]
+fn check_by_an_ordinary_user_says_what_its_start_would() {
+    let Some((name, number)) = user() else { return };
+    let folder = prepared("checked-by-other");
+    let dir = folder.0.display();
+    let check = |text: &str| {
+        folder.write("tidegate.kdl", text);
+        let mut check = Command::new(BINARY);
+        check.args(["check", "--config"]).arg(folder.path("tidegate.kdl")).current_dir(&folder.0);
+        let checked = as_user(&check, number, false).output().unwrap();
+        String::from_utf8_lossy(&checked.stderr).into_owned()
+    };
+    let said = check(&format!("listen \"unix:{dir}/s.sock\" {{ group \"root\" }}\nsite {{ respond 200 }}\n"));
+    let expected =
+        format!("the socket cannot be given to group root: user {name}, who starts the server, is not in it");
+    assert!(said.contains(&expected), "{said}");
+    let said = check(&format!("listen \"unix:{dir}/s.sock\" {{ owner \"root\" }}\nsite {{ respond 200 }}\n"));
+    assert!(
+        said.contains("the socket cannot be given to user root: only a server that is started as root can"),
+        "{said}"
+    );
+    if !tidegate_modules::gateway::supervise::seal::is_possible() {
+        eprintln!("SKIPPED: this kernel has no landlock");
+        return;
+    }
+    certificate(&folder);
+    chown(folder.path("site.key"), Some(number), None).unwrap();
+    let said = check(&format!(
+        "listen \"127.0.0.1:1\" {{ tls certificate=\"site.pem\" key=\"site.key\" }}\ncontrol \"{dir}/control\"\n\
+         pool \"app\" {{ command \"/bin/sh\"; socket auto pass=descriptor }}\nsite \"a.test\" {{ proxy \"http://app\" }}\n"
+    ));
+    let expected =
+        format!("what the server starts as user {name} can reach {dir}/site.key: it lies below {dir}");
+    assert!(said.contains(&expected), "{said}");
+}
+
 /// One user for everything: a script, an application and a hook are the master's user, and yet neither read its keys nor
 /// command it. What lies beside is theirs as before.
 #[test]

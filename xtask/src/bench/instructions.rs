@@ -38,7 +38,7 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     networks("IPv4 client among 30,000 networks", "v4"),
@@ -47,6 +47,7 @@ const CASES: [Case; 12] = [
     request("cached file, with a log", "logged"),
     request("cached file, asked for by a browser", "browser"),
     request("unchanged file (304)", "unchanged"),
+    Case { operations: 3_200, ..request("cached file over HTTP/2, 32 streams", "h2") },
     request("FastCGI, kept connection", "fastcgi"),
     request("HTTP proxy, kept connection", "proxy"),
     request(EVENT, "event"),

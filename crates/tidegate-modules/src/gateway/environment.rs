@@ -53,6 +53,7 @@ pub fn write(
         path_translated: &script.path_translated,
         document_root,
         remote_addr: &remote_addr,
+        remote_user: exchange.user().map(|user| user.name.as_str()),
         remote_port,
         content_length,
         client: exchange.client().map(|client| ClientCertificate {

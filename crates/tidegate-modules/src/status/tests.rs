@@ -36,6 +36,7 @@ impl StatusSource for Fake {
             processes: vec![process],
             pools: Vec::new(),
             upstreams: Vec::new(),
+            rates: Vec::new(),
         };
         Box::pin(std::future::ready(Some((info, stats.snapshot()))))
     }

@@ -143,6 +143,11 @@ fn places(control: &Path) -> Vec<PathBuf> {
     Surroundings::here().places(control)
 }
 
+/// Where the proof of a control socket would be; `None` where no place can be kept from applications.
+pub fn place_for(control: &Path) -> Option<PathBuf> {
+    places(&resolved(control)).into_iter().next()
+}
+
 impl Proof {
     /// Makes the file: beside the control socket, and where that is in a folder for everybody or in the user's home, in a
     /// runtime folder; among the user's own files where there is none. `None` where none can be kept from applications.

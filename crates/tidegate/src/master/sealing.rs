@@ -5,8 +5,8 @@
 //! control socket asks for. Which paths those are is decided here, with every revision of the settings.
 
 use super::acme::default_storage;
-use super::control::Draft;
-use super::proof;
+use super::control::{Draft, path_for};
+use super::proof::{self, place_for};
 use super::users;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,13 @@ impl ControlPaths {
     pub fn of(draft: &Draft) -> ControlPaths {
         ControlPaths { socket: draft.path().to_owned(), proof: draft.proof().map(Path::to_owned) }
     }
+}
+
+/// What would remain in reach of what a server starts that this process were to start: for `check`, which makes nothing.
+pub fn foreseen(settings: &Settings) -> Vec<String> {
+    let (socket, _) = path_for(Some(settings));
+    let proof = if is_needed(settings) { place_for(&socket) } else { None };
+    seal(&mut settings.clone(), Some(&ControlPaths { socket, proof }))
 }
 
 /// Whether what these settings start has the server's own user and is to be kept from its secrets.

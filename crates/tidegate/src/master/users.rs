@@ -79,12 +79,43 @@ pub fn identity(user: Option<&UserSettings>) -> Result<(Option<Identity>, Option
     Ok((Some(Identity { uid: uid.as_raw(), gid: gid.as_raw(), groups }), None))
 }
 
+/// Why this process cannot give a socket its owner or group: only root gives files away, and others only to a group that
+/// they are in.
+fn ungranted(access: &SocketAccess) -> Option<String> {
+    let own = nix::unistd::geteuid();
+    if own.is_root() {
+        return None;
+    }
+    let me = own_name();
+    if let Some(name) = &access.owner
+        && find_user(name).is_ok_and(|account| account.uid != own)
+    {
+        return Some(format!(
+            "the socket cannot be given to user {name}: only a server that is started as root can, and this is user {me}; \
+             take `owner` out, or start the server as root"
+        ));
+    }
+    let name = access.group.as_ref()?;
+    let group = find_group(name).ok()?;
+    let is_mine = group == nix::unistd::getegid()
+        || nix::unistd::getgroups().is_ok_and(|groups| groups.contains(&group));
+    (!is_mine).then(|| {
+        format!(
+            "the socket cannot be given to group {name}: user {me}, who starts the server, is not in it; add the user \
+             (`usermod -aG {name} {me}`, then log in anew), or start the server as root"
+        )
+    })
+}
+
 /// Gives the file of a unix socket its owner, group and permissions.
 pub fn grant(path: &Path, access: &SocketAccess) -> io::Result<()> {
     let wrong = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
     let owner = access.owner.as_deref().map(find_user).transpose().map_err(wrong)?;
     let owner = owner.map(|account| account.uid.as_raw());
     let group = access.group.as_deref().map(find_group).transpose().map_err(wrong)?.map(Gid::as_raw);
+    if let Some(why) = ungranted(access) {
+        return Err(io::Error::other(why));
+    }
     if owner.is_some() || group.is_some() {
         std::os::unix::fs::chown(path, owner, group).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot give it to its owner and group: {error}"))
@@ -117,6 +148,22 @@ pub fn unknown(settings: &Settings) -> Vec<anyhow::Error> {
         let at = || Place::new(&listener.origin, "`listen`");
         said.extend([owner, group].into_iter().flatten().map(|error| error.context(at())));
     }
+    let user = |name: &Option<String>| name.as_deref().and_then(|name| find_user(name).err());
+    let group = |name: &Option<String>| name.as_deref().and_then(|name| find_group(name).err());
+    for pool in &settings.pools {
+        let at = || Place::new(&pool.origin, format!("pool `{}`", pool.name));
+        if let Application::Processes(processes) = &pool.application {
+            let wrong = [user(&processes.user), group(&processes.group)];
+            said.extend(wrong.into_iter().flatten().map(|error| error.context(at())));
+        }
+        let of_hooks = pool.hooks.iter().filter_map(|hook| match &hook.action {
+            HookAction::Run { user, .. } => Some(user),
+            _ => None,
+        });
+        said.extend(of_hooks.filter_map(user).map(|error| error.context(Place::new(&pool.origin, "`on`"))));
+    }
+    let of_dns = settings.acme.dns_hook.as_ref().and_then(|hook| user(&hook.user));
+    said.extend(of_dns.map(|error| error.context("`dns-hook`")));
     said
 }
 
@@ -274,6 +321,11 @@ pub fn out_of_reach(settings: &Settings) -> Vec<(Option<Origin>, String)> {
     let is_other_group = |name: &str| find_group(name).is_ok_and(|group| group != nix::unistd::getegid());
     let said = |what: &str| format!("{what} runs as {}, {ONLY_ROOT}", own_name());
     let mut warnings = Vec::new();
+    for listener in &settings.listeners {
+        if let Some(why) = ungranted(&listener.access) {
+            warnings.push((Some(listener.origin.clone()), format!("`listen`: {why}")));
+        }
+    }
     for pool in &settings.pools {
         if let Application::Processes(processes) = &pool.application
             && (processes.user.as_deref().is_some_and(is_other_user)
