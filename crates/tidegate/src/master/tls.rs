@@ -36,6 +36,9 @@ impl Tls {
 
     /// Whether a revision can be served; an error is a sentence about the settings.
     pub fn check(&self, next: &Revision) -> Result<()> {
+        for files in pair_files(&next.settings) {
+            self.watch.examine(&files.key).map_err(anyhow::Error::msg)?;
+        }
         if let Some(wrong) = self.store.take(&next.tls).into_iter().next() {
             bail!(wrong);
         }
@@ -126,11 +129,15 @@ impl Master {
             self.servers.tls.tickets.clone_from(&update.tickets);
         }
         let settings = self.current.settings.clone();
+        for sentence in self.tls.watch.opened(&settings) {
+            log::error(format_args!("{sentence}; the one in use was read before"));
+        }
         let looked = self.tls.watch.look(&settings, certificates::stamp_of);
         for (place, files) in pair_files(&settings).enumerate() {
             let is_done = update.files.pairs.iter().any(|(known, _)| *known == key_of(files));
             if looked.pairs.contains(&place)
                 && !is_done
+                && self.tls.watch.examine(&files.key).is_ok()
                 && let Some(pair) = certificates::renew(files, &self.tls.store)
             {
                 self.current.tls.renew(key_of(files), pair.clone());
