@@ -17,6 +17,7 @@ pub mod upstream;
 mod access;
 mod networks;
 mod rates;
+mod route_index;
 pub mod rules;
 mod shared;
 
@@ -25,6 +26,7 @@ pub use limits::{Limits, RequestLimits};
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::RequestRate;
+pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern, ValueMap};
 pub use shared::{Shared, once};
 pub use tls::{
