@@ -6,6 +6,7 @@
 //! middle, that one is looked for. Whoever asks still asks each candidate.
 
 use super::PathPattern;
+use super::rules::parse;
 use aho_corasick::automaton::{Automaton, OverlappingState};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, Input};
@@ -151,9 +152,7 @@ enum Bound {
 
 fn literals(expression: &str) -> Bound {
     let all = || Bound::Beginning(vec![Vec::new()]);
-    let mut parser = regex_syntax::ParserBuilder::new();
-    parser.unicode(false).utf8(false).dot_matches_new_line(true);
-    let Ok(hir) = parser.build().parse(expression) else { return all() };
+    let Some(hir) = parse(expression) else { return all() };
     let extract = |kind: ExtractKind, hir: &Hir| {
         let found = Extractor::new().kind(kind).extract(hir);
         let found: Vec<Vec<u8>> =

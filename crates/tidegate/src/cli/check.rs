@@ -1,6 +1,6 @@
 //! `tidegate check`: everything that is wrong with a settings file, in one run.
 
-use super::{complain, counted, default_config, has_color, print};
+use super::{complain, counted, default_config, has_color, loops, print};
 use crate::master::users::{self, Assigned};
 use crate::preflight;
 use anyhow::{Context, Result};
@@ -45,6 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = arguments.config.clone().map_or_else(default_config, Ok)?;
     let mut loaded = load_file(&path, &ProcessEnvironment);
     preflight::look(&mut loaded);
+    loops::look(&mut loaded);
     let assigned = assigned(&loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;
