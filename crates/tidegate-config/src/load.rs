@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::check::Checker;
+use crate::check::{Checker, Rules};
 use crate::diagnostic::Diagnostic;
 use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
@@ -150,6 +150,7 @@ pub fn effective(path: &Path, environment: &dyn Environment) -> Option<String> {
     let mut reader = Reader::new(&mut checker, &RealDisk);
     reader.main(source, absolute.parent()?, Some(&absolute));
     let nodes = reader.nodes;
+    checker.rules = Rules::of(&nodes);
     Some(crate::effective::text(&checker, &nodes))
 }
 
@@ -169,6 +170,7 @@ pub(crate) fn load(
     reader.main(source, folder, path);
     let (nodes, mut left_out, is_fatal) = (reader.nodes, reader.lost, reader.is_fatal);
     let read = checker.diagnostics.len();
+    checker.rules = Rules::of(&nodes);
     let mut server = lower::server(&mut checker, disk, &nodes);
     // Errors of meaning so far concern everything, and so does what could not be read and costs no site.
     let costs_sites = |at: usize| {
@@ -184,6 +186,7 @@ pub(crate) fn load(
     let contested = lower::sites(&mut checker, disk, &nodes, &mut server, &mut left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
+    checker.check_rules(&nodes);
     // A main file that could not be read says nothing about what it names or leaves out.
     let is_main_broken = checker.form.first().is_some_and(|range| !range.is_empty());
     if !(is_fatal && is_main_broken) {

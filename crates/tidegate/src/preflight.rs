@@ -267,7 +267,11 @@ fn root_of(route: &Route) -> Option<&Path> {
         Action::Cgi(application) | Action::Fastcgi(application) | Action::Scgi(application) => {
             application.root.as_path()
         }
-        Action::Proxy(_) | Action::Redirect { .. } | Action::Respond { .. } | Action::Status => return None,
+        Action::Proxy(_)
+        | Action::HandTo { .. }
+        | Action::Redirect { .. }
+        | Action::Respond { .. }
+        | Action::Status => return None,
     };
     Some(root).filter(|root| *root != Path::new(""))
 }

@@ -55,11 +55,11 @@ const CASES: [Case; 13] = [
 ];
 
 /// An event of 1 KiB, from an application to a stream of HTTP/2.
-const EVENT: &str = "HTTP/2 event";
-const EVENT_BESIDE: &str = "HTTP/2 event, beside 90 idle streams";
+pub const EVENT: &str = "HTTP/2 event";
+pub const EVENT_BESIDE: &str = "HTTP/2 event, beside 90 idle streams";
 /// What the same event may cost beside streams on which nothing happens, times what it costs alone. It was 4.8 when all
 /// streams were asked whenever one was woken.
-const BESIDE_IDLE: f64 = 1.1;
+pub const BESIDE_IDLE: f64 = 1.1;
 
 const fn codec(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-wire", example: "instructions", operation, operations: 1_000 }
@@ -108,6 +108,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let is_comparable = stored.tools.as_ref() == Some(&tools);
     report(&comparisons, is_comparable)
+}
+
+/// Instructions of one operation of the case of this name.
+pub fn of(name: &str) -> Result<f64> {
+    if workspace::find_program("valgrind").is_none() {
+        bail!("valgrind is missing: cargo xtask tools");
+    }
+    measure(CASES.iter().find(|case| case.name == name).context("no such case")?)
 }
 
 /// An error where streams on which nothing happens cost something, whatever the baseline says.

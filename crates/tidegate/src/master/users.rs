@@ -1,6 +1,7 @@
 //! Names of users and groups to numbers, by the databases of the system (getpwnam(3), getgrnam(3)).
 
 use super::logs::Logs;
+use crate::certificates;
 use crate::link::Identity;
 use anyhow::{Context, Result, anyhow};
 use nix::unistd::{Gid, getgrouplist};
@@ -252,17 +253,19 @@ fn may(folder: &Path, identity: &Identity, last: u32, to: &str) -> std::result::
     Ok(())
 }
 
-/// Keys that applications can read although they run as another user: a warning for each.
+/// Keys that applications can read or change although they run as another user: a warning for each.
 pub fn exposed(settings: &Settings) -> Vec<String> {
     let runs_something =
         settings.pools.iter().any(|pool| matches!(pool.application, Application::Processes(_)));
-    let is_open = |key: &Path| std::fs::metadata(key).is_ok_and(|there| there.mode() & 0o004 != 0);
     let mut keys: Vec<&Path> = pair_files(settings).map(|files| files.key.as_path()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let open = keys.into_iter().filter(|key| runs_something && is_open(key));
+    let open = keys.into_iter().filter(|key| runs_something && certificates::is_open(key));
     open.map(|key| {
-        format!("the key {0} may be read by everybody, applications included: `chmod 600 {0}`", key.display())
+        let mode = std::fs::metadata(key).map_or(0, |there| there.mode());
+        let what = if mode & 0o004 != 0 { "read" } else { "changed" };
+        let key = key.display();
+        format!("the key {key} may be {what} by everybody, applications included: `chmod 600 {key}`")
     })
     .collect()
 }

@@ -15,16 +15,16 @@ mod machine;
 mod reading;
 
 use super::control::{Reply, Responder};
-use super::logs::Logs;
 use super::pid_file::PidFile;
 use super::rates::Rates;
 use super::servers::{News, Revision, START_PATIENCE, Start, State};
-use super::sockets::Sockets;
 use super::{Change, Event, Master, Order, PATIENCE, use_error_log};
-use anyhow::{Result, anyhow};
+use crate::link::close_apart;
+use anyhow::{Context, Result, anyhow};
 use machine::{Action, By, Preparing, Retiring, Settling, Stage};
 use reading::{Draft, Found, Present, READERS, read, read_authorities};
 pub use reading::{Read, Readers};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tidegate_config::Settings;
@@ -44,6 +44,8 @@ pub struct Reload {
     fresh: Vec<u64>,
     /// What is to be said when it is over.
     notes: Vec<String>,
+    /// [`Master::rotations`] when it began: logs that were opened for it before a rotation are opened anew.
+    rotations: u64,
 }
 
 /// Why settings are taken up, and who hears what came of it.
@@ -55,7 +57,7 @@ enum Purpose {
 }
 
 impl Reload {
-    fn new(purpose: Purpose) -> Reload {
+    fn new(purpose: Purpose, rotations: u64) -> Reload {
         Reload {
             purpose,
             stage: None,
@@ -64,12 +66,8 @@ impl Reload {
             by: By::Present,
             fresh: Vec::new(),
             notes: Vec::new(),
+            rotations,
         }
-    }
-
-    /// Opens logs anew that were opened for it.
-    pub fn reopen_logs(&mut self) -> Vec<String> {
-        self.next.as_mut().map(|next| next.logs.reopen()).unwrap_or_default()
     }
 
     /// When the present stage is not waited for any longer.
@@ -82,14 +80,18 @@ impl Master {
     /// Begins to take up what the files say now.
     pub(super) fn begin_reload(&mut self, allows_loss: bool, responder: Option<Responder>) {
         self.notifier.reloading();
-        let (options, present) = (self.options.clone(), self.present());
+        let options = self.options.clone();
         let purpose = Purpose::Order { responder, found: Found::default() };
-        self.begin_reading(purpose, move || read(&options, &present, allows_loss));
+        self.begin_reading(purpose, move |present| read(&options, &present, allows_loss));
     }
 
     /// Has a thread read.
-    fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce() -> Read + Send + 'static) {
-        self.change = Some(Change::Reload(Box::new(Reload::new(purpose))));
+    fn begin_reading(&mut self, purpose: Purpose, read: impl FnOnce(Present) -> Read + Send + 'static) {
+        self.change = Some(Change::Reload(Box::new(Reload::new(purpose, self.rotations))));
+        let present = match self.present() {
+            Ok(present) => present,
+            Err(error) => return self.refuse_reload(&format!("cannot copy a socket: {error}")),
+        };
         let Some((number, holds)) = self.readers.next() else {
             return self.refuse_reload(&format!(
                 "{READERS} earlier attempts to read the settings hang: mend the file system that does not answer first"
@@ -97,7 +99,7 @@ impl Master {
         };
         let sender = self.sender.clone();
         let reading = std::thread::Builder::new().name("tidegate-reload".into()).spawn(move || {
-            let read = read();
+            let read = read(present);
             drop(holds);
             let _ = sender.send(Event::Read(number, Box::new(read)));
         });
@@ -107,29 +109,31 @@ impl Master {
         }
     }
 
-    fn present(&self) -> Present {
-        let Revision { settings, tls, assigned, warnings, .. } = &self.current;
-        Present {
+    fn present(&self) -> io::Result<Present> {
+        let Revision { settings, tls, assigned, warnings, logs, sockets, .. } = &self.current;
+        Ok(Present {
             settings: settings.clone(),
             files: tls.clone(),
             assigned: assigned.clone(),
             warnings: warnings.clone(),
             control: self.sealed_control.clone(),
-        }
+            logs: logs.open_targets(),
+            sockets: sockets.copies()?,
+        })
     }
 
     /// Certificates of authorities have changed on the disk: they are part of the terms of sites, which are made anew
     /// from the same settings. Pairs stay as they are: one that is broken meanwhile is no reason to keep these.
     pub(super) fn begin_authorities(&mut self) {
-        let (present, seen) = (self.present(), self.tls.watch());
-        self.begin_reading(Purpose::Authorities, move || read_authorities(&present, seen));
+        let seen = self.tls.watch();
+        self.begin_reading(Purpose::Authorities, move |present| read_authorities(&present, seen));
     }
 
     /// The files have been read. What one has read that was given up is not wanted any more.
     pub(super) fn take_read(&mut self, number: u64, read: Read) {
-        let Some(Change::Reload(reload)) = &mut self.change else { return };
+        let Some(Change::Reload(reload)) = &mut self.change else { return close_apart(vec![read]) };
         if !matches!(&reload.stage, Some(Stage::Reading(reading)) if reading.is(number)) {
-            return;
+            return close_apart(vec![read]);
         }
         if let Purpose::Order { found, .. } = &mut reload.purpose {
             *found = read.found;
@@ -205,11 +209,9 @@ impl Master {
     /// Opens what can fail to open, and has processes prepare.
     fn open_next(&mut self) -> Result<(Option<Stage>, Vec<Action>)> {
         let Some(Change::Reload(reload)) = &mut self.change else { return Ok((None, Vec::new())) };
-        let Some(Draft { settings, layout, files, seen, assigned, warnings }) = reload.draft.take() else {
-            return Ok((None, Vec::new()));
-        };
-        let logs = Logs::open(&settings, &self.current.logs)?;
-        let sockets = Sockets::open(&settings, layout.total(), &self.current.sockets)?;
+        let Some(draft) = reload.draft.take() else { return Ok((None, Vec::new())) };
+        let Draft { settings, layout, files, seen, assigned, warnings, logs, sockets } = draft;
+        let logs = logs.joined(&settings, &self.current.logs).context("cannot copy a log")?;
         let rates = Rates::open(&settings, &self.current.rates)?;
         let number = self.current.number + 1;
         let settings = Arc::new(settings);
@@ -252,7 +254,7 @@ impl Master {
         let by = reload.by;
         let mut notes = std::mem::take(&mut reload.notes);
         self.current.sockets.remove_files(&next.sockets);
-        let previous = std::mem::replace(&mut self.current, next);
+        let mut previous = std::mem::replace(&mut self.current, next);
         let assigned = self.current.assigned.iter().filter(|new| !previous.assigned.contains(new));
         notes.extend(assigned.map(ToString::to_string));
         for pool in &self.current.settings.pools {
@@ -287,6 +289,7 @@ impl Master {
         }
         self.pools.adopt(&settings);
         self.upstreams.adopt(&settings, self.tls.store());
+        close_apart(vec![std::mem::take(&mut previous.logs)]);
         drop(previous);
         self.tls.adopt(&mut self.current);
         self.take_number();
@@ -377,6 +380,9 @@ impl Master {
         if matches!(reload.purpose, Purpose::Order { .. }) {
             self.notifier.ready(&format!("revision {} is in force", self.current.number));
         }
+        let is_rotated = reload.rotations != self.rotations;
+        close_apart(reload.draft.into_iter().map(|draft| draft.logs).collect());
+        close_apart(reload.next.into_iter().map(|next| next.logs).collect());
         let (responder, reply) = say(reload.purpose, reload.notes);
         let said = reply.text.trim_end();
         if reply.is_ok {
@@ -386,6 +392,9 @@ impl Master {
         }
         if let Some(responder) = responder {
             responder.send(reply);
+        }
+        if is_rotated {
+            self.reopen_logs();
         }
         self.begin_next();
     }

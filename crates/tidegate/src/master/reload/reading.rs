@@ -1,16 +1,19 @@
-//! What a reload reads: settings and all that they name, without changing anything.
+//! What a reload reads and opens: settings and all that they name, in a way that changes nothing for clients.
 //!
 //! `read` runs on a thread of its own, since files may be slow and sites many; the master goes on with what it has to say
-//! ([`Read`]). Nothing is opened here that a client could notice.
+//! ([`Read`]).
 
+use super::super::logs::Logs;
 use super::super::sealing::ControlPaths;
 use super::super::servers::Layout;
+use super::super::sockets::Sockets;
 use super::super::{sealing, users};
 use crate::certificates::CertificateWatch;
 use crate::revision::{self, Kept, Reading, ServeOptions, keep_served};
 use anyhow::{Result, anyhow};
 use std::collections::HashSet;
 use std::sync::Arc;
+use tidegate_config::settings::LogTarget;
 use tidegate_config::{Diagnostic, Loaded, Settings};
 use tidegate_core::log;
 use tidegate_core::tls::TlsFiles;
@@ -34,6 +37,10 @@ pub(super) struct Draft {
     pub(super) seen: CertificateWatch,
     pub(super) assigned: Vec<users::Assigned>,
     pub(super) warnings: HashSet<String>,
+    /// Those that were not open before.
+    pub(super) logs: Logs,
+    /// All of them.
+    pub(super) sockets: Sockets,
 }
 
 /// What the thread that reads has to say.
@@ -156,6 +163,10 @@ pub(super) struct Present {
     pub(super) warnings: HashSet<String>,
     /// What of the control socket applications do not reach.
     pub(super) control: Option<Arc<ControlPaths>>,
+    /// Logs that are open.
+    pub(super) logs: HashSet<LogTarget>,
+    /// Copies of those that are listened on.
+    pub(super) sockets: Sockets,
 }
 
 impl Draft {
@@ -185,7 +196,10 @@ impl Draft {
         notes.extend(warning.filter(|_| settings.user != present.settings.user));
         let layout = Layout::of(&settings, revision::workers(&settings), identity).sealed(&settings);
         let warnings = present.warnings.clone();
-        Ok(Draft { settings, layout, files, seen, assigned, warnings })
+        let logs = Logs::open(&settings, &present.logs)?;
+        // Last: others can see it.
+        let sockets = Sockets::open(&settings, layout.total(), &present.sockets)?;
+        Ok(Draft { settings, layout, files, seen, assigned, warnings, logs, sockets })
     }
 }
 
