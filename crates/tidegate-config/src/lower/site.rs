@@ -288,10 +288,16 @@ fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
                 continue;
             }
             let lines: Vec<String> = above.iter().map(|route| route.origin.line.to_string()).collect();
-            let help = format!(
-                "the routes in lines {} together match all that it matches; put the narrower route above them",
-                lines.join(", ")
-            );
+            let help = match lines.as_slice() {
+                [] => "no path is so: each begins with `/`, and holds no `.`, `..` or doubled `/`".to_owned(),
+                [line] => format!(
+                    "the route in line {line} matches all that it matches; put the narrower route above it"
+                ),
+                lines => format!(
+                    "the routes in lines {} together match all that it matches; put the narrower route above them",
+                    lines.join(", ")
+                ),
+            };
             (format!("the route `{text}` can never match"), help)
         } else {
             continue;
