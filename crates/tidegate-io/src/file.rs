@@ -155,6 +155,24 @@ pub fn is_openat2_missing() -> bool {
     OPENAT2_MISSING.load(Relaxed)
 }
 
+/// Whether there is a file or a folder of this name, links followed. What may not be looked at is not there.
+///
+/// # Errors
+/// `WouldBlock`, under [`Patience::Cached`]: it cannot be told without waiting.
+pub fn is_there(path: &Path, patience: Patience) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = match patience {
+        Patience::Cached if is_openat2_missing() => Err(Errno::AGAIN),
+        Patience::Cached => openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED),
+        Patience::Wait => openat(CWD, path, flags, Mode::empty()),
+    };
+    match opened {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+        Err(_) => Ok(false),
+    }
+}
+
 impl Root {
     /// Opens the folder. Symbolic links below it are followed as [`Links::Beneath`] says.
     ///

@@ -413,6 +413,7 @@ impl Worker<'_> {
         let plan = self.plan;
         let Answer { exchange, status, first_byte, body_bytes, is_paced } = answer;
         self.outstanding -= 1;
+        self.answered += 1;
         self.last_answer = now;
         self.has_answer = true;
         let stamps = Stamps { intended: exchange.intended, sent: exchange.sent, first_byte, last_byte: now };

@@ -128,7 +128,7 @@ impl Files {
         let inner = Inner {
             shared: shared.clone(),
             instance,
-            lookup: Arc::new(Lookup { root, settings: files.clone() }),
+            lookup: Arc::new(Lookup { root, settings: files.clone(), pattern: route.pattern.clone() }),
             listing: files.listing.clone().map(Arc::new),
             ranges: route.limits.as_ref().unwrap_or(&server.limits.request).ranges,
             is_dressed_later: decoration.has_placeholders(),
@@ -679,7 +679,10 @@ fn not_allowed(exchange: &Exchange<'_>) -> Response {
 
 /// A folder without its slash: the same address with one, query kept (relative links need it).
 fn with_slash(exchange: &Exchange<'_>) -> Response {
-    let mut to = encode_path(exchange.path);
+    // What a folder is called by `rewrite` is nothing that the client has asked for.
+    let asked = exchange.is_rewritten().then(|| exchange.path_asked_for());
+    let asked = asked.filter(|asked| !asked.ends_with('/'));
+    let mut to = asked.unwrap_or_else(|| encode_path(exchange.path));
     to.push('/');
     if let Some(query) = exchange.query {
         to.push('?');

@@ -17,7 +17,7 @@ mod pools;
 pub mod proof;
 mod rates;
 mod reload;
-mod sealing;
+pub mod sealing;
 mod servers;
 mod sockets;
 mod status_registry;

@@ -35,6 +35,8 @@ pub struct Looked {
     watch: CertificateWatch,
     pairs: Vec<(CertificateFiles, Result<Pair, CertificateError>)>,
     authorities: bool,
+    /// Of keys that others may have come to know, as sentences.
+    opened: Vec<String>,
 }
 
 impl Tls {
@@ -50,6 +52,9 @@ impl Tls {
 
     /// Whether a revision can be served; an error is a sentence about the settings.
     pub fn check(&self, next: &Revision) -> Result<()> {
+        for files in pair_files(&next.settings) {
+            self.watch.examine(&files.key).map_err(anyhow::Error::msg)?;
+        }
         if let Some(wrong) = self.store.take(&next.tls).into_iter().next() {
             bail!(wrong);
         }
@@ -160,6 +165,9 @@ impl Master {
             return;
         }
         self.tls.watch = looked.watch;
+        for sentence in looked.opened {
+            log::error(format_args!("{sentence}; the one in use was read before"));
+        }
         let mut update = TlsUpdate::default();
         for (files, read) in looked.pairs {
             if let Some(pair) = certificates::renew(&files, read, &self.tls.store) {
@@ -178,12 +186,14 @@ impl Master {
 
 /// Looks at the files, and reads the pairs that have changed.
 fn look(settings: &Settings, mut watch: CertificateWatch, adopted: u64) -> Looked {
+    let opened = watch.opened(settings);
     let found = watch.look(settings, certificates::stamp_of);
     let mut pairs: Vec<(CertificateFiles, _)> = Vec::new();
     for (place, files) in pair_files(settings).enumerate() {
-        if found.pairs.contains(&place) && !pairs.iter().any(|(known, _)| key_of(known) == key_of(files)) {
+        let is_new = !pairs.iter().any(|(known, _)| key_of(known) == key_of(files));
+        if found.pairs.contains(&place) && is_new && watch.examine(&files.key).is_ok() {
             pairs.push((files.clone(), Pair::read(&files.certificate, &files.key)));
         }
     }
-    Looked { adopted, watch, pairs, authorities: found.authorities }
+    Looked { adopted, watch, pairs, authorities: found.authorities, opened }
 }

@@ -92,7 +92,7 @@ pub fn run() -> Result<ExitCode> {
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let stores = Stores { directory, rates: Arc::default(), tls };
+    let stores = Stores { directory, logins: Arc::default(), rates: Arc::default(), tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }
