@@ -98,7 +98,8 @@ impl Writer {
         target: &LogTarget,
         open: impl FnOnce() -> io::Result<Output>,
     ) -> io::Result<Sink> {
-        if let Some(sink) = open_sink(&self.logs(), target) {
+        let known = open_sink(&self.logs(), target);
+        if let Some(sink) = known {
             return Ok(sink);
         }
         // A path may hang, and workers take the lock.

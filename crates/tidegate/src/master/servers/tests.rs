@@ -6,6 +6,7 @@ use crate::master::rates::Rates;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, channel};
 use tidegate_core::tls::TlsFiles;
 
