@@ -494,7 +494,7 @@ mod tests {
         thread.obey(Work::Open(Sink(0), output, Arc::default()));
         thread.obey(Work::Open(Sink(1), Output::open(&target("other")).unwrap(), Arc::default()));
         let began = Instant::now();
-        let mut writes = |thread: &mut LogThread, at: Instant| {
+        let writes = |thread: &mut LogThread, at: Instant| {
             for sink in [0, 1] {
                 thread.obey(Work::Write(Sink(sink), b"line\n".to_vec()));
                 thread.retry_due(at);
