@@ -88,8 +88,10 @@ fn run_streams(folder: &Path, count: u64) -> Result<(), Box<dyn std::error::Erro
     const FIRST: &[u8] = b"\x82\x86\x41\x09localhost\x44\x0a/small.bin";
     const AGAIN: &[u8] = b"\x82\x86\xbe\xbf";
     std::fs::write(folder.join("small.bin"), [7; 1024])?;
-    let text =
-        format!("listen \"127.0.0.1:1\" {{ h2c }}\naccess-log off\nsite {{ root \"{}\" }}\n", folder.display());
+    let text = format!(
+        "listen \"127.0.0.1:1\" {{ h2c }}\naccess-log off\nsite {{ root \"{}\" }}\n",
+        folder.display()
+    );
     let loaded = tidegate_config::load_str("bench", &text, folder, &tidegate_config::ProcessEnvironment);
     let rendered = loaded.render(false);
     let mut settings = loaded.settings.ok_or(rendered)?;

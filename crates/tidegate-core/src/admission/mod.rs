@@ -495,7 +495,7 @@ impl Admission {
         let stats = &self.ledger.stats;
         if self.retention.on_second(stats.buffer.current(), stats.connections.current()) {
             // On a thread that may take its time; where all of those are busy it is for the next second.
-            let _ = blocking::run(allocator::trim);
+            let _ = blocking::start(blocking::QueueKey::NO_DISK, allocator::trim);
         }
     }
 
