@@ -27,6 +27,7 @@ pub mod turns;
 mod waits;
 
 pub use in_flight::{Account, Later};
+pub use memory::{save_address_space, shortage_of_address_space};
 pub use overload::{Change, Overload, Queue};
 
 use crate::log;
