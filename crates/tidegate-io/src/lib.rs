@@ -21,6 +21,7 @@ pub mod pipe;
 pub mod poller;
 pub mod process;
 pub mod runtime;
+mod shared_roots;
 pub mod slab;
 pub mod socket;
 pub mod spawn;

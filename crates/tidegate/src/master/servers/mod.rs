@@ -29,7 +29,7 @@ use pause::{ordinal, pause};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -145,13 +145,12 @@ impl Servers {
             let system = privileges::SYSTEM.iter().map(PathBuf::from);
             paths.iter().map(|(path, _)| path.clone()).chain(system).collect()
         });
-        let begin = serde_json::to_vec(&Begin {
+        let begin = Begin {
             identity: layout.identity.clone(),
             readable,
             sealed: layout.sealed.as_ref().map(|(paths, _)| paths.clone()).unwrap_or_default(),
             spill: layout.spill.clone(),
-        })?;
-        passing::send(ours.as_fd(), &begin, &[]).context("cannot speak to a server process")?;
+        };
         let mut command = Command::new(&self.executable);
         command.arg0("tidegate").arg("server").stdin(Stdio::from(theirs));
         for name in
@@ -163,7 +162,7 @@ impl Servers {
         drop(command); // with it our copy of their end
         self.last_id += 1;
         let id = self.last_id;
-        self.take_in(id, (place, start), (child, ours, layout), revision).map(|()| id)
+        self.take_in(id, (place, start), (child, ours, layout), &begin, revision).map(|()| id)
     }
 
     /// A process has been started: it is watched from now on, and told to prepare.
@@ -172,6 +171,7 @@ impl Servers {
         id: u64,
         (place, start): (usize, Start),
         (child, ours, layout): (Child, OwnedFd, Layout),
+        begin: &Begin,
         revision: &Revision,
     ) -> Result<()> {
         let pid = child.id();
@@ -189,6 +189,8 @@ impl Servers {
             move |outcome| watch_end(id, child, outcome, &lost),
         )
         .context("cannot start a thread")?;
+        // By the thread that writes: of many folders it is more than a socket takes before somebody reads.
+        link.send(begin, Vec::new());
         let server = Server {
             id,
             place,

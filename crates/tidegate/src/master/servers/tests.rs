@@ -4,6 +4,7 @@ use super::*;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, channel};
 use tidegate_core::tls::TlsFiles;
 
@@ -34,7 +35,12 @@ impl Stage {
         self.servers.last_id += 1;
         let layout = revision.layout.clone();
         let id = self.servers.last_id;
-        self.servers.take_in(id, (place, start), (child, ours, layout), revision).expect("it is told");
+        let begin = Begin { identity: None, readable: None, sealed: Vec::new(), spill: None };
+        self.servers
+            .take_in(id, (place, start), (child, ours, layout), &begin, revision)
+            .expect("it is told");
+        let (first, _) = passing::receive(theirs.as_fd()).unwrap().expect("it is told");
+        serde_json::from_slice::<Begin>(&first).expect("who to be comes before all else");
         self.told.insert(id, theirs);
         id
     }
