@@ -173,10 +173,10 @@ fn owner_of(key: &Path) -> Option<u32> {
     std::fs::metadata(key).ok().map(|there| there.uid())
 }
 
-/// Reads a pair anew and puts it into its slot; the log says what came of it.
-pub fn renew(files: &CertificateFiles, tls: &TlsStore) -> Option<Pair> {
+/// Puts a pair that was read anew into its slot; the log says what came of it.
+pub fn renew(files: &CertificateFiles, read: Result<Pair, CertificateError>, tls: &TlsStore) -> Option<Pair> {
     let name = files.certificate.display();
-    let renewed = Pair::read(&files.certificate, &files.key).and_then(|pair| {
+    let renewed = read.and_then(|pair| {
         tls.fill(&key_of(files), &pair)?;
         Ok(pair)
     });

@@ -30,6 +30,7 @@ mod reload;
 mod report;
 pub mod responder;
 mod rounds;
+mod rows;
 pub mod scripted;
 mod server;
 mod share;
@@ -44,6 +45,8 @@ use anyhow::Result;
 
 #[derive(clap::Subcommand)]
 pub enum Bench {
+    /// Every figure that has a goal: measures it, says what is kept and missed, writes the documents
+    Rows(rows::Arguments),
     /// Builds the newest versions of the peers that can be had, and says which there are
     Peers(newest::Arguments),
     /// CPU per request and requests per second of static files, beside other servers
@@ -87,6 +90,7 @@ pub enum Bench {
 /// Runs one bench.
 pub fn run(bench: &Bench) -> Result<()> {
     match bench {
+        Bench::Rows(arguments) => rows::run(arguments),
         Bench::Peers(arguments) => newest::run(arguments),
         Bench::Static(arguments) => static_files::run(arguments),
         Bench::Idle(arguments) => idle::run(arguments),

@@ -82,23 +82,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let built = PEERS.iter().map(|peer| (peer.program, peer.version));
     for (program, argument) in built.chain(PACKAGED) {
-        println!("{program}: {}", version(program, argument).unwrap_or_else(|| "absent".to_owned()));
+        println!("peers: {}", version(program, argument).unwrap_or_else(|| format!("{program} is absent")));
     }
     Ok(())
+}
+
+/// Builds what is missing, where it can be had.
+pub fn build() -> Result<()> {
+    run(&Arguments { again: false, list: false })
 }
 
 /// What a server says of itself, and where it comes from.
 pub fn version(program: &str, argument: &str) -> Option<String> {
     let path = workspace::find_program(program)?;
     let output = Command::new(&path).arg(argument).stdin(Stdio::null()).output().ok()?;
-    // nginx gives its version on standard error.
+    // nginx gives its version on standard error. wrk puts its own in front of a number: `wrk debian/4.1.0-3`.
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let line = text.lines().next()?;
-    let line = line.trim_start_matches("nginx version: ").trim_start_matches("Server version: ");
-    let line = line.trim_start_matches("HAProxy version ");
     let origin = if path.starts_with(programs()) { "built from source" } else { "package" };
-    let line = line.split(" - ").next().unwrap_or(line);
-    Some(format!("{line} ({origin})"))
+    let number =
+        line.split([' ', '/']).find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
+    Some(format!("{program} {} ({origin})", number.split(['-', '+']).next().unwrap_or(number)))
 }
 
 fn fetch_and_build(peer: &Peer, folder: &Path) -> Result<()> {
@@ -192,15 +196,19 @@ impl Archive {
     }
 }
 
-/// Numbers by their value and the rest by its bytes, as far as versions of these packages need it.
+/// Numbers by their value and what lies between by its bytes, as far as versions of these packages need it.
 fn by_version(a: &str, b: &str) -> std::cmp::Ordering {
     let parts = |text: &str| -> Vec<(u64, String)> {
-        text.split(['.', '-', '+', '~', ':'])
-            .map(|part| {
-                let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
-                (digits.parse().unwrap_or(0), part[digits.len()..].to_owned())
-            })
-            .collect()
+        let (mut rest, mut parts) = (text, Vec::new());
+        while !rest.is_empty() {
+            let digits = rest.find(|byte: char| !byte.is_ascii_digit()).unwrap_or(rest.len());
+            let number = rest[..digits].parse().unwrap_or(0);
+            rest = &rest[digits..];
+            let words = rest.find(|byte: char| byte.is_ascii_digit()).unwrap_or(rest.len());
+            parts.push((number, rest[..words].to_owned()));
+            rest = &rest[words..];
+        }
+        parts
     };
     parts(a).cmp(&parts(b))
 }

@@ -99,10 +99,11 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     bound("connections", PLAIN, &[one_or("count", Kind::Number { least: 1, most: 1_000_000 }, &["auto", "unlimited"])],
         "connections auto",
         "Requests that the application gets at once, all workers together: the number of its processes where each \
-         takes one at a time. The others wait in a queue, in the order of their arrival. `auto` lets 1024 wait for the \
-         beginning of their answers, so that an application that hangs fills its own queue and nothing else; an answer \
-         that has begun, such as a WebSocket, is not counted. Several `processes` have an equal part each, rounded up. A \
-         pool knows its own.",
+         takes one at a time. The others wait in a queue, in the order of their arrival; a place that comes free on a \
+         worker goes first to a request that waits there, where its connection is, unless another has waited more than \
+         four times as long. `auto` lets 1024 wait for the beginning of their answers, so that an application that hangs \
+         fills its own queue and nothing else; an answer that has begun, such as a WebSocket, is not counted. Several \
+         `processes` have an equal part each, rounded up. A pool knows its own.",
         "connections 8"),
     Directive {
         properties: &[

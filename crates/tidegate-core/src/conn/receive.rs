@@ -242,7 +242,10 @@ impl Connection {
             Some(later) => Output::later(later),
             None => Output::unbegun(),
         };
-        self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
+        // Content that has come with its head may be what is waited for.
+        let was_asked = output.is_awaited() && incoming.is_none();
+        let output = Some(output);
+        self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -322,8 +325,8 @@ impl Connection {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel().map(Incoming::Tunnel);
-            self.work =
-                Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
+            let (output, interim) = (Some(output), None);
+            self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked: false }));
         }
         Ok(())
     }

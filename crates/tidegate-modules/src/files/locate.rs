@@ -47,6 +47,8 @@ pub struct Located {
     pub depends: Vec<Box<[u8]>>,
     /// Why there is nothing that is served, where there is none.
     pub why: Why,
+    /// [`Root::generation`] before it was looked up: of the root that it was found in, or of one before that.
+    pub generation: u32,
 }
 
 /// Why nothing is served.
@@ -129,7 +131,8 @@ impl Lookup {
         self.root.follow(monotonic_ns(), patience)?;
         let located = self.search(path, patience)?;
         // Where the root was removed nothing is found; a new one may be there in its place.
-        if !matches!(located.found, Found::File(_)) && self.root.follow_removed(patience)? {
+        let is_file = matches!(located.found, Found::File(_));
+        if !is_file && self.root.follow_removed(located.generation, patience)? {
             return self.search(path, patience);
         }
         Ok(located)
@@ -144,8 +147,9 @@ impl Lookup {
             is_outside: false,
             real: None,
         };
+        let generation = self.root.generation();
         let found = search.run(path)?;
-        Ok(Located { found, depends: search.depends, why: search.why })
+        Ok(Located { found, depends: search.depends, why: search.why, generation })
     }
 
     /// Whether the path is that of the folder which the alias stands for, without its slash.

@@ -51,11 +51,13 @@ enum Event {
 pub fn run() -> Result<ExitCode> {
     let link = take_link()?;
     privileges::close_memory();
+    tidegate_core::admission::save_address_space();
     let begin: Begin = match passing::receive(link.as_fd()).context("cannot hear the master")? {
         Some((bytes, _)) => serde_json::from_slice(&bytes).context("the master is not understood")?,
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
     let _ = rustix::thread::set_name(c"tidegate");
+    let found = privileges::look(&begin);
     // Before there is a second thread: identities and landlock are a thread's own.
     let warning = privileges::give_up(&begin)?;
     descriptors::raise_limit();
@@ -84,6 +86,7 @@ pub fn run() -> Result<ExitCode> {
         move |_| drop(lost.send(Event::Orphaned)),
     )
     .context("cannot start the link")?;
+    link.send(&ToMaster::Found(found), Vec::new());
     let teller = link.clone();
     directory.groups().tell_with(move |finding| {
         // What a slow master does not take the others find out themselves.
