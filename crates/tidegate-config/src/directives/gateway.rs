@@ -178,11 +178,12 @@ pub(super) const DIRECTIVES: &[Directive] = &[
         ..Directive::new("param", VARIABLES)
     },
     Directive {
-        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off", "pass"])],
+        arguments: &[one("name", Kind::RequestField), one_or("value", Kind::FieldTemplate, &["off", "pass"]), super::answer::MODE],
         repeats: true,
         doc: "A field set on every request, in place of one of the same name; `off` without quotes takes it away, `pass` lets \
-              through what any client sends, also where it is a field that only proxies send (`X-User`). \
-              `{client}`, `{host}`, `{method}`, `{path}`, `{query}`, `{scheme}` and `{uri}` are filled in.",
+              through what any client sends, also where it is a field that only proxies send (`X-User`). With `add` \
+              it stands beside what the client has sent, with `missing` it is only set where the client has sent none. \
+              Placeholders are filled in as in `header`.",
         example: "request-header \"X-Api-Key\" \"secret\"",
         ..Directive::new("request-header", PROXY)
     },

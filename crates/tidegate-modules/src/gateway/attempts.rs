@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tidegate_core::{Response, answer, log};
 use tidegate_http::Status;
 use tidegate_io::clock::monotonic_ns;
-use tidegate_stats::{GatewayFailure, Worker as Stats};
+use tidegate_stats::GatewayFailure;
 
 /// Times that a request is sent again at once when a connection was on its way out.
 const AT_ONCE: u32 = 2;
@@ -110,8 +110,9 @@ pub(super) async fn until_answered<A: Attempt>(mut request: A, begun: Begun) -> 
             match Box::pin(place(link, routing)).await {
                 Ok(waited_for) => pick = Some(waited_for),
                 Err(refused) => {
-                    let answer = attempts.before.take();
-                    return answer.map_or_else(|| refuse(&link.shared.stats, &refused), |answer| *answer);
+                    let (answer, about) = (attempts.before.take(), request.about());
+                    let (link, _) = request.way();
+                    return answer.map_or_else(|| refuse(link, &about, &refused), |answer| *answer);
                 }
             }
         }
@@ -219,12 +220,18 @@ fn unreachable(about: &About, whom: &dyn std::fmt::Display, why: &str) {
 }
 
 /// The answer to a request that got no place.
-fn refuse(stats: &Stats, refused: &Refused) -> Response {
+fn refuse(link: &Link, about: &About, refused: &Refused) -> Response {
     let why = match refused {
         Refused::Full { .. } => GatewayFailure::QueueFull,
         Refused::TooOld { .. } => GatewayFailure::QueueAge,
         Refused::Down { .. } => GatewayFailure::Down,
     };
-    stats.gateway_failures.add(why, 1);
+    link.shared.stats.gateway_failures.add(why, 1);
+    match &link.upstream {
+        Upstream::Group(group) if why == GatewayFailure::Down => {
+            log::info(format_args!("503: {about}: {}: {}", link.name, group.why_down()));
+        }
+        _ => log::info(format_args!("503: {about}: {}: {refused}", link.name)),
+    }
     answer::busy(Some(refused.retry_after_seconds()))
 }

@@ -57,6 +57,7 @@ pub fn write(
         path_info: &script.path_info,
         path_translated: &script.path_translated,
         remote_addr: &remote_addr,
+        remote_user: exchange.user().map(|user| user.name.as_str()),
         remote_port,
         content_length,
         client: exchange.client().map(|client| ClientCertificate {

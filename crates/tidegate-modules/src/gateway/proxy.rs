@@ -18,10 +18,10 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tidegate_client::PeerTls;
-use tidegate_config::settings;
 use tidegate_config::settings::gateway;
+use tidegate_config::settings::{self, FieldMode};
 use tidegate_core::explain::Foreseen;
-use tidegate_core::template::Template;
+use tidegate_core::template::{Scope, Template};
 use tidegate_core::{Exchange, Handler, Pass, Reply, answer};
 use tidegate_http::path::{behind_prefix, encode_path, without_dot_segments};
 use tidegate_http::{FieldLines, IpText, Method, Status, Version, ip_text};
@@ -42,6 +42,7 @@ pub struct Proxy {
     host: Option<String>,
     strip_prefix: Option<String>,
     request_fields: Vec<(String, Template)>,
+    more_fields: Vec<(String, Template, FieldMode)>,
     trailers: Rc<RequestTrailers>,
     redirects: Option<Rc<Redirects>>,
     speaks_http2: bool,
@@ -56,6 +57,7 @@ impl Proxy {
         shared: &Rc<Shared>,
         settings: &gateway::Proxy,
         site: &settings::Site,
+        scope: Scope<'_>,
         connector: Option<Arc<Connector>>,
     ) -> io::Result<Proxy> {
         let tls = match (&settings.gateway.tls, connector) {
@@ -72,10 +74,19 @@ impl Proxy {
             request_fields: settings
                 .request_fields
                 .iter()
-                .map(|(name, value)| (name.clone(), Template::parse(value)))
+                .map(|(name, value)| (name.clone(), Template::parse(value, scope)))
+                .collect(),
+            more_fields: settings
+                .more_request_fields
+                .iter()
+                .map(|field| (field.name.clone(), Template::parse(&field.value, scope), field.mode))
                 .collect(),
             trailers: Rc::new(RequestTrailers::beside(
-                settings.request_fields.iter().map(|(name, _)| name.as_str()),
+                settings
+                    .request_fields
+                    .iter()
+                    .map(|(name, _)| name.as_str())
+                    .chain(settings.more_request_fields.iter().map(|field| field.name.as_str())),
             )),
             redirects: Redirects::of(settings),
             speaks_http2: settings.speaks_http2,
@@ -84,9 +95,18 @@ impl Proxy {
 
     /// Path and query for the backend.
     fn target<'e>(&self, exchange: &Exchange<'e>) -> Cow<'e, str> {
-        let raw = path_as_sent(exchange.target);
-        let is_as_sent =
-            self.base.is_empty() && self.strip_prefix.is_none() && exchange.target.starts_with('/');
+        let of_rules;
+        let raw = match exchange.is_rewritten() {
+            true => {
+                of_rules = encode_path(exchange.path);
+                of_rules.as_str()
+            }
+            false => path_as_sent(exchange.target),
+        };
+        let is_as_sent = !exchange.is_rewritten()
+            && self.base.is_empty()
+            && self.strip_prefix.is_none()
+            && exchange.target.starts_with('/');
         if is_as_sent && !has_dot_segment(raw) {
             return Cow::Borrowed(exchange.target);
         }
@@ -138,6 +158,8 @@ impl Proxy {
         let has_connection = exchange.fields.contains("connection");
         let client = exchange.client();
         let mut is_early = exchange.is_early;
+        // Of fields that are only set where there are none: whether the client's go on.
+        let mut is_there = vec![false; self.more_fields.len()];
         let forwards = forwards(exchange).ok()?;
         for field in exchange.fields.iter() {
             if forwards.is_some() && field.name.eq_ignore_ascii_case("max-forwards") {
@@ -157,6 +179,9 @@ impl Proxy {
                 && !is_set(field.name)
             {
                 append_named(lines, field.name, field.value).ok()?;
+                for (there, (name, ..)) in is_there.iter_mut().zip(&self.more_fields) {
+                    *there |= name.eq_ignore_ascii_case(field.name);
+                }
             }
         }
         lines.extend_from_slice(VIA);
@@ -175,6 +200,11 @@ impl Proxy {
                 Some("") => {} // taken away
                 Some(value) => append_field(lines, name, value.as_bytes()).ok()?,
                 None => append_field(lines, name, value.fill(exchange).as_bytes()).ok()?,
+            }
+        }
+        for ((name, value, mode), is_there) in self.more_fields.iter().zip(is_there) {
+            if *mode == FieldMode::Add || !is_there {
+                append_field(lines, name, value.fill(exchange).as_bytes()).ok()?;
             }
         }
         Some(())

@@ -70,6 +70,8 @@ pub struct Environment<'a> {
     pub document_root: &'a [u8],
     /// `REMOTE_ADDR`
     pub remote_addr: &'a str,
+    /// `REMOTE_USER`, and with it `AUTH_TYPE`, which is `Basic`: who has logged in.
+    pub remote_user: Option<&'a str>,
     /// `REMOTE_PORT`, where there is one.
     pub remote_port: Option<u16>,
     /// `CONTENT_LENGTH`, where the request has content.
@@ -137,6 +139,10 @@ impl Environment<'_> {
         }
         if let Some(port) = self.remote_port {
             beside.put("REMOTE_PORT", number.format(port).as_bytes());
+        }
+        if let Some(user) = self.remote_user {
+            beside.put("REMOTE_USER", user.as_bytes());
+            beside.put("AUTH_TYPE", b"Basic");
         }
         if let Some(length) = self.content_length {
             beside.put("CONTENT_LENGTH", number.format(length).as_bytes());
