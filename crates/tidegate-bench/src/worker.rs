@@ -263,7 +263,6 @@ impl<'s> Worker<'s> {
         if !self.is_stopping && (now >= self.end || self.shared.stop.load(Relaxed) || self.has_run_dry()) {
             self.stop(now);
         }
-        self.source.count_from(now);
         self.open_rested(now);
         let tick = (now.saturating_sub(self.shared.start) / TICK.as_nanos() as u64) as u32;
         let mut expired = std::mem::take(&mut self.expired);

@@ -18,6 +18,7 @@ mod access;
 mod login;
 mod networks;
 mod rates;
+mod route_index;
 pub mod rules;
 mod shared;
 
@@ -27,6 +28,7 @@ pub use login::{Account, Identification, Login, Required, Requirement, UserCache
 pub(crate) use networks::first_address;
 pub use networks::{Network, NetworkSet};
 pub use rates::RequestRate;
+pub use route_index::RouteIndex;
 pub use rules::{Clause, Condition, Cors, FieldMode, MoreField, Regex, TextPattern, ValueMap};
 pub use shared::{Shared, once};
 pub use tls::{

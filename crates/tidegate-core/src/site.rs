@@ -14,7 +14,9 @@ use crate::state::{ClientHead, RequestState};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 use std::sync::Arc;
-use tidegate_config::settings::{self, Action, Clause, Condition, Network, PathPattern, RequestLimits};
+use tidegate_config::settings::{
+    self, Action, Clause, Condition, Network, PathPattern, RequestLimits, RouteIndex,
+};
 use tidegate_http::path::{PathError, both_readings, has_encoded_slash, normalise};
 use tidegate_http::{Field, Fields, Status, Target};
 use tidegate_io::socket::Peer;
@@ -40,6 +42,8 @@ pub struct Site {
     limits: Vec<Option<Rc<RequestLimits>>>,
     /// `None`: no route has conditions.
     facts: Option<Facts>,
+    /// `None`: there are few routes.
+    index: Option<RouteIndex>,
 }
 
 /// The route of a request.
@@ -112,6 +116,7 @@ impl Site {
         let has_limits = limits.iter().any(Option::is_some);
         Site {
             limits: if has_limits { limits } else { Vec::new() },
+            index: RouteIndex::of(config.routes.iter().map(|route| &route.pattern)),
             config,
             routes,
             access_log,
@@ -265,7 +270,15 @@ impl Site {
 
     #[inline]
     fn first_match(&self, path: &[u8]) -> Option<usize> {
-        self.config.routes.iter().position(|route| route.pattern.matches(path))
+        match &self.index {
+            None => self.config.routes.iter().position(|route| route.pattern.matches(path)),
+            Some(index) => self.first_of(index, path),
+        }
+    }
+
+    #[inline(never)]
+    fn first_of(&self, index: &RouteIndex, path: &[u8]) -> Option<usize> {
+        index.candidates(path).find(|index| self.config.routes[*index].pattern.matches(path))
     }
 
     #[inline(never)]
@@ -290,7 +303,10 @@ impl Site {
         };
         as_asked(exchange, path, |exchange| {
             let mut passed = Choice { index: 0, is_conditional: false, is_source: false };
-            for (index, route) in self.config.routes.iter().enumerate() {
+            let indexed = self.index.iter().flat_map(|index| index.candidates(path));
+            let all = 0..if self.index.is_none() { self.config.routes.len() } else { 0 };
+            for index in indexed.chain(all) {
+                let route = &self.config.routes[index];
                 if !route.pattern.matches(path) {
                     continue;
                 }

@@ -47,6 +47,8 @@ fn rules() {
         ("2.3.3 an entry of this very block", bytes("4001610162be"), Ok("a: b\na: b")),
         ("4.2 size within the limit", bytes("3fe11f82"), Ok(":method: GET")),
         ("4.2 size above the limit", bytes("3fe21f82"), Err(TableTooLarge)),
+        ("4.2 the smallest size and the last, twice", bytes("203f e11f 203f e11f 82"), Ok(":method: GET")),
+        ("4.2 size after size", bytes("2021202120 82"), Err(TooManyTableSizes)),
         ("4.2 size behind a field", bytes("8220"), Err(LateTableSize)),
         ("4.2 two sizes", bytes("20208 2"), Ok(":method: GET")),
         ("4.4 an entry larger than the table empties it", bytes("400161016220 "), Err(LateTableSize)),

@@ -531,6 +531,31 @@ fn many_sites_with_one_root_need_few_descriptors() {
     }
 }
 
+/// What a process may read is more than a socket takes before the process reads it, and more folders than are held open.
+#[test]
+fn many_sites_with_roots_of_their_own_start_and_need_few_descriptors() {
+    let folder = Folder::new("many-roots");
+    let root = |number: usize| folder.path(&format!("{:0>80}/{number}/www", number % 7));
+    let mut config = "workers 1\nlisten \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..2000 {
+        fs::create_dir_all(root(number)).unwrap();
+        config.push_str(&format!("site \"s{number}.test\" {{ root \"{}\" }}\n", root(number).display()));
+    }
+    for number in [0, 1999] {
+        fs::write(root(number).join("a.txt"), format!("of {number}")).unwrap();
+    }
+    let server = Server::with_config(&folder, &config);
+    for number in [0, 1999, 0] {
+        let stream = TcpStream::connect(&server.address).unwrap();
+        let body = exchange_with(&format!("s{number}.test"), stream, "/a.txt").unwrap();
+        assert_eq!(body, format!("of {number}"));
+    }
+    for pid in server.processes() {
+        let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count();
+        assert!(open < 400, "{open} descriptors");
+    }
+}
+
 /// Descriptors that only the cache keeps are for those who come.
 #[test]
 fn cached_descriptors_are_given_back() {
@@ -650,4 +675,22 @@ fn an_upgrade_says_what_it_takes_away() {
     let outcome = server.tell(&["upgrade", "--allow-loss"]);
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
     assert!(outcome.stdout.contains("the settings no longer serve b.test\nprocess "), "{}", outcome.stdout);
+}
+
+/// What a server says before it has read the command is told, and not that it broke off.
+#[test]
+fn a_refusal_before_the_command_was_read_is_told() {
+    let folder = Folder::new("refused-early");
+    let path = folder.path("control");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        // What it leaves unread resets the connection.
+        let mut first = [0];
+        stream.read_exact(&mut first).unwrap();
+        stream.write_all(b"failed\ntoo many commands at once; try again").unwrap();
+    });
+    let said = run(&folder, &["status", "--control", path.to_str().unwrap()]);
+    server.join().unwrap();
+    assert_eq!((said.code, &*said.stderr), (Some(1), "too many commands at once; try again\n"));
 }

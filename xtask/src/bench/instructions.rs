@@ -38,11 +38,13 @@ struct Case {
 }
 
 /// Every case. A new one is a line here, an example in its crate, and `--update`.
-const CASES: [Case; 13] = [
+const CASES: [Case; 15] = [
     codec("h1 parse request head", "parse"),
     codec("h1 decode chunked body", "chunks"),
     networks("IPv4 client among 30,000 networks", "v4"),
     networks("IPv6 client among 30,000 networks", "v6"),
+    routes("route among 1,000 patterns with stars", "globs"),
+    routes("route among 1,000 expressions", "expressions"),
     request("cached file", "cached"),
     request("cached file, with a log", "logged"),
     request("cached file, asked for by a browser", "browser"),
@@ -67,6 +69,10 @@ const fn codec(name: &'static str, operation: &'static str) -> Case {
 
 const fn networks(name: &'static str, operation: &'static str) -> Case {
     Case { name, package: "tidegate-config", example: "networks", operation, operations: 10_000 }
+}
+
+const fn routes(name: &'static str, operation: &'static str) -> Case {
+    Case { name, package: "tidegate-config", example: "routes", operation, operations: 10_000 }
 }
 
 /// From the bytes of a request on a socket to the bytes of its answer, client and application included.

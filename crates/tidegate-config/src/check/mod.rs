@@ -163,7 +163,9 @@ impl<'a> Checker<'a> {
             match &entry.name {
                 Some(name) => self.property(item, entry, name, range),
                 None => {
-                    let Some(argument) = argument_at(directive.arguments, position) else {
+                    let argument = argument_at(directive.arguments, position);
+                    let Some(argument) = argument.filter(|argument| !begins_another(item, argument, entry))
+                    else {
                         // One is told of; what follows it is surplus for the same reason.
                         if !is_surplus {
                             self.surplus(item, entry, &range);
@@ -409,6 +411,20 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// Whether a word that may be left out is none of those that fit, and the name of a directive: what parts the two is missing.
+fn begins_another(item: &Item, argument: &Argument, entry: &Entry) -> bool {
+    let (Kind::Choice(words), Count::Optional, Literal::Text(text)) =
+        (argument.kind, argument.count, &entry.value)
+    else {
+        return false;
+    };
+    let is_bare = matches!(item.file.source.slice(&entry.value_range).chars().next(), Some('a'..='z'));
+    let contexts = item.directive.contexts;
+    is_bare
+        && !words.contains(&text.as_str())
+        && contexts.iter().any(|context| directives::find(*context, text).is_some())
 }
 
 /// The argument that a value in some position is for; the last one may take several.

@@ -4,6 +4,7 @@
 //! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
 
 mod access;
+mod dead;
 mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use super::{Claims, Server, access_log, host_text, login, route, tls};
+use super::{Claims, Server, access_log, dead, host_text, login, route, tls};
 use crate::check::{Checker, Item};
 use crate::diagnostic::Diagnostic;
 use crate::directive::Context;
@@ -262,20 +262,57 @@ fn matches(pattern: &PathPattern, path: &str) -> bool {
 /// Warns of routes that an earlier one leaves nothing for.
 fn unreachable(checker: &mut Checker<'_>, routes: &[Route], written: &[&Item]) {
     let mut seen = Seen::default();
-    for (later, item) in routes.iter().zip(written) {
+    for (at, (later, item)) in routes.iter().zip(written).enumerate() {
         let earlier = seen.first_that_covers(&later.pattern);
         seen.add(later);
-        let Some(earlier) = earlier else { continue };
-        let message = format!("the route `{}` can never match", pattern_text(&later.pattern));
-        let help = format!(
-            "`{}` in line {} matches all that it matches and comes first; put the narrower route above it",
-            pattern_text(&earlier.pattern),
-            earlier.origin.line
-        );
+        let text = pattern_text(&later.pattern);
+        let (message, help) = if let Some(earlier) = earlier {
+            let help = format!(
+                "`{}` in line {} matches all that it matches and comes first; put the narrower route above it",
+                pattern_text(&earlier.pattern),
+                earlier.origin.line
+            );
+            (format!("the route `{text}` can never match"), help)
+        } else if is_regex(&later.pattern)
+            || at <= TOGETHER && routes[..at].iter().any(|route| is_regex(&route.pattern))
+        {
+            if at > TOGETHER || is_name(&later.pattern) {
+                continue;
+            }
+            let above: Vec<&Route> = routes[..at]
+                .iter()
+                .filter(|route| route.conditions.is_empty() && !is_name(&route.pattern))
+                .collect();
+            let patterns: Vec<&PathPattern> = above.iter().map(|route| &route.pattern).collect();
+            if dead::is_covered(&later.pattern, &patterns) != Some(true) {
+                continue;
+            }
+            let lines: Vec<String> = above.iter().map(|route| route.origin.line.to_string()).collect();
+            let help = match lines.as_slice() {
+                [] => "no path is so: each begins with `/`, and holds no `.`, `..` or doubled `/`".to_owned(),
+                [line] => format!(
+                    "the route in line {line} matches all that it matches; put the narrower route above it"
+                ),
+                lines => format!(
+                    "the routes in lines {} together match all that it matches; put the narrower route above them",
+                    lines.join(", ")
+                ),
+            };
+            (format!("the route `{text}` can never match"), help)
+        } else {
+            continue;
+        };
         checker
             .diagnostics
             .push(Diagnostic::warning(message).at(&item.file.source, item.header.clone()).help(help));
     }
+}
+
+/// Most routes that are compared with all above them taken together.
+const TOGETHER: usize = 64;
+
+fn is_regex(pattern: &PathPattern) -> bool {
+    matches!(pattern, PathPattern::Regex(_))
 }
 
 /// Most patterns with stars in their middle that later routes are compared with one by one.

@@ -5,6 +5,7 @@
 
 use super::{HostPattern, NetworkSet, Origin, PathPattern, Shared};
 use regex::bytes;
+use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::hash::{Hash, Hasher};
@@ -149,6 +150,21 @@ impl PathPattern {
         }
     }
 
+    /// A path that it matches, as short as can be told; `None` where none is found.
+    pub fn shortest(&self) -> Option<String> {
+        let text = match self {
+            PathPattern::Exact(text) | PathPattern::Prefix(text) | PathPattern::Suffix(text) => text.clone(),
+            PathPattern::Pieces(pieces) => pieces.concat(),
+            PathPattern::Regex(regex) => {
+                let mut text = String::new();
+                shortest(&parse(regex.as_str())?, &mut text)?;
+                text
+            }
+        };
+        let text = if text.starts_with('/') { text } else { format!("/{text}") };
+        self.matches(text.as_bytes()).then_some(text)
+    }
+
     /// The names that placeholders have for the parts of a path: `1` for the first star or group and so on, and those of
     /// named groups.
     pub fn captures(&self) -> Vec<String> {
@@ -181,6 +197,44 @@ impl PathPattern {
             _ => None,
         }
     }
+}
+
+/// An expression as it is understood here.
+pub(crate) fn parse(expression: &str) -> Option<Hir> {
+    let mut parser = regex_syntax::ParserBuilder::new();
+    parser.unicode(false).utf8(false).dot_matches_new_line(true);
+    parser.build().parse(expression).ok()
+}
+
+/// Appends a text that an expression matches.
+fn shortest(hir: &Hir, text: &mut String) -> Option<()> {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => {}
+        HirKind::Literal(literal) => text.push_str(str::from_utf8(&literal.0).ok()?),
+        HirKind::Class(class) => {
+            let has = |byte: u8| match class {
+                Class::Bytes(bytes) => {
+                    bytes.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
+                }
+                Class::Unicode(characters) => {
+                    let found =
+                        |range: &ClassUnicodeRange| (range.start()..=range.end()).contains(&char::from(byte));
+                    characters.ranges().iter().any(found)
+                }
+            };
+            let mut usual = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'!'..=b'~');
+            text.push(char::from(usual.find(|byte| has(*byte))?));
+        }
+        HirKind::Repetition(repetition) => {
+            for _ in 0..repetition.min.min(64) {
+                shortest(&repetition.sub, text)?;
+            }
+        }
+        HirKind::Capture(capture) => shortest(&capture.sub, text)?,
+        HirKind::Concat(parts) => parts.iter().try_for_each(|part| shortest(part, text))?,
+        HirKind::Alternation(parts) => shortest(parts.first()?, text)?,
+    }
+    Some(())
 }
 
 /// What the star of this number stands for, counted from 1: the way [`fits_pieces`] goes.
@@ -434,6 +488,25 @@ mod tests {
         ] {
             let read = crate::value::read_pattern(pattern).unwrap();
             assert_eq!(read.matches(path.as_bytes()), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn shortest_paths() {
+        for (pattern, expected) in [
+            ("/a/*", Some("/a/")),
+            ("*.php", Some("/.php")),
+            ("/a/*/b", Some("/a//b")),
+            ("~^/u/(?<id>[0-9]+)/(x|y)?$", Some("/u/0/")),
+            ("~^/(de|en)/.{2}$", Some("/de/aa")),
+            ("~[.]jpg$", Some("/.jpg")),
+            ("~^x", None),
+        ] {
+            let read = match pattern.strip_prefix('~') {
+                Some(expression) => PathPattern::Regex(Regex::new(expression).unwrap()),
+                None => crate::value::read_pattern(pattern).unwrap(),
+            };
+            assert_eq!(read.shortest().as_deref(), expected, "{pattern}");
         }
     }
 

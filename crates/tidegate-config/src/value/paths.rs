@@ -336,7 +336,7 @@ fn only_names_its_host(text: &str) -> Result<(), ValueError> {
 
 /// Reads the path that a request is for in place of its own, with a query perhaps.
 pub(super) fn rewrite(text: &str) -> Result<String, ValueError> {
-    if !text.starts_with('/') {
+    if !text.starts_with('/') && !text.starts_with("{path}") {
         return Err(ValueError::new(
             format!("`{text}` is no path of the site"),
             format!(
@@ -459,7 +459,7 @@ mod tests {
         for text in ["https://a/{1}", "https://{host}/x{1}", "https://{host}{uri}", "https://a{path}?{1}"] {
             assert!(target(text).is_ok(), "{text}");
         }
-        for text in ["/users/{id}", "/index.php?p={1}{query}", "/a%20b"] {
+        for text in ["/users/{id}", "/index.php?p={1}{query}", "/a%20b", "{path}.html"] {
             assert!(rewrite(text).is_ok(), "{text}");
         }
         for text in ["users", "//x", "/a/../b", "/a b", "https://x/", "/{", "/a#b"] {

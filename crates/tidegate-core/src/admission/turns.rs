@@ -403,8 +403,7 @@ mod tests {
         for (prefers, now, stays) in
             [(true, 100, true), (true, 54, true), (true, 52, false), (false, 100, false)]
         {
-            let mut queue = TurnQueue::<1, (), ()>::default();
-            queue.prefers_here = prefers;
+            let mut queue = TurnQueue::<1, (), ()> { prefers_here: prefers, ..TurnQueue::default() };
             assert!(queue.try_enter(&CLAIM, &BOUNDS));
             let (there, next) = (wait_elsewhere(&mut queue, 0), wait_elsewhere(&mut queue, 1));
             let (here, last) = (wait(&mut queue, 40), wait(&mut queue, 41));

@@ -98,7 +98,8 @@ impl Writer {
         target: &LogTarget,
         open: impl FnOnce() -> io::Result<Output>,
     ) -> io::Result<Sink> {
-        if let Some(sink) = open_sink(&self.logs(), target) {
+        let known = open_sink(&self.logs(), target);
+        if let Some(sink) = known {
             return Ok(sink);
         }
         // A path may hang, and workers take the lock.
@@ -410,6 +411,9 @@ impl OpenLog {
     }
 
     fn retry(&mut self, sink: Sink, counts: &Counts) {
+        if self.output.take_torn() {
+            self.drop_rest_of_line(counts);
+        }
         while let Some(lines) = self.held.front_mut() {
             let (written, result) = self.output.write(lines);
             lines.drain(..written);
@@ -458,6 +462,7 @@ impl OpenLog {
     }
 
     fn give_up(&mut self, counts: &Counts) {
+        self.output.take_torn(); // its rest goes with what is held
         self.held_bytes = 0;
         for lines in self.held.drain(..) {
             counts.lose(&lines, Some(&self.lost));
@@ -494,7 +499,7 @@ mod tests {
         thread.obey(Work::Open(Sink(0), output, Arc::default()));
         thread.obey(Work::Open(Sink(1), Output::open(&target("other")).unwrap(), Arc::default()));
         let began = Instant::now();
-        let mut writes = |thread: &mut LogThread, at: Instant| {
+        let writes = |thread: &mut LogThread, at: Instant| {
             for sink in [0, 1] {
                 thread.obey(Work::Write(Sink(sink), b"line\n".to_vec()));
                 thread.retry_due(at);

@@ -172,15 +172,14 @@ impl Environment<'_> {
                 continue; // written where the first of them stands
             }
             let name = variable_of(field.name);
-            let name = std::str::from_utf8(&name).unwrap_or_default(); // letters, digits and `_`
             if self.fields.iter().skip(at + 1).find(same).is_none() {
-                beside.put(name, field.value);
+                beside.put_bytes(&name, field.value);
                 continue;
             }
             // Several lines are one value (RFC 3875 section 4.1.18).
             let separator: &[u8] = if field.name.eq_ignore_ascii_case("cookie") { b"; " } else { b", " };
             let values: Vec<&[u8]> = self.fields.all(field.name).collect();
-            beside.put(name, &values.join(separator));
+            beside.put_bytes(&name, &values.join(separator));
         }
     }
 }
@@ -195,16 +194,24 @@ impl<S: Sink> Beside<'_, S> {
     /// Inlined, since most names are known beforehand.
     #[inline(always)]
     fn put(&mut self, name: &str, value: &[u8]) {
-        if self.extra.is_empty() || !self.extra.iter().any(|(known, _)| known == name) {
-            self.sink.variable(name.as_bytes(), value);
+        self.put_bytes(name.as_bytes(), value);
+    }
+
+    #[inline(always)]
+    fn put_bytes(&mut self, name: &[u8], value: &[u8]) {
+        if self.extra.is_empty() || !self.extra.iter().any(|(known, _)| known.as_bytes() == name) {
+            self.sink.variable(name, value);
         }
     }
 }
 
 /// `HTTP_…`: the name of the variable that a field becomes.
 fn variable_of(name: &str) -> SmallVec<[u8; 64]> {
-    let mut variable = SmallVec::from_slice(b"HTTP_");
-    variable.extend(name.bytes().map(|byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+    let mut variable = SmallVec::<[u8; 64]>::from_slice(b"HTTP_");
+    variable.extend_from_slice(name.as_bytes());
+    for byte in variable.iter_mut().skip(b"HTTP_".len()) {
+        *byte = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    }
     variable
 }
 

@@ -1,6 +1,6 @@
 //! `tidegate check`: everything that is wrong with a settings file, in one run.
 
-use super::{complain, counted, default_config, has_color, print};
+use super::{complain, counted, default_config, has_color, loops, print};
 use crate::master::sealing;
 use crate::master::users::{self, Assigned};
 use crate::preflight;
@@ -50,6 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let reached = sealing::foreseen(settings).into_iter().map(|said| (None, Diagnostic::warning(said)));
         loaded.add(reached.collect());
     }
+    loops::look(&mut loaded);
     let assigned = assigned(&loaded);
     let errors = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     let warnings = loaded.diagnostics.len() - errors;

@@ -199,8 +199,8 @@ impl Proof {
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Asks the other end, which has sent this command. The sentence says why it is not done.
-    pub fn ask(&self, mut stream: &UnixStream, command: &str) -> Result<Proven, String> {
+    /// Asks the other end, which has sent this command; `hears` is its stream, with an end to its patience. The sentence says why it is not done.
+    pub fn ask(&self, mut stream: &UnixStream, hears: impl Read, command: &str) -> Result<Proven, String> {
         let refusal = || {
             format!(
                 "who commands this server has to know the secret in {}: applications may not",
@@ -212,7 +212,7 @@ impl Proof {
         let question = [QUESTION.as_bytes(), hex(&ours).as_bytes(), b" ", path, b"\n"].concat();
         stream.write_all(&question).map_err(|_| refusal())?;
         let mut line = String::new();
-        BufReader::new(stream.take(ANSWER_MAX)).read_line(&mut line).map_err(|_| refusal())?;
+        BufReader::new(hears.take(ANSWER_MAX)).read_line(&mut line).map_err(|_| refusal())?;
         let said = line.strip_prefix(ANSWER).and_then(|rest| rest.strip_suffix('\n')?.split_once(' '));
         let said = said.and_then(|(theirs, hash)| Some((unhex(theirs)?, unhex(hash)?)));
         let (theirs, hash) = said.ok_or_else(refusal)?;
@@ -373,7 +373,7 @@ mod tests {
         std::thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let here = here;
-                proof.ask(&here, command)
+                proof.ask(&here, &here, command)
             });
             let line = line_of(&there);
             let operator = answer(&there, line);

@@ -12,6 +12,7 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tidegate_config::settings::gateway::Script;
@@ -76,18 +77,19 @@ pub fn become_user(identity: &Identity) -> Result<()> {
 /// it is left out; a kernel without landlock is worth a word.
 fn confine(readable: &[PathBuf], spill: Option<&Path>) -> Result<Option<String>> {
     let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
-    let mut rules = Vec::with_capacity(readable.len());
-    for path in readable {
+    // Opened one after the other: there may be more of them than descriptors.
+    let readable = readable.iter().filter_map(|path| {
         // What is not there, or may not be looked at by this user, cannot be served either.
-        let Ok(fd) = PathFd::new(path) else { continue };
+        let fd = PathFd::new(path).ok()?;
         let access = if path.is_dir() { read } else { AccessFs::ReadFile.into() };
-        rules.push(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)));
-    }
-    if let Some(fd) = spill.and_then(|path| PathFd::new(path).ok()) {
+        Some(Ok::<_, landlock::RulesetError>(PathBeneath::new(fd, access)))
+    });
+    let spill = spill.and_then(|path| PathFd::new(path).ok()).map(|fd| {
         // A file without a name is opened in the folder, which counts as making one there.
         let access = read | AccessFs::MakeReg | AccessFs::WriteFile | AccessFs::RemoveFile;
-        rules.push(Ok(PathBeneath::new(fd, access)));
-    }
+        Ok(PathBeneath::new(fd, access))
+    });
+    let rules = readable.chain(spill);
     let confined = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -133,15 +135,11 @@ pub const SYSTEM: &[&str] = &[
 ///
 /// Of a root the folder it lies in too, and that of the folder it leads to where it is a symbolic link: a root
 /// that is replaced as a whole, as deployments do, is another folder under the same name. The root folder of
-/// the system is never opened that way.
+/// the system is never opened that way. What lies below another of these is not named again, so that ten thousand sites
+/// side by side are one folder.
 pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    let mut add = |path: &Path| {
-        paths.push(path.to_owned());
-        if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
-            paths.push(parent.to_owned());
-        }
-    };
+    let (mut real, mut linked) = (Vec::new(), Vec::new());
+    let mut seen: HashSet<&Path> = HashSet::new();
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
         // Links may lead anywhere.
         let symlinks = match &route.action {
@@ -154,16 +152,28 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
         if symlinks != Symlinks::Beneath {
             return vec![PathBuf::from("/")];
         }
-        for folder in folders(&route.action) {
-            add(folder);
-            if let Ok(real) = folder.canonicalize() {
-                add(&real);
+        for folder in folders(&route.action).into_iter().filter(|folder| seen.insert(folder)) {
+            let canonical = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+            if canonical != folder {
+                with_its_folder(folder, &mut linked);
             }
+            with_its_folder(&canonical, &mut real);
         }
     }
-    paths.sort();
-    paths.dedup();
-    paths
+    // A folder comes before what lies in it. A symbolic link may lead elsewhere by the time a process starts, so that what
+    // was written is not held to be below anything.
+    real.sort();
+    real.dedup_by(|next, kept| next.starts_with(kept));
+    real.append(&mut linked);
+    real.sort();
+    real.dedup();
+    real
+}
+
+/// A root, and the folder it lies in unless that is all there is.
+fn with_its_folder(path: &Path, paths: &mut Vec<PathBuf>) {
+    paths.extend(path.parent().filter(|parent| parent.parent().is_some()).map(Path::to_owned));
+    paths.push(path.to_owned());
 }
 
 /// Where server processes may put what has to be complete before an application gets it; `None` where no route
@@ -229,9 +239,33 @@ mod tests {
         let loaded =
             tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
         let paths = readable(&loaded.settings.unwrap());
-        for path in ["/usr/share", "/usr", "/tmp"] {
-            assert!(paths.contains(&PathBuf::from(path)), "{path}");
+        assert_eq!(
+            paths,
+            [PathBuf::from("/tmp"), PathBuf::from("/usr")],
+            "what is below these goes with them"
+        );
+    }
+
+    #[test]
+    fn what_a_link_leads_to_may_be_read_beside_the_link() {
+        let folder = std::env::temp_dir().join(format!("tidegate-readable-{}", std::process::id()));
+        for name in ["v1/site", "other"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
         }
-        assert!(!paths.contains(&PathBuf::from("/")));
+        std::os::unix::fs::symlink("v1/site", folder.join("current")).unwrap();
+        let (there, other) = (folder.join("current"), folder.join("other/gone"));
+        let text = format!(
+            "listen \":1\"\nsite {{ root \"{}\"; route \"/x/*\" {{ root \"{}\" }} }}\n",
+            there.display(),
+            folder.join("other").display()
+        );
+        let loaded =
+            tidegate_config::load_str("a", &text, Path::new("/"), &tidegate_config::ProcessEnvironment);
+        let paths = readable(&loaded.settings.unwrap());
+        assert!(paths.contains(&there), "where it leads next: {paths:?}");
+        for path in [&folder.join("v1/site/a"), &other] {
+            assert!(paths.iter().any(|may| path.starts_with(may)), "{path:?} in {paths:?}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -256,10 +256,10 @@ impl Committing {
     fn on(mut self, news: &News) -> (Option<Stage>, Vec<Action>) {
         match *news {
             // One that was started with the settings before is among those that make room.
-            News::Committed { id, place, is_current } => {
-                if self.waits_for.remove(&id).is_none() && is_current {
-                    self.lost.remove(&place);
-                }
+            News::Committed { id, place, is_current }
+                if self.waits_for.remove(&id).is_none() && is_current =>
+            {
+                self.lost.remove(&place);
             }
             News::Ended(id) => {
                 let place = self.waits_for.remove(&id).filter(|_| self.by == By::Fresh);
