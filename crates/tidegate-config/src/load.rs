@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::check::Checker;
+use crate::check::{Checker, Rules};
 use crate::diagnostic::Diagnostic;
 use crate::disk::{Disk, RealDisk};
 use crate::environment::Environment;
@@ -32,6 +32,8 @@ pub struct Loaded {
     pub contested: Vec<Option<HostPattern>>,
     /// The files in which the settings stand.
     pub sources: Vec<Source>,
+    /// Where nothing can be served: what could be read all the same, for whoever looks for further mistakes in it.
+    pub partial: Option<Settings>,
 }
 
 impl Loaded {
@@ -50,7 +52,13 @@ impl Loaded {
     /// Adds what was found out after loading. An error with a place among the sites costs that site, as a mistake
     /// in it does; any other costs everything.
     pub fn add(&mut self, findings: Vec<(Option<usize>, Diagnostic)>) {
-        let Some(mut settings) = self.settings.take() else { return };
+        let Some(mut settings) = self.settings.take() else {
+            for (_, mut finding) in findings {
+                finding.in_force = finding.is_error().then(|| in_force(None));
+                self.diagnostics.push(finding);
+            }
+            return sort(&mut self.diagnostics);
+        };
         let is_fatal = findings.iter().any(|(site, finding)| finding.is_error() && site.is_none());
         let mut rejected: HashMap<usize, usize> = HashMap::new();
         for (site, finding) in &findings {
@@ -142,6 +150,7 @@ pub fn effective(path: &Path, environment: &dyn Environment) -> Option<String> {
     let mut reader = Reader::new(&mut checker, &RealDisk);
     reader.main(source, absolute.parent()?, Some(&absolute));
     let nodes = reader.nodes;
+    checker.rules = Rules::of(&nodes);
     Some(crate::effective::text(&checker, &nodes))
 }
 
@@ -161,6 +170,7 @@ pub(crate) fn load(
     reader.main(source, folder, path);
     let (nodes, mut left_out, is_fatal) = (reader.nodes, reader.lost, reader.is_fatal);
     let read = checker.diagnostics.len();
+    checker.rules = Rules::of(&nodes);
     let mut server = lower::server(&mut checker, disk, &nodes);
     // Errors of meaning so far concern everything, and so does what could not be read and costs no site.
     let costs_sites = |at: usize| {
@@ -176,6 +186,7 @@ pub(crate) fn load(
     let contested = lower::sites(&mut checker, disk, &nodes, &mut server, &mut left_out);
     lower::implied_pools(&mut checker, &mut server.settings);
     let whole = checker.diagnostics.len();
+    checker.check_rules(&nodes);
     // A main file that could not be read says nothing about what it names or leaves out.
     let is_main_broken = checker.form.first().is_some_and(|range| !range.is_empty());
     if !(is_fatal && is_main_broken) {
@@ -188,8 +199,11 @@ pub(crate) fn load(
     let mut diagnostics = without_consequences(checker);
     sort(&mut diagnostics);
     shorten(&mut diagnostics);
+    let (settings, partial) =
+        if is_fatal { (None, Some(server.settings)) } else { (Some(server.settings), None) };
     Loaded {
-        settings: (!is_fatal).then_some(server.settings),
+        settings,
+        partial,
         diagnostics,
         rejected: left_out.into_iter().map(|left| left.site).collect(),
         contested,

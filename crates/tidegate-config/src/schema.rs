@@ -74,6 +74,9 @@ fn definition(directive: &Directive) -> Value {
         Children::Block(context) => {
             fields.insert("children".to_owned(), json!({ "$ref": format!("#/$defs/in-{}", context.key()) }));
         }
+        Children::Deferred => {
+            fields.insert("children".to_owned(), json!({ "type": "array" }));
+        }
         Children::Pairs { value: kind, .. } => {
             let pairs = json!({ "type": "object", "additionalProperties": value(kind, &[]) });
             fields.insert("children".to_owned(), pairs);

@@ -16,7 +16,6 @@ use crate::https::Arrival;
 use crate::limits::excess;
 use crate::notes;
 pub use crate::notes::{Known, Notes};
-use crate::pattern::matches;
 use crate::remote::{Remote, UNNAMED};
 use crate::reply::Reply;
 use crate::response::{Author, Response};
@@ -108,7 +107,7 @@ impl Engine {
             );
             return Reply::Ready(answer::error(Status::FORBIDDEN));
         }
-        if let Some(status) = self.over_limits(site, size, &exchange, notes) {
+        if let Some(status) = self.over_limits(site, size, peer, &exchange, notes) {
             return Reply::Ready(answer::error(status));
         }
         let (is_tls, fields) = (exchange.scheme == "https", &exchange.fields);
@@ -118,8 +117,17 @@ impl Engine {
             let scheme = remote.scheme(is_tls);
             notes.push(format!("scheme {scheme}, as the trusted proxy {peer} says in {field}"));
         }
-        let arrival =
-            Arrival { listener, authority, path: raw_path, query: exchange.query, is_tls, remote, fields };
+        let arrival = Arrival {
+            listener,
+            method: exchange.method,
+            method_token: exchange.method_token,
+            authority,
+            path: raw_path,
+            query: exchange.query,
+            is_tls,
+            remote,
+            fields,
+        };
         if let Some(response) = self.entrance(site, &arrival) {
             notes.push("sent to https, since `redirect-to-https` or `hsts` says so".into());
             return Reply::Ready(response);
@@ -155,12 +163,16 @@ impl Engine {
         &self,
         site: &Site,
         size: usize,
+        peer: Peer,
         exchange: &Exchange<'_>,
         notes: &Notes,
     ) -> Option<Status> {
         let of_server = &self.settings.limits.request;
         let mut scratch = Vec::new();
-        let place = site.place(exchange.method, exchange.target, &mut scratch);
+        let remote = site.remote(&peer, &exchange.fields);
+        let scheme = remote.scheme(exchange.scheme == "https");
+        let head = Exchange { scheme, state: RequestState::of(remote), ..*exchange };
+        let place = site.place(head, exchange.target, &mut scratch);
         let own = site.limits_at(place.ok().and_then(|place| place.route));
         let limits = own.as_deref().unwrap_or(of_server);
         if own.is_some() {
@@ -193,10 +205,21 @@ fn named_by(remote: &Remote) -> String {
 
 /// Says which route is taken, and who is let in.
 fn explain_route(site: &Site, exchange: &Exchange<'_>, notes: &Notes) {
-    for route in &site.config().routes {
-        if !matches(&route.pattern, exchange.path) {
+    for (index, route) in site.config().routes.iter().enumerate() {
+        if !route.pattern.matches(exchange.path) {
             notes.push(format!("route {} ({}): does not match", route.pattern, route.origin));
             continue;
+        }
+        if let Some(clause) = site.first_unmet(index, exchange) {
+            let (pattern, origin) = (&route.pattern, &route.origin);
+            notes.push(format!(
+                "route {pattern} ({origin}): matches, but `{clause}` ({}) does not hold",
+                clause.origin
+            ));
+            continue;
+        }
+        for clause in &route.conditions {
+            notes.push(format!("`{clause}` ({}) holds", clause.origin));
         }
         // The last route of a site is what it says itself.
         if route.origin == site.config().origin {

@@ -7,6 +7,7 @@ use crate::body::RequestBody;
 use crate::remote::Remote;
 use crate::signals::Signals;
 use crate::site::Site;
+use crate::user::Identity;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,12 +29,26 @@ pub struct RequestState {
     pub(crate) hops: u8,
     /// The limits that it has been counted by.
     pub(crate) counted: SmallVec<[usize; 2]>,
+    /// Who has logged in.
+    pub(crate) identity: Option<Rc<Identity>>,
     pub(crate) has_encoded_slash: bool,
     /// It is explained as one that comes over TLS, and there is no handshake.
     pub(crate) rehearses_tls: bool,
     /// Of a request of the server's own: what `X-Forwarded-For` names in the one that has led to it.
     pub(crate) forwarded: Option<Rc<Vec<Vec<u8>>>>,
+    /// The path that the pattern of the route has matched, where `rewrite` has put another one in its place.
+    pub(crate) matched: Option<Rc<[u8]>>,
+    /// The path is not that of the target: `rewrite` or `hand-to` say which one it is.
+    pub(crate) is_rewritten: bool,
+    /// Of a request of the server's own: the one that has led to it, by which conditions go.
+    pub(crate) asked: Option<Rc<ClientHead>>,
     pub(crate) signals: Signals,
+}
+
+/// What conditions look at in a client's request.
+pub(crate) struct ClientHead {
+    pub(crate) authority: String,
+    pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
 
 impl Default for RequestState {
@@ -54,9 +69,13 @@ impl RequestState {
             route: 0,
             hops: 0,
             counted: SmallVec::new(),
+            identity: None,
             has_encoded_slash: false,
             rehearses_tls: false,
             forwarded: None,
+            matched: None,
+            is_rewritten: false,
+            asked: None,
             signals: Signals::default(),
         }
     }
@@ -93,9 +112,13 @@ impl RequestState {
             route,
             hops,
             counted,
+            identity,
             has_encoded_slash,
             rehearses_tls,
             forwarded,
+            matched,
+            is_rewritten,
+            asked,
             signals: _,
         } = self;
         RequestState {
@@ -106,9 +129,13 @@ impl RequestState {
             route: *route,
             hops: *hops,
             counted: counted.clone(),
+            identity: identity.clone(),
             has_encoded_slash: *has_encoded_slash,
             rehearses_tls: *rehearses_tls,
             forwarded: forwarded.clone(),
+            matched: matched.clone(),
+            is_rewritten: *is_rewritten,
+            asked: asked.clone(),
             signals,
         }
     }

@@ -11,6 +11,7 @@ pub mod descriptors;
 mod device_queues;
 mod executor;
 pub mod file;
+pub mod lane;
 mod links;
 pub mod notify;
 pub mod oneshot;

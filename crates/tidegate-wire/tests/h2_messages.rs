@@ -395,6 +395,20 @@ fn empty_data_of_a_server_is_the_fault_of_one_stream() {
     assert_eq!(end.seen.last(), Some(&Seen::Failed(ConnectionError::Flood(Flood::Ignored))));
 }
 
+/// Frames of kinds that nobody knows are few where they mean anything, however many a server may owe of those it was told too
+/// late not to send.
+#[test]
+fn unknown_frames_of_a_server_are_bounded_by_their_number() {
+    let (mut end, _) = asked("GET");
+    let unknown = frame(FrameKind(0x42), 0, 0, b"");
+    let count = (0..2000).find(|_| {
+        end.feed(&unknown);
+        matches!(end.seen.last(), Some(Seen::Failed(_)))
+    });
+    assert_eq!(count, Some(1024));
+    assert_eq!(end.seen.last(), Some(&Seen::Failed(ConnectionError::Flood(Flood::Ignored))));
+}
+
 #[test]
 fn responses() {
     let ok = block(&[(":status", "200"), ("x", "y")]);

@@ -15,17 +15,21 @@ use tidegate_core::hosts::Names;
 use tidegate_core::log::{self, Sink};
 use tidegate_core::rate::{RateGate, RateStore};
 use tidegate_core::site;
+use tidegate_core::template::Scope;
 use tidegate_core::tls::TlsStore;
 use tidegate_core::worker::{self, LogSet, MakeRegistry};
 use tidegate_core::{Filter, Gate, Handler};
 use tidegate_io::runtime;
 use tidegate_modules::compress::CompressFilter;
+use tidegate_modules::cors::Preflight;
 use tidegate_modules::files::{self, Files};
 use tidegate_modules::gateway::link;
 use tidegate_modules::gateway::pool_directory::PoolDirectory;
 use tidegate_modules::gateway::proxy::Proxy;
 use tidegate_modules::gateway::scripted::{Protocol, Scripted};
+use tidegate_modules::login::{BasicGate, LoginStore, RequireGate};
 use tidegate_modules::redirect::{Redirect, Respond};
+use tidegate_modules::rewrite::{HandTo, Rewritten};
 use tidegate_modules::status::StatusPage;
 use tidegate_stats::Worker as Stats;
 
@@ -34,6 +38,8 @@ use tidegate_stats::Worker as Stats;
 pub struct Stores {
     /// Of applications.
     pub directory: Arc<PoolDirectory>,
+    /// Of who has logged in.
+    pub logins: Arc<LoginStore>,
     /// Of limits.
     pub rates: Arc<RateStore>,
     /// Of TLS.
@@ -65,7 +71,8 @@ impl Registry {
 
     /// For `explain`: what answers says so.
     pub fn for_rehearsal(notes: Notes, tls: Arc<TlsStore>) -> Registry {
-        let stores = Stores { directory: PoolDirectory::new(), rates: Arc::default(), tls };
+        let stores =
+            Stores { directory: PoolDirectory::new(), logins: Arc::default(), rates: Arc::default(), tls };
         Registry { notes: Some(notes), ..Registry::new(Arc::default(), StatusView::default(), stores) }
     }
 
@@ -96,11 +103,19 @@ impl Registry {
             let mut routes = Vec::with_capacity(site.routes.len());
             for route in &site.routes {
                 let mut handler = self.handler_for(settings, &files, &applications, site, route)?;
-                if let Some(notes) = &self.notes {
-                    handler = Rc::new(Rehearsed::new(handler, notes.clone()));
+                let rehearsed = |handler: Rc<dyn Handler>| match &self.notes {
+                    Some(notes) => Rc::new(Rehearsed::new(handler, notes.clone())) as Rc<dyn Handler>,
+                    None => handler,
+                };
+                handler = rehearsed(handler);
+                if let Some(to) = &route.rewrite {
+                    handler = rehearsed(Rc::new(Rewritten::new(to, Scope::of(route), handler)));
+                }
+                if let Some(cors) = &route.cors {
+                    handler = Rc::new(Preflight::new(cors.clone(), handler));
                 }
                 let made = site::Route::new(handler, filters_for(route), Decoration::of(route));
-                routes.push(made.behind(self.gates_for(route)?));
+                routes.push(made.behind(self.gates_for(settings, route)?));
             }
             let log = site.access_log.as_ref().unwrap_or(&settings.access_log);
             let sink = log.as_ref().map(&mut *open_log).transpose()?.flatten();
@@ -109,10 +124,22 @@ impl Registry {
         Ok(Engine::new(settings.clone(), sites).with_tls(&self.stores.tls)?)
     }
 
-    /// What a route's access rules are followed by.
-    fn gates_for(&self, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
-        let gate = |rate| Ok(Rc::new(RateGate::new(rate, self.stores.rates.table(rate)?)) as _);
-        route.rates.iter().map(gate).collect()
+    /// What a route's access rules are followed by: what it takes to be refused by a limit is less than what a login takes.
+    fn gates_for(&self, settings: &Settings, route: &Route) -> io::Result<Vec<Rc<dyn Gate>>> {
+        let mut gates: Vec<Rc<dyn Gate>> = Vec::new();
+        for rate in &route.rates {
+            gates.push(Rc::new(RateGate::new(rate, Scope::of(route), self.stores.rates.table(rate)?)));
+        }
+        if let Some(login) = &route.identification.login {
+            let users = settings.users.iter().find(|users| users.name == login.users);
+            let users =
+                users.ok_or_else(|| io::Error::other(format!("no users are named {}", login.users)))?;
+            gates.push(Rc::new(BasicGate::new(login, self.stores.logins.source(users)?)));
+        }
+        if !route.identification.requirements.is_empty() {
+            gates.push(Rc::new(RequireGate::new(&route.identification)));
+        }
+        Ok(gates)
     }
 
     /// A handler; where requests are served, one that cannot be made answers 503 in its place.
@@ -148,7 +175,8 @@ impl Registry {
                 });
                 self.or_recover(opened.map(|root| Files::new(shared, root, files, route, settings)))?
             }
-            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status)),
+            Action::Redirect { to, status } => Rc::new(Redirect::new(to, *status, Scope::of(route))),
+            Action::HandTo { to } => Rc::new(HandTo::new(to, Scope::of(route))),
             Action::Respond { status, body, media_type } => {
                 Rc::new(Respond::new(*status, body, media_type.as_deref()))
             }
@@ -164,11 +192,9 @@ impl Registry {
             Action::Proxy(proxy) => {
                 let connector =
                     proxy.gateway.tls.as_ref().map(|tls| self.stores.tls.connector(tls)).transpose();
-                self.or_recover(
-                    connector
-                        .map_err(io::Error::from)
-                        .and_then(|connector| Proxy::new(applications, proxy, site, connector)),
-                )?
+                self.or_recover(connector.map_err(io::Error::from).and_then(|connector| {
+                    Proxy::new(applications, proxy, site, Scope::of(route), connector)
+                }))?
             }
             Action::Status => {
                 let names =
@@ -235,13 +261,18 @@ mod tests {
     fn an_engine_that_never_comes_into_force_leaves_nothing() {
         let runtime = Runtime::install(Poller::new().unwrap().registry().unwrap()).unwrap();
         let (directory, tls) = (PoolDirectory::new(), TlsStore::new().unwrap());
-        let rates = Arc::<RateStore>::default();
-        let stores = Stores { directory: directory.clone(), rates: rates.clone(), tls: tls.clone() };
+        let (rates, logins) = (Arc::<RateStore>::default(), Arc::<LoginStore>::default());
+        let stores = Stores {
+            directory: directory.clone(),
+            logins: logins.clone(),
+            rates: rates.clone(),
+            tls: tls.clone(),
+        };
         let mut registry = Registry::new(Arc::default(), StatusView::default(), stores);
         let present = settings("site { proxy \"http://127.0.0.1:9\" { connections 2 } }");
         let engine = registry.build(&present, &mut |_| Ok(None)).unwrap();
         worker::Registry::in_force(&mut registry, &present);
-        let held = || (directory.held(), tls.held(), rates.held());
+        let held = || (directory.held(), tls.held(), rates.held(), logins.held());
         let before = held();
         for number in 0..5 {
             let next = settings(&format!(
@@ -260,6 +291,7 @@ mod tests {
             directory.keep(&present);
             tls.settle(&Default::default());
             rates.settle(&present);
+            logins.settle(&present);
             assert_eq!(held(), before, "round {number}");
         }
         drop(engine);

@@ -4,9 +4,11 @@
 //! wrong type; what was wrong has been said and is left out.
 
 mod item;
+mod rules;
 mod unknown;
 
 pub(crate) use item::{File, Item, Placed, duration, number};
+pub(crate) use rules::Rules;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -32,11 +34,20 @@ pub(crate) struct Checker<'a> {
     broken: HashMap<Arc<str>, HashSet<usize>>,
     /// Directives that are not known.
     unknown: usize,
+    /// What `use` may name.
+    pub rules: Rules,
 }
 
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a dyn Environment) -> Self {
-        Self { environment, diagnostics: Vec::new(), form: Vec::new(), broken: HashMap::new(), unknown: 0 }
+        Self {
+            environment,
+            diagnostics: Vec::new(),
+            form: Vec::new(),
+            broken: HashMap::new(),
+            unknown: 0,
+            rules: Rules::default(),
+        }
     }
 
     /// Remembers a node with a mistake of form, and all in it that have it too.
@@ -87,14 +98,22 @@ impl<'a> Checker<'a> {
     /// Checks the nodes of a block and that what may stand once does.
     pub fn items(&mut self, file: &File, nodes: &[Node], context: Context) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::new();
+        self.items_into(file, nodes, context, &mut items);
+        items
+    }
+
+    fn items_into(&mut self, file: &File, nodes: &[Node], context: Context, items: &mut Vec<Item>) {
         for node in nodes {
             let Some(item) = self.item(file, node, context) else { continue };
+            if item.directive.name == "use" {
+                self.use_rules(&item, context, items);
+                continue;
+            }
             if let Some(first) = items.iter().find(|known| known.directive.name == item.directive.name) {
                 self.once(first, &item);
             }
             items.push(item);
         }
-        items
     }
 
     /// Refuses a second directive of a kind that may stand only once.
@@ -144,7 +163,9 @@ impl<'a> Checker<'a> {
             match &entry.name {
                 Some(name) => self.property(item, entry, name, range),
                 None => {
-                    let Some(argument) = argument_at(directive.arguments, position) else {
+                    let argument = argument_at(directive.arguments, position);
+                    let Some(argument) = argument.filter(|argument| !begins_another(item, argument, entry))
+                    else {
                         // One is told of; what follows it is surplus for the same reason.
                         if !is_surplus {
                             self.surplus(item, entry, &range);
@@ -323,7 +344,10 @@ impl<'a> Checker<'a> {
 
     fn children(&mut self, item: &mut Item, node: &Node) {
         let Some(nodes) = &node.children else {
-            if !node.is_header_broken && matches!(item.directive.name, "route" | "limits") {
+            if !node.is_header_broken
+                && item.directive.children != Children::None
+                && matches!(item.directive.name, "route" | "limits" | "rules" | "match" | "value")
+            {
                 let help = format!("for example `{}`", item.directive.example);
                 self.diagnostics
                     .push(item.error(format!("`{}` needs a block", item.directive.name)).help(help));
@@ -332,6 +356,7 @@ impl<'a> Checker<'a> {
         };
         match item.directive.children {
             Children::None if nodes.is_empty() => {}
+            Children::Deferred => {}
             Children::None => {
                 let range = nodes.first().map_or(item.name.clone(), |first| first.name_range.clone());
                 self.diagnostics.push(
@@ -386,6 +411,20 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// Whether a word that may be left out is none of those that fit, and the name of a directive: what parts the two is missing.
+fn begins_another(item: &Item, argument: &Argument, entry: &Entry) -> bool {
+    let (Kind::Choice(words), Count::Optional, Literal::Text(text)) =
+        (argument.kind, argument.count, &entry.value)
+    else {
+        return false;
+    };
+    let is_bare = matches!(item.file.source.slice(&entry.value_range).chars().next(), Some('a'..='z'));
+    let contexts = item.directive.contexts;
+    is_bare
+        && !words.contains(&text.as_str())
+        && contexts.iter().any(|context| directives::find(*context, text).is_some())
 }
 
 /// The argument that a value in some position is for; the last one may take several.

@@ -9,6 +9,7 @@ mod gateway;
 mod guard;
 mod limits;
 mod pool;
+mod rules;
 mod server;
 mod site;
 mod tls;
@@ -17,10 +18,11 @@ mod upstream;
 use crate::directive::{Argument, Context, Directive};
 
 /// The parts of the table, in the order of the reference.
-const PARTS: [&[Directive]; 10] = [
+const PARTS: [&[Directive]; 11] = [
     server::DIRECTIVES,
     limits::DIRECTIVES,
     site::DIRECTIVES,
+    rules::DIRECTIVES,
     files::DIRECTIVES,
     guard::DIRECTIVES,
     answer::DIRECTIVES,

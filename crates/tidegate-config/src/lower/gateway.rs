@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::inherit::Inherited;
+use super::inherit::{Inherited, field_mode};
 use super::written_or_default;
 use crate::check::{Checker, Item, duration, number};
 use crate::directive::Context;
@@ -11,7 +11,7 @@ use crate::settings::gateway::{
     Application, BackendTls, BackendTrust, Connections, Destination, Gateway, Proxy, Script, SendfileRoot,
     Spill,
 };
-use crate::settings::{Action, CertificateFiles, PathPattern};
+use crate::settings::{Action, CertificateFiles, MoreField, PathPattern};
 use crate::suggest;
 use crate::value::Value;
 
@@ -92,6 +92,7 @@ pub(super) fn proxy(
         host: text("host"),
         strip_prefix: text("strip-prefix").map(|prefix| prefix.trim_end_matches('/').to_owned()),
         request_fields: pairs(item, "request-header"),
+        more_request_fields: more_fields(item),
         rewrites_redirects: !item.child("redirects").is_some_and(|item| item.is_word("keep")),
         passes_encoded_slashes: item.child("encoded-slashes").is_some_and(|item| !item.is_word("off")),
     }))
@@ -389,7 +390,8 @@ fn passed_fields(checker: &mut Checker<'_>, item: &Item) -> Vec<String> {
 
 fn pairs(item: &Item, name: &str) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = Vec::new();
-    for child in item.children.iter().filter(|child| child.directive.name == name) {
+    let is_set = |child: &&Item| child.directive.name == name && field_mode(child).is_none();
+    for child in item.children.iter().filter(is_set) {
         let mut texts = child.texts().into_iter();
         if let Some(name) = texts.next() {
             pairs.retain(|(known, _)| *known != name);
@@ -399,6 +401,17 @@ fn pairs(item: &Item, name: &str) -> Vec<(String, String)> {
         }
     }
     pairs
+}
+
+/// `request-header` with `add` or `missing`.
+fn more_fields(item: &Item) -> Vec<MoreField> {
+    let written = item.children.iter().filter(|child| child.directive.name == "request-header");
+    let fields = written.filter_map(|child| {
+        let mode = field_mode(child)?;
+        let [name, value] = <[String; 2]>::try_from(child.texts()).ok()?;
+        Some(MoreField { name, value, mode })
+    });
+    fields.collect()
 }
 
 fn check_folder(checker: &mut Checker<'_>, disk: &dyn Disk, item: &Item, path: &Path) {

@@ -4,14 +4,18 @@
 //! the top level to a site to a route. Bounds and defaults are not known here: they come from the table.
 
 mod access;
+mod dead;
 mod gateway;
 pub(crate) mod inherit;
 pub(crate) mod limits;
 mod listen;
+mod login;
 mod logs;
+mod placeholders;
 mod pool;
 mod rates;
 mod route;
+pub(crate) mod rules;
 mod server;
 mod site;
 pub(crate) mod tls;
@@ -159,6 +163,7 @@ pub(crate) fn consistency(
     }
     upstream::reach(checker, settings);
     certificates(checker, server, left_out);
+    login::without_tls(checker, settings, nodes);
     let is_plain = |site: &Arc<Site>| site.is_https_only && site.trusted_proxies.is_empty();
     let hsts = nodes.iter().find(|top| top.node.name == "hsts");
     if let Some(top) = hsts.filter(|_| server.has_no_tls() && settings.sites.iter().any(is_plain)) {

@@ -67,6 +67,7 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         listeners,
         sites: Vec::new(),
         acme: super::tls::acme(checker, &items),
+        users: super::login::sources(checker, disk, &items),
         upstreams: super::upstream::upstreams(checker, &items, &pools),
         pools,
         limits: limits::server(checker, &items),
@@ -90,6 +91,8 @@ pub(crate) fn server(checker: &mut Checker<'_>, disk: &dyn Disk, nodes: &[TopNod
         drain_timeout: find("drain-timeout").map(|item| duration(&item)).unwrap_or_default(),
     };
     let inherited = Inherited::top(checker, &items, &settings.limits.request);
+    // Who is required of may be asked further in.
+    super::login::check(checker, &items, &settings.users, true);
     let mut rates = rates::Names::default();
     rates.check(checker, &items);
     Server { settings, inherited, listeners: listener_items, logs, rates }

@@ -7,6 +7,7 @@
 mod log_format;
 mod names;
 mod paths;
+mod placeholders;
 mod quantity;
 mod upstream;
 mod variables;
@@ -17,12 +18,18 @@ use std::time::Duration;
 
 use crate::directive::Kind;
 use crate::settings::gateway::Destination;
-use crate::settings::{AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Try};
+use crate::settings::{
+    AccessFormat, HostPattern, ListenAddress, LogTarget, Network, PathPattern, Regex, Try,
+};
 
 pub(crate) use names::field_names_agree;
-#[cfg(test)]
 pub(crate) use names::network as read_network;
-pub(crate) use paths::{IS_EXPRESSION, covers, is_name, location_of_nginx, pattern_text};
+pub(crate) use names::{host as read_host, is_token};
+pub(crate) use paths::{
+    IS_EXPRESSION, covers, file as read_file, is_name, location_of_nginx, pattern as read_pattern,
+    pattern_text,
+};
+pub(crate) use placeholders::{names as placeholder_names, unknown as unknown_placeholder};
 pub(crate) use quantity::{RATE_MOST, SIZE_UNITS, TIME_UNITS, duration_text, size_text};
 pub(crate) use variables::{foreign as foreign_variable, foreign_in_text};
 
@@ -42,6 +49,7 @@ pub(crate) enum Value {
     LogFormat(AccessFormat),
     Host(HostPattern),
     Pattern(PathPattern),
+    Regex(Regex),
     Address(ListenAddress),
     Network(Network),
     Try(Try),
@@ -164,6 +172,7 @@ fn read_text(
         Kind::LogFormat => log_format::format(text).map(Value::LogFormat),
         Kind::Glob => paths::file(text, folder).map(Value::Path),
         Kind::Pattern => paths::pattern(text).map(Value::Pattern),
+        Kind::Regex => paths::regex(text).map(Value::Regex),
         Kind::SitePath => paths::site_path(text).map(Value::Text),
         Kind::FileName => paths::file_name(text).map(Value::Text),
         Kind::Try => paths::try_entry(text).map(Value::Try),
@@ -173,9 +182,12 @@ fn read_text(
         Kind::Network => names::network(text).map(Value::Network),
         Kind::FieldName => names::field_name(text).map(Value::Text),
         Kind::FieldValue => names::field_value(text).map(Value::Text),
-        Kind::FieldTemplate => names::field_template(text).map(Value::Text),
+        Kind::FieldTemplate => names::field_value(text).map(Value::Text),
+        Kind::Rewrite => paths::rewrite(text).map(Value::Text),
         Kind::MediaType => names::media_type(text).map(Value::Text),
         Kind::Token => names::token(text).map(Value::Text),
+        Kind::Tokens => names::tokens(text).map(Value::Text),
+        Kind::Origin => names::origin(text).map(Value::Text),
         Kind::Extension => names::extension(text).map(Value::Text),
         Kind::Destination => upstream::destination(text, folder).map(Value::Destination),
         Kind::Url => {
@@ -265,6 +277,7 @@ impl Kind {
             Self::Glob => "a path, with `*` and `?` if wanted, such as `\"sites/*.kdl\"`".to_owned(),
             Self::Host => "a host name, such as `\"example.com\"` or `\"*.example.com\"`".to_owned(),
             Self::Pattern => "a pattern, such as `\"/static/*\"` or `\"*.php\"`".to_owned(),
+            Self::Regex => "a regular expression, such as `#\"^/u/(?<id>[0-9]+)$\"#`".to_owned(),
             Self::SitePath => "a path of the site, such as `\"/404.html\"`".to_owned(),
             Self::Address => "an address, such as `\"127.0.0.1:8080\"` or `\":80\"`".to_owned(),
             Self::Network => {
@@ -278,12 +291,20 @@ impl Kind {
             Self::Target => {
                 "an address, such as `\"/new/{path}\"` or `\"https://example.com{uri}\"`".to_owned()
             }
+            Self::Rewrite => {
+                "a path of the site, such as `\"/users/{id}\"` or `\"/index.php?p={1}\"`".to_owned()
+            }
             Self::FieldName => "a field name, such as `\"X-Frame-Options\"`".to_owned(),
             Self::FieldValue | Self::FieldTemplate => {
                 "a field value of visible ASCII characters and spaces".to_owned()
             }
             Self::MediaType => "a media type, such as `\"text/html\"`".to_owned(),
             Self::Token => "a name of letters, digits and `-`, such as `\"utf-8\"`".to_owned(),
+            Self::Tokens => "names with commas between them, such as `\"GET,POST\"`".to_owned(),
+            Self::Origin => {
+                "an origin, such as `\"https://app.example.com\"` or `\"*\"`, and `credentials` behind"
+                    .to_owned()
+            }
             Self::Extension => "an extension without its dot, such as `\"wasm\"`".to_owned(),
             Self::Destination => {
                 "the name of a pool, an address, or a unix socket, such as `\"unix:/run/php.sock\"`"

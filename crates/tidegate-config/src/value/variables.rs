@@ -48,8 +48,7 @@ const FAMILIES: [&str; 8] =
 /// What is said of such variables in a value that has placeholders, and what to write for them.
 pub(crate) fn foreign(kind: Kind, text: &str) -> Option<(String, String)> {
     let known: &[&str] = match kind {
-        Kind::Target => super::paths::IN_REDIRECTS,
-        Kind::FieldTemplate => super::names::IN_FIELDS,
+        Kind::Target | Kind::FieldTemplate => kind.placeholders(),
         Kind::LogFormat => &[],
         _ => return None,
     };

@@ -21,6 +21,7 @@ use crate::response::Response;
 use crate::signals::{SharedSignals, Signals};
 use crate::site::{Place, Site};
 use crate::state::RequestState;
+use crate::user::Identity;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ impl<'a> RequestHead<'a> {
             referer: &[],
             user_agent: &[],
             tls: None,
+            identity: None,
             fields: EntryFields::All(self.fields),
         }
     }
@@ -92,6 +94,8 @@ pub(super) struct Decision {
     /// What may still be asked of the connection, if the request has been kept.
     pub signals: Option<Rc<SharedSignals>>,
     /// For the access line.
+    /// Who has logged in, or is about to have.
+    pub identity: Option<Rc<Identity>>,
     pub tls: Option<Arc<Handshake>>,
     /// Where that goes.
     pub log: Option<Sink>,
@@ -168,7 +172,16 @@ impl Connection {
         let (limits, path) = match site.filter(|site| site.has_limits()) {
             None => (None, PathState::Raw(&mut cx.path_buffer)),
             Some(site) => {
-                let place = site.place(head.method, head.target, &mut cx.path_buffer);
+                let exchange = Exchange {
+                    method: head.method,
+                    method_token: head.method_token,
+                    scheme: remote.scheme(is_tls),
+                    authority: head.authority,
+                    fields,
+                    state: RequestState::of(remote),
+                    ..Exchange::empty()
+                };
+                let place = site.place(exchange, head.target, &mut cx.path_buffer);
                 let route = place.as_ref().ok().and_then(|place| place.route);
                 (site.limits_at(route), PathState::Found(place))
             }
@@ -182,7 +195,7 @@ impl Connection {
         let mut made = self.transport.handshake().cloned();
         let (mut content_sink, mut content) = (None, None);
         let (mut is_exempt, mut ends_with_client) = (false, false);
-        let (mut interim, mut later_signals) = (None, None);
+        let (mut interim, mut later_signals, mut who) = (None, None, None);
         let asked = Asked { site, remote: &remote, is_tls, limits: limits.as_deref() };
         let (mut outcome, mut account) =
             (Outcome::Answered, Account { site: 0, upstream: 0, peer: Peer::Unix, head: 0 });
@@ -219,15 +232,19 @@ impl Connection {
                         route: 0,
                         hops: 0,
                         counted: SmallVec::new(),
+                        identity: None,
                         has_encoded_slash,
                         rehearses_tls: false,
                         forwarded: None,
+                        matched: None,
+                        is_rewritten: false,
+                        asked: None,
                         signals: Signals::of_client(head.version),
                     },
                 };
                 let reply = engine.handle(site, &mut exchange, route);
                 let scheme = exchange.scheme;
-                let RequestState { remote, tls, body, signals, .. } = exchange.state;
+                let RequestState { remote, tls, body, signals, identity, .. } = exchange.state;
                 if log.is_some() {
                     (entry.client, entry.scheme) = (remote.client, scheme);
                 }
@@ -246,7 +263,7 @@ impl Connection {
                     }
                 }
                 (ends_with_client, interim) = (signals.abandons(), signals.interim_sent());
-                (later_signals, content, made) = (signals.later(), body, tls);
+                (later_signals, content, made, who) = (signals.later(), body, tls, identity);
                 reply
             }
         };
@@ -261,6 +278,7 @@ impl Connection {
             interim,
             signals: later_signals,
             tls: made,
+            identity: who,
             log,
             limits,
         }
@@ -309,8 +327,10 @@ impl Connection {
         }
         if engine.has_entrance {
             let (listener, authority, fields) = (self.listener, head.authority, head.fields);
-            let (remote, fields) = (*remote, &fields);
-            let arrival = Arrival { listener, authority, path: raw_path, query, is_tls, remote, fields };
+            let (remote, fields, path) = (*remote, &fields, raw_path);
+            let (method, method_token) = (head.method, head.method_token);
+            let arrival =
+                Arrival { listener, method, method_token, authority, path, query, is_tls, remote, fields };
             if let Some(response) = engine.entrance(site, &arrival) {
                 return Err(response.into());
             }

@@ -175,6 +175,8 @@ struct Work {
     /// What may have to be told before the answer.
     interim: Option<InterimQueue>,
     record: Option<Box<log::Record>>,
+    /// Its answer was asked for in this turn already, and has to be waited for: whatever wakes it runs the connection again.
+    was_asked: bool,
 }
 
 /// What the response needs to know of its request.

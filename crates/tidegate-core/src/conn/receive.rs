@@ -171,8 +171,8 @@ impl Connection {
         let mut entry = head.entry();
         let decision = self.decide(cx, &engine, &head, &mut entry);
         let Decision { reply, outcome, content_sink, content, account, is_exempt, log: sink, .. } = decision;
-        let Decision { ends_with_client, interim, signals, tls, limits, .. } = decision;
-        entry.tls = tls.as_ref();
+        let Decision { ends_with_client, interim, signals, tls, identity, limits, .. } = decision;
+        (entry.tls, entry.identity) = (tls.as_ref(), identity.as_ref());
         self.goes_by(limits);
         self.keep_alive = may_stay && !cx.draining && !self.is_last_request(&engine.settings.limits.request);
         // Our decision, which the client learns from the answer: it may have sent more by then.
@@ -242,7 +242,10 @@ impl Connection {
             Some(later) => Output::later(later),
             None => Output::unbegun(),
         };
-        self.work = Some(Box::new(Work { request, output: Some(output), incoming, interim, record }));
+        // Content that has come with its head may be what is waited for.
+        let was_asked = output.is_awaited() && incoming.is_none();
+        let output = Some(output);
+        self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked }));
         self.flush_batch()?; // from here on the request is not lost where that fails
         match ready {
             Some(response) => self.respond(cx, response),
@@ -300,6 +303,7 @@ impl Connection {
             referer: &[],
             user_agent: &[],
             tls: None,
+            identity: None,
             fields: EntryFields::Kept(&[]),
         };
         let engine = cx.engine.clone();
@@ -321,8 +325,8 @@ impl Connection {
         if let Some(mut output) = self.start_and_count(cx, response, &request, is_last, sink, entry)? {
             let record = sink.map(|sink| cx.log.capture(entry, sink));
             let incoming = output.take_tunnel().map(Incoming::Tunnel);
-            self.work =
-                Some(Box::new(Work { request, output: Some(output), incoming, interim: None, record }));
+            let (output, interim) = (Some(output), None);
+            self.work = Some(Box::new(Work { request, output, incoming, interim, record, was_asked: false }));
         }
         Ok(())
     }

@@ -336,12 +336,15 @@ impl Connection {
 
     /// Moves output on. `Waiting` and `Blocked` have arranged to be woken.
     pub(super) fn pump(&mut self, key: Key, cx: &mut Ctx) -> io::Result<Progress> {
-        if let Some(Work { request, output: Some(Output { source, .. }), interim, .. }) =
+        if let Some(Work { request, output: Some(Output { source, .. }), interim, was_asked, .. }) =
             self.work.as_deref_mut()
         {
             let made = match source {
                 Source::Later(later) => {
-                    let polled = later.poll(&mut Context::from_waker(&runtime::waker(key)), false);
+                    let polled = match std::mem::take(was_asked) {
+                        true => Poll::Pending,
+                        false => later.poll(&mut Context::from_waker(&runtime::waker(key)), false),
+                    };
                     if let Some(interim) = interim
                         && (self.held.is_empty() || polled.is_ready())
                     {

@@ -45,16 +45,18 @@ impl Output {
         })
     }
 
-    /// A log that somebody else has opened.
+    /// A log that somebody else has opened. Asks its file system nothing, which may hang.
     pub(super) fn given(target: &LogTarget, file: File) -> Output {
         Output::with(target, Some(file))
     }
 
     fn with(target: &LogTarget, file: Option<File>) -> Output {
-        let mut output =
-            Output { target: target.clone(), file, may_stick: false, is_torn: false, is_open_ended: false };
-        output.may_stick = output.is_no_file();
-        output
+        Output { target: target.clone(), file, may_stick: false, is_torn: false, is_open_ended: false }
+    }
+
+    /// Finds out what it is, before anything is written.
+    pub(super) fn look(&mut self) {
+        self.may_stick = self.is_no_file();
     }
 
     /// Opens a file anew after a rotation; the old one stays in use where that fails. See
@@ -65,7 +67,8 @@ impl Output {
     }
 
     /// Takes another one's place. Whether a line was begun in another file than it would end in.
-    pub(super) fn replace(&mut self, new: Output) -> bool {
+    pub(super) fn replace(&mut self, mut new: Output) -> bool {
+        new.look();
         let is_other = self.identity() != new.identity();
         let old = std::mem::replace(self, new);
         self.is_torn = old.is_torn && !is_other;
@@ -252,6 +255,7 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
         let mut output = Output::open(&LogTarget::File(path.clone())).unwrap();
+        output.look();
         let lines = b"0123456789abcde\n".repeat(8 << 10); // twice what a pipe holds
         let (written, result) = output.write(&lines);
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::WouldBlock);

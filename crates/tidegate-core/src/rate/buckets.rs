@@ -94,6 +94,30 @@ impl Buckets {
         ruling
     }
 
+    /// What [`charge`](Buckets::charge) would say, without counting anything.
+    pub fn look(&self, key: &[u8], rate: Rate, now: u64) -> Ruling {
+        let mut hasher = self.hasher.clone();
+        hasher.write(key);
+        let hash = hasher.finish().max(1);
+        let due = self.known(hash).map_or(0, |due| due.load(SeqCst));
+        rate.judge(due, now).1
+    }
+
+    /// The time of a key that has a place.
+    fn known(&self, hash: u64) -> Option<&AtomicU64> {
+        let (hashes, dues) = self.set(hash)?;
+        let way = hashes.iter().position(|known| known.load(SeqCst) == hash)?;
+        dues.get(way)
+    }
+
+    /// Where a key may stand: hashes and times.
+    fn set(&self, hash: u64) -> Option<(&[AtomicU64], &[AtomicU64])> {
+        // The upper bits choose the set: all are used, whatever the number of sets.
+        let set = ((u128::from(hash) * u128::from(self.sets)) >> 64) as usize;
+        let words = self.words.words().get(HEAD + set * SET..)?.get(..SET)?;
+        Some(words.split_at(WAYS))
+    }
+
     /// How many were refused, in all processes.
     pub fn refused(&self) -> u64 {
         self.words.words()[REFUSED].load(Relaxed)
@@ -106,10 +130,7 @@ impl Buckets {
 
     /// The time of a key, in a place that is taken for it where it has none.
     fn place(&self, hash: u64, now: u64) -> Option<&AtomicU64> {
-        // The upper bits choose the set: all are used, whatever the number of sets.
-        let set = ((u128::from(hash) * u128::from(self.sets)) >> 64) as usize;
-        let words = self.words.words().get(HEAD + set * SET..)?.get(..SET)?;
-        let (hashes, dues) = words.split_at(WAYS);
+        let (hashes, dues) = self.set(hash)?;
         for _ in 0..TRIES {
             let known: [u64; WAYS] = array::from_fn(|way| hashes[way].load(SeqCst));
             if let Some(way) = known.iter().position(|known| *known == hash) {

@@ -6,16 +6,14 @@ use crate::exchange::Exchange;
 use crate::gate::{Gate, Verdict};
 use crate::notes;
 use crate::response::Response;
-use crate::template::{Piece, Template};
+use crate::template::{Piece, Scope, Template};
 use smallvec::SmallVec;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate_config::settings::{RequestRate, Shared};
 use tidegate_http::Status;
 use tidegate_io::clock;
-use tidegate_io::socket::Peer;
 
 /// Lets requests in at a rate, by whatever tells clients apart. One for each `limit` of a route on each worker.
 pub struct RateGate {
@@ -27,17 +25,17 @@ pub struct RateGate {
 
 impl RateGate {
     /// The gate of a limit, over the table that all of its name share.
-    pub fn new(settings: &Shared<RequestRate>, table: Arc<Buckets>) -> RateGate {
-        let (rate, by) = (Rate::from(&**settings), Template::parse(&settings.by));
+    pub fn new(settings: &Shared<RequestRate>, scope: Scope<'_>, table: Arc<Buckets>) -> RateGate {
+        let (rate, by) = (Rate::from(&**settings), Template::parse(&settings.by, scope));
         RateGate { settings: settings.clone(), rate, by, table }
     }
 
     /// What is counted by itself.
     fn key(&self, exchange: &Exchange<'_>) -> SmallVec<[u8; 64]> {
         match self.by.pieces() {
-            [Piece::Client] => client(exchange.state.remote.client),
+            [Piece::Client] => exchange.state.remote.customer(),
             pieces if pieces.contains(&Piece::Client) => {
-                let mut key = client(exchange.state.remote.client);
+                let mut key = exchange.state.remote.customer();
                 key.extend_from_slice(self.by.fill_without_client(exchange).as_bytes());
                 key
             }
@@ -75,18 +73,6 @@ impl Gate for RateGate {
     }
 }
 
-/// What tells a client apart: an IPv4 address, or the network of 64 bits that a customer has of IPv6 (RFC 6177).
-fn client(peer: Peer) -> SmallVec<[u8; 64]> {
-    let ip = match peer {
-        Peer::Tcp(address) => address.ip().to_canonical(),
-        Peer::Unix => return SmallVec::new(),
-    };
-    match ip {
-        IpAddr::V4(ip) => SmallVec::from_slice(&ip.octets()),
-        IpAddr::V6(ip) => SmallVec::from_slice(&ip.octets()[..8]),
-    }
-}
-
 /// A name as a string of structured fields (RFC 9651 section 3.3.3), which holds printable ASCII alone.
 fn quoted(name: &str) -> String {
     let plain = |c: char| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '_' };
@@ -115,17 +101,6 @@ impl fmt::Display for Said<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
-
-    #[test]
-    fn whom_a_client_counts_with() {
-        let key = |text: &str| client(Peer::Tcp(SocketAddr::new(text.parse().unwrap(), 9)));
-        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
-        assert_eq!(key("192.0.2.1"), key("::ffff:192.0.2.1"));
-        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
-        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
-        assert!(client(Peer::Unix).is_empty());
-    }
 
     #[test]
     fn a_name_breaks_out_of_no_field() {

@@ -6,7 +6,7 @@
 
 use super::about::About;
 use super::answer::{AnswerHead, to_client};
-use super::attempts::{self, Attempt, Failure, until_answered};
+use super::attempts::{self, Attempt, Begun, Failure, until_answered};
 use super::call::announced;
 use super::fields::RequestTrailers;
 use super::link::Link;
@@ -65,8 +65,12 @@ enum Fault {
 }
 
 impl Attempt for Multiplexed {
-    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState, &About) {
-        (&self.link, &mut self.routing, &self.about)
+    fn way(&mut self) -> (&Rc<Link>, &mut RoutingState) {
+        (&self.link, &mut self.routing)
+    }
+
+    fn about(&self) -> About {
+        self.about.clone()
     }
 
     fn rewind(&mut self) {
@@ -115,18 +119,23 @@ impl Multiplexed {
     /// Carries it out, once a small content has come whole, or a long one has begun to come.
     pub(super) fn run(self) -> Reply {
         if self.is_stream || !self.upload.has_content {
-            return Reply::Later(Box::pin(until_answered(self)));
+            return Reply::Later(Box::pin(self.counted()));
         }
         let mut call = Box::new(self);
         Reply::Preparing(
             Need::Content,
             Box::pin(async move {
                 match call.upload.collect().await {
-                    Ok(()) => Reply::Later(Box::pin(until_answered(*call))),
+                    Ok(()) => Reply::Later(Box::pin(call.counted())),
                     Err(_) => Reply::Ready(answer::error(Status::BAD_REQUEST)),
                 }
             }),
         )
+    }
+
+    async fn counted(self) -> Response {
+        attempts::count(&self.link);
+        until_answered(self, Begun::default()).await
     }
 
     fn stats(&self) -> &Stats {

@@ -3,6 +3,7 @@
 //! FastCGI, SCGI and CGI use it. `/image.png/x.php` leads to no file and is 404, whatever an application
 //! would make of it (FAULTS 35); a name that only looks like `.php` to a person ends in other bytes.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
@@ -35,15 +36,28 @@ pub enum Rule {
 
 /// A script and the rest of the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Script {
+pub struct Script<'p> {
     /// `SCRIPT_NAME`
-    pub name: Vec<u8>,
+    pub name: Cow<'p, [u8]>,
     /// `SCRIPT_FILENAME`; empty where there is no file.
-    pub file: Vec<u8>,
+    pub file: Cow<'p, [u8]>,
     /// `PATH_INFO`, may be empty.
-    pub path_info: Vec<u8>,
+    pub path_info: Cow<'p, [u8]>,
     /// `PATH_TRANSLATED`, empty without `PATH_INFO` or without a root.
     pub path_translated: Vec<u8>,
+}
+
+impl Script<'_> {
+    /// The same, for as long as anybody wants it.
+    pub fn to_owned(&self) -> Script<'static> {
+        let owned = |part: &[u8]| Cow::Owned(part.to_vec());
+        Script {
+            name: owned(&self.name),
+            file: owned(&self.file),
+            path_info: owned(&self.path_info),
+            path_translated: self.path_translated.clone(),
+        }
+    }
 }
 
 /// Why a path leads to no script.
@@ -94,7 +108,7 @@ impl Scripts {
     ///
     /// # Errors
     /// `WouldBlock` where the disk has to be asked: then the [`Finder`] is asked on the blocking pool.
-    pub fn resolve(&self, path: &[u8]) -> io::Result<Result<Script, NoScript>> {
+    pub fn resolve<'p>(&'p self, path: &'p [u8]) -> io::Result<Result<Script<'p>, NoScript>> {
         let now = monotonic_ns();
         let mut is_known = false;
         let found = self.finder.resolve(path, Patience::Cached, &mut |file| {
@@ -131,12 +145,12 @@ impl Finder {
     /// # Errors
     /// `WouldBlock` under [`Patience::Cached`] where the disk has to be asked, and what the system says.
     /// `is_known` says of a file that it was there a moment ago.
-    pub fn resolve(
-        &self,
-        path: &[u8],
+    pub fn resolve<'p>(
+        &'p self,
+        path: &'p [u8],
         patience: Patience,
         is_known: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<Result<Script, NoScript>> {
+    ) -> io::Result<Result<Script<'p>, NoScript>> {
         match &self.rule {
             Rule::Mounted(prefix) => Ok(self.mounted(prefix, path)),
             Rule::File(file) => Ok(Ok(self.one_file(file, path))),
@@ -154,36 +168,37 @@ impl Finder {
         }
     }
 
-    fn mounted(&self, prefix: &[u8], path: &[u8]) -> Result<Script, NoScript> {
+    fn mounted<'p>(&self, prefix: &'p [u8], path: &'p [u8]) -> Result<Script<'p>, NoScript> {
         let path_info = path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(b"/"));
         let path_info = path_info.ok_or_else(|| {
             NoScript::missing(format!("the path is not below {}", String::from_utf8_lossy(prefix)))
         })?;
         Ok(Script {
-            name: prefix.to_vec(),
-            path_info: path_info.to_vec(),
+            name: Cow::Borrowed(prefix),
+            path_info: Cow::Borrowed(path_info),
             path_translated: self.translated(path_info),
-            file: Vec::new(),
+            file: Cow::Borrowed(&[]),
         })
     }
 
-    fn one_file(&self, file: &Path, path: &[u8]) -> Script {
+    fn one_file<'p>(&self, file: &'p Path, path: &'p [u8]) -> Script<'p> {
         let file = file.as_os_str().as_bytes();
         // Below the root it has a path of the site; else its own name has to do.
         let below = file.strip_prefix(self.document_root()).filter(|_| self.root.is_some());
         let below = below.filter(|below| below.starts_with(b"/"));
         let last = file.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        let name = below.map_or_else(|| [b"/", last].concat(), <[u8]>::to_vec);
-        Script { name, file: file.to_vec(), path_info: path.to_vec(), path_translated: self.translated(path) }
+        let name = below.map_or_else(|| Cow::Owned([b"/", last].concat()), Cow::Borrowed);
+        let path_translated = self.translated(path);
+        Script { name, file: Cow::Borrowed(file), path_info: Cow::Borrowed(path), path_translated }
     }
 
-    fn first_file(
+    fn first_file<'p>(
         &self,
-        path: &[u8],
+        path: &'p [u8],
         splits: impl Iterator<Item = usize>,
         patience: Patience,
         is_known: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> io::Result<Result<Script, NoScript>> {
+    ) -> io::Result<Result<Script<'p>, NoScript>> {
         let Some(root) = &self.root else {
             return Ok(Err(NoScript::missing("there is no root to find scripts in")));
         };
@@ -234,9 +249,9 @@ impl Finder {
                 }
             }
             return Ok(Ok(Script {
-                name: name.to_vec(),
-                file,
-                path_info: path_info.to_vec(),
+                name: Cow::Borrowed(name),
+                file: Cow::Owned(file),
+                path_info: Cow::Borrowed(path_info),
                 path_translated: self.translated(path_info),
             }));
         }

@@ -26,7 +26,7 @@ use tidegate_http::{Method, Status};
 use tidegate_io::blocking;
 use tidegate_io::file::Patience;
 use tidegate_wire::fastcgi::{self, Params, Role};
-use tidegate_wire::scgi::Variables;
+use tidegate_wire::scgi::{self, Variables};
 
 /// Bytes of content that are about to be read, as far as room for them is asked for.
 const PIECE: usize = 16 << 10;
@@ -53,6 +53,8 @@ struct Inner {
     link: Rc<Link>,
     scripts: Scripts,
     params: Vec<(String, String)>,
+    /// The variables that are the same for all requests, as they are sent.
+    fixed: Vec<u8>,
 }
 
 impl Scripted {
@@ -89,12 +91,16 @@ impl Scripted {
                 Some(opened)
             }
         };
-        let inner = Inner {
-            protocol,
-            link: Link::new(shared, &application.gateway, site, None)?,
-            scripts: Scripts::new(root, rule, application.serves_hidden, strip_prefix),
-            params: application.params.clone(),
+        let scripts = Scripts::new(root, rule, application.serves_hidden, strip_prefix);
+        let params = application.params.clone();
+        let mut fixed = Vec::new();
+        let mut sink = |name: &[u8], value: &[u8]| match protocol {
+            Protocol::FastCgi => fastcgi::append_pair(&mut fixed, name, value),
+            Protocol::Scgi | Protocol::Cgi => drop(scgi::append_variable(&mut fixed, name, value)),
         };
+        environment::write_fixed(scripts.finder().document_root(), &params, &mut sink);
+        let link = Link::new(shared, &application.gateway, site, None)?;
+        let inner = Inner { protocol, link, scripts, params, fixed };
         Ok(Scripted { inner: Rc::new(inner) })
     }
 }
@@ -195,7 +201,7 @@ async fn collect(inner: Rc<Inner>, mut body: RequestBody, about: About) -> Resul
 }
 
 impl Inner {
-    fn call(self: &Rc<Self>, script: &Script, exchange: &mut Exchange<'_>) -> Reply {
+    fn call(self: &Rc<Self>, script: &Script<'_>, exchange: &mut Exchange<'_>) -> Reply {
         let Some(body) = exchange.state.body.take() else {
             let upload = Upload::whole(self.encode(script, exchange, None, true)).framed(self.framing());
             return self.made(upload, exchange).run();
@@ -206,7 +212,7 @@ impl Inner {
             return self.made(upload, exchange).run();
         }
         // The length has to be told first, so all of the content has to be here first.
-        let (inner, script) = (self.clone(), script.clone());
+        let (inner, script) = (self.clone(), script.to_owned());
         let collected = collect(self.clone(), body, About::new(&self.link, exchange.target));
         exchange.prepare_after(Need::Content, collected, move |collected, exchange| {
             let upload = match collected {
@@ -229,7 +235,10 @@ impl Inner {
     fn call_later(self: &Rc<Self>, exchange: &mut Exchange<'_>) -> Reply {
         let (inner, finder) = (self.clone(), self.scripts.finder().clone());
         let path = exchange.path.to_vec();
-        let job = blocking::run(move || finder.resolve(&path, Patience::Wait, &mut |_| false));
+        let job = blocking::run(move || {
+            let found = finder.resolve(&path, Patience::Wait, &mut |_| false)?;
+            Ok::<_, io::Error>(found.map(|script| script.to_owned()))
+        });
         let found = async move {
             match job {
                 Ok(job) => Some(job.await),
@@ -263,7 +272,7 @@ impl Inner {
             range: self.link.sendfile.range_of(exchange),
             back: None,
             elsewhere: exchange.elsewhere(),
-            about: About::new(&self.link, exchange.target),
+            target: exchange.target.into(),
         }
     }
 
@@ -278,27 +287,19 @@ impl Inner {
     /// The request up to its content; `is_whole` ends it, for there is none.
     fn encode(
         &self,
-        script: &Script,
+        script: &Script<'_>,
         exchange: &Exchange<'_>,
         content_length: Option<u64>,
         is_whole: bool,
     ) -> Vec<u8> {
         let mut out = Vec::with_capacity(USUAL_HEAD);
-        let root = self.scripts.finder().document_root();
         match self.protocol {
             Protocol::FastCgi => {
                 fastcgi::begin_request(&mut out, REQUEST, Role::Responder, self.link.keeps());
                 let mut params = Params::begin(&mut out, REQUEST);
+                params.push_pairs(&self.fixed);
                 let mut sink = |name: &[u8], value: &[u8]| params.push(name, value);
-                environment::write(
-                    exchange,
-                    &self.link,
-                    script,
-                    root,
-                    &self.params,
-                    content_length,
-                    &mut sink,
-                );
+                environment::write(exchange, &self.link, script, &self.params, content_length, &mut sink);
                 params.finish();
                 if is_whole {
                     fastcgi::end_stdin(&mut out, REQUEST);
@@ -306,10 +307,11 @@ impl Inner {
             }
             Protocol::Scgi | Protocol::Cgi => {
                 let mut variables = Variables::begin(&mut out, content_length.unwrap_or(0));
+                variables.push_variables(&self.fixed);
                 let mut sink = |name: &[u8], value: &[u8]| {
                     variables.push(name, value);
                 };
-                environment::write(exchange, &self.link, script, root, &self.params, None, &mut sink);
+                environment::write(exchange, &self.link, script, &self.params, None, &mut sink);
                 variables.finish();
             }
         }

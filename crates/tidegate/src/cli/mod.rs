@@ -11,6 +11,7 @@ mod explain;
 mod fmt;
 mod keep;
 mod launch;
+mod loops;
 mod man;
 mod serve;
 mod spawn;

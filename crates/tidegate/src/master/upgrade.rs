@@ -105,11 +105,17 @@ pub fn launch(
     let told = serde_json::to_vec(&Told { listeners, rates, tickets, names, allows_loss })?;
     let mut command = Command::new(executable);
     command.args(arguments).env(VARIABLE, std::process::id().to_string()).stdin(Stdio::from(theirs));
-    let child = command.spawn().with_context(|| format!("cannot start {}", executable.display()))?;
-    drop(command); // with it our copy of their end
+    let cannot = format!("cannot start {}", executable.display());
+    // The thread is there before the program, which nobody would wait for otherwise. The file may be on a file system that
+    // hangs.
     std::thread::Builder::new()
         .name("tidegate-upgrade".into())
         .spawn(move || {
+            let child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => return drop(events.send(Event::Upgraded(Err(format!("{cannot}: {error}"))))),
+            };
+            drop(command); // with it our copy of their end
             // One that does not read is given up like one that says nothing; what comes of it is heard below.
             let _ = set_socket_timeout(&hear, Timeout::Send, Some(PATIENCE));
             let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
@@ -344,15 +350,11 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_an_error_at_once() {
-        let (events, _) = channel();
-        let error = launch(
-            Path::new("/no/such/program"),
-            &[],
-            estate(&Sockets::default(), &Rates::default()),
-            events,
-        )
-        .unwrap_err();
-        assert!(format!("{error:#}").contains("cannot start /no/such/program"));
+        let (events, said) = channel();
+        let (sockets, rates) = (Sockets::default(), Rates::default());
+        launch(Path::new("/no/such/program"), &[], estate(&sockets, &rates), events).unwrap();
+        let Ok(Event::Upgraded(Err(why))) = said.recv_timeout(PATIENCE) else { panic!("it is heard of") };
+        assert!(why.contains("cannot start /no/such/program"), "{why}");
     }
 
     /// FAULTS 61: the new program gets what it needs by way of its standard input, and nothing is open for others.

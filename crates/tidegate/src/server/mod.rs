@@ -57,6 +57,7 @@ pub fn run() -> Result<ExitCode> {
         None => return Ok(ExitCode::SUCCESS), // it has thought better of it
     };
     let _ = rustix::thread::set_name(c"tidegate");
+    let found = privileges::look(&begin);
     // Before there is a second thread: identities and landlock are a thread's own.
     let warning = privileges::give_up(&begin)?;
     descriptors::raise_limit();
@@ -85,13 +86,14 @@ pub fn run() -> Result<ExitCode> {
         move |_| drop(lost.send(Event::Orphaned)),
     )
     .context("cannot start the link")?;
+    link.send(&ToMaster::Found(found), Vec::new());
     let teller = link.clone();
     directory.groups().tell_with(move |finding| {
         // What a slow master does not take the others find out themselves.
         teller.send(&ToMaster::Upstream(finding), Vec::new());
     });
     demand::start(directory.clone(), link.clone()).context("cannot start a thread")?;
-    let stores = Stores { directory, rates: Arc::default(), tls };
+    let stores = Stores { directory, logins: Arc::default(), rates: Arc::default(), tls };
     orders::Server::new(link, writer, members, stores, (sender, events), warning).run();
     Ok(ExitCode::SUCCESS)
 }

@@ -254,6 +254,7 @@ impl Server {
         self.stores.directory.keep(present);
         self.stores.tls.settle(&TlsFiles::default());
         self.stores.rates.settle(present);
+        self.stores.logins.settle(present);
     }
 
     fn use_error_log(&self, settings: &Settings) {

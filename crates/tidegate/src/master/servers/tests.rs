@@ -1,10 +1,12 @@
 //! The server processes without any: what they are told is read, what they say is said for them.
 
 use super::*;
+use crate::link::Found;
 use crate::master::rates::Rates;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, channel};
 use tidegate_core::tls::TlsFiles;
 
@@ -31,11 +33,9 @@ impl Stage {
     fn add(&mut self, place: usize, start: Start, revision: &Revision) -> u64 {
         let (ours, theirs) = passing::pair().expect("a pair of sockets");
         set_socket_timeout(&theirs, Timeout::Recv, Some(START_PATIENCE)).expect("it is a socket");
+        let (id, link, gives) = self.servers.watch(ours).expect("threads start");
         let child = Command::new("sleep").arg("1000").spawn().expect("it starts");
-        self.servers.last_id += 1;
-        let layout = revision.layout.clone();
-        let id = self.servers.last_id;
-        self.servers.take_in(id, (place, start), (child, ours, layout), revision).expect("it is told");
+        self.servers.take_in(id, (place, start), (child, link, gives), revision).expect("it is told");
         self.told.insert(id, theirs);
         id
     }
@@ -185,6 +185,48 @@ fn a_recovery_with_settings_of_before_leaves_those_with_newer_ones_alone() {
     assert_eq!(stage.server(late).state, State::Draining, "it serves what is no longer in force");
 }
 
+/// It says so once: a worker has ended before there was anything to serve, or a first commit has failed.
+#[test]
+fn one_that_has_to_leave_before_it_serves_is_replaced_once_it_does() {
+    for start in [Start::ForReload, Start::Recovery { replaces: None }] {
+        for is_early in [true, false] {
+            let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+            let id = stage.add(0, start, &revision);
+            if is_early {
+                stage.says(id, ToMaster::Leaving, &revision);
+            }
+            stage.has_prepared(id, &revision);
+            stage.servers.commit(id);
+            if !is_early {
+                stage.says(id, ToMaster::Leaving, &revision);
+            }
+            assert_eq!(stage.servers.places[0].restarts, 0, "others rely on it until it serves");
+            stage.says(id, ToMaster::Committed, &revision);
+            assert_eq!(stage.servers.places[0].restarts, 1, "{start:?}, early: {is_early}");
+            assert_eq!(stage.server(id).state, State::Serving, "until another does");
+            let next = stage.add(0, Start::Recovery { replaces: None }, &revision);
+            stage.has_prepared(next, &revision);
+            stage.says(next, ToMaster::Committed, &revision);
+            assert_eq!(stage.server(id).state, State::Draining);
+        }
+    }
+}
+
+/// As processes that end so soon are.
+#[test]
+fn those_that_have_to_leave_one_after_the_other_are_replaced_more_and_more_slowly() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    for round in 1..=3 {
+        stage.servers.places[0].next_try = None;
+        stage.servers.places[0].failures = round - 1;
+        let id = stage.serving(0, &revision);
+        stage.says(id, ToMaster::Leaving, &revision);
+        assert!(stage.servers.places[0].failures >= round);
+    }
+    let wait = stage.servers.places[0].next_try.expect("it waits").saturating_duration_since(Instant::now());
+    assert!(wait > Duration::ZERO && wait <= pause(3), "{wait:?}");
+}
+
 #[test]
 fn one_that_was_told_to_drain_does_not_come_back() {
     let (mut stage, revision) = (Stage::new(1), revision(1, 1));
@@ -230,6 +272,60 @@ fn one_that_takes_no_order_is_ended_and_replaced() {
     }
     assert!(rustix::process::test_kill_process(pid).is_err());
     assert!(stage.servers.places[0].next_try.is_some());
+}
+
+/// FAULTS 67: no process is left that nobody knows of.
+#[test]
+fn one_that_cannot_be_told_its_settings_is_ended() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    let id = stage.add(0, Start::ForReload, &revision);
+    let told = stage.servers.or_end(id, Err(anyhow::anyhow!("no descriptor is left")));
+    assert_eq!(told.unwrap_err().to_string(), "no descriptor is left");
+    assert_eq!(stage.server(id).state, State::Draining);
+    while !has_ended_for_good(&stage, id) {}
+}
+
+/// A process that could not be started leaves no thread that waits for it.
+#[test]
+fn a_link_without_a_process_ends() {
+    let mut stage = Stage::new(1);
+    let (ours, theirs) = passing::pair().expect("a pair of sockets");
+    let (_, link, gives) = stage.servers.watch(ours).expect("threads start");
+    drop((gives, theirs));
+    while link.is_open() {
+        std::thread::yield_now();
+    }
+}
+
+/// What a root leads to is what the process has found, and not what lay there when the settings were read.
+#[test]
+fn a_process_says_itself_what_it_may_read() {
+    let mut stage = Stage::new(1);
+    let at =
+        |inode| Layout { readable: Some(vec![("/m".into(), Some((1, inode)))]), ..revision(1, 1).layout };
+    let revision = Revision { layout: at(2), ..revision(1, 1) };
+    let id = stage.serving(0, &revision);
+    assert!(stage.server(id).layout.suits(&at(2)));
+    let readable = vec![Some((1, 3)), Some((9, 9))]; // beside its roots what it reads of the system
+    stage.says(id, ToMaster::Found(Found { readable, beside: Vec::new() }), &revision);
+    assert!(stage.server(id).layout.suits(&at(3)) && !stage.server(id).layout.suits(&at(2)));
+}
+
+/// A file system that hangs keeps it, whatever signal it is sent: the end of the server does not wait for that.
+#[test]
+fn one_that_cannot_be_killed_is_left() {
+    let (mut stage, revision) = (Stage::new(1), revision(1, 1));
+    let id = stage.serving(0, &revision);
+    let handle = stage.servers.list[0].handle.take(); // nothing ends it
+    stage.servers.commit(id);
+    for _ in 0..2 {
+        assert_eq!(stage.servers.list.len(), 1);
+        stage.servers.list[0].deadline = Some(Instant::now());
+        stage.servers.tick(&revision);
+    }
+    assert!(stage.servers.list.iter().all(|server| server.id != id));
+    assert_eq!(stage.servers.places[0].restarts, 1, "another takes its place");
+    pidfd_send_signal(handle.expect("it was watched"), Signal::KILL).expect("it is there");
 }
 
 #[test]
