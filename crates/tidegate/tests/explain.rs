@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// How many settings are tried, and requests of each.
-const WORLDS: u64 = 16;
+const WORLDS: u64 = 12;
 const REQUESTS: u32 = 40;
 
 /// Numbers that look random and are the same in every run.
