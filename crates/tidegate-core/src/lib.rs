@@ -12,6 +12,7 @@ pub mod body;
 pub mod body_stream;
 pub mod conn;
 mod context;
+mod crowd;
 pub mod decoration;
 pub mod engine;
 pub mod exchange;
