@@ -562,7 +562,7 @@ fn cached_descriptors_are_given_back() {
     let folder = Folder::new("cached-descriptors");
     fs::create_dir_all(folder.path("site")).unwrap();
     for number in 0..60 {
-        fs::write(folder.path(&format!("site/{number}")), vec![b'x'; 20_000]).unwrap();
+        fs::write(folder.path(&format!("site/{number}")), vec![b'x'; 50_000]).unwrap();
     }
     // Two workers: what one of them lacks the other keeps.
     let config =
@@ -571,7 +571,7 @@ fn cached_descriptors_are_given_back() {
     let mut connected: Vec<KeepAlive> = (0..16).map(|_| KeepAlive::new(&server.address)).collect();
     for number in 0..60 {
         for one in &mut connected {
-            assert_eq!(one.get(&format!("/{number}")).0.len(), 20_000);
+            assert_eq!(one.get(&format!("/{number}")).0.len(), 50_000);
         }
     }
     let kept = || server.status()["stats"]["cache_descriptors"]["current"].as_u64().unwrap_or(0);
@@ -582,7 +582,7 @@ fn cached_descriptors_are_given_back() {
     prlimit(Some(pid), Resource::Nofile, tight).unwrap();
     let mut others: Vec<KeepAlive> = (0..50).map(|_| KeepAlive::new(&server.address)).collect();
     for one in &mut others {
-        assert_eq!(one.get("/0").0.len(), 20_000);
+        assert_eq!(one.get("/0").0.len(), 50_000);
     }
     let stats = &server.status()["stats"];
     assert_eq!(stats["connection_refusals"]["descriptors"], 0);

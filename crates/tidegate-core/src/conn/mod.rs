@@ -22,6 +22,7 @@ mod transport;
 use crate::admission::Admitted;
 use crate::batch::Batch;
 use crate::context::Ctx;
+use crate::crowd::Share;
 use crate::engine::Engine;
 use crate::exchange::LocalAddress;
 use crate::interim::InterimQueue;
@@ -102,6 +103,8 @@ pub struct Connection {
     owned: u32,
     /// Since when it has owned any, seconds of the monotonic clock.
     stuck_since: u32,
+    /// What the kernel may hold of what it sends, once that was more than fits.
+    share: Share,
     scanner: HeadScanner,
     /// Bytes of a request that is not complete, or not yet its turn.
     input: Vec<u8>,
@@ -210,6 +213,7 @@ impl Connection {
             idle_since: 0,
             owned: 0,
             stuck_since: 0,
+            share: Share::default(),
             scanner: HeadScanner::new(),
             input: Vec::new(),
             held: Vec::new(),

@@ -135,11 +135,16 @@ pub const SYSTEM: &[&str] = &[
 ///
 /// Of a root the folder it lies in too, and that of the folder it leads to where it is a symbolic link: a root
 /// that is replaced as a whole, as deployments do, is another folder under the same name. The root folder of
-/// the system is never opened that way. What lies below another of these is not named again, so that ten thousand sites
-/// side by side are one folder.
+/// the system is never opened that way.
 pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
-    let (mut real, mut linked) = (Vec::new(), Vec::new());
+    let mut paths: Vec<PathBuf> = Vec::new();
     let mut seen: HashSet<&Path> = HashSet::new();
+    let mut add = |path: &Path| {
+        paths.push(path.to_owned());
+        if let Some(parent) = path.parent().filter(|parent| parent.parent().is_some()) {
+            paths.push(parent.to_owned());
+        }
+    };
     for route in settings.sites.iter().flat_map(|site| &site.routes) {
         // Links may lead anywhere.
         let symlinks = match &route.action {
@@ -153,27 +158,28 @@ pub fn readable(settings: &tidegate_config::Settings) -> Vec<PathBuf> {
             return vec![PathBuf::from("/")];
         }
         for folder in folders(&route.action).into_iter().filter(|folder| seen.insert(folder)) {
-            let canonical = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-            if canonical != folder {
-                with_its_folder(folder, &mut linked);
+            add(folder);
+            if let Ok(real) = folder.canonicalize() {
+                add(&real);
             }
-            with_its_folder(&canonical, &mut real);
         }
     }
-    // A folder comes before what lies in it. A symbolic link may lead elsewhere by the time a process starts, so that what
-    // was written is not held to be below anything.
-    real.sort();
-    real.dedup_by(|next, kept| next.starts_with(kept));
-    real.append(&mut linked);
-    real.sort();
-    real.dedup();
-    real
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
-/// A root, and the folder it lies in unless that is all there is.
-fn with_its_folder(path: &Path, paths: &mut Vec<PathBuf>) {
-    paths.extend(path.parent().filter(|parent| parent.parent().is_some()).map(Path::to_owned));
-    paths.push(path.to_owned());
+/// Those of the paths that are needed to read all of them: what lies in another one goes with it, so that ten thousand sites
+/// side by side are one folder. A symbolic link leads elsewhere, and stays.
+pub fn outermost(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let all: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let goes_along = |path: &Path| {
+        path.parent().is_some_and(|parent| all.contains(parent))
+            && path.symlink_metadata().is_ok_and(|there| !there.is_symlink())
+    };
+    let is_needed: Vec<bool> = paths.iter().map(|path| !goes_along(path)).collect();
+    let needed = paths.into_iter().zip(is_needed).filter(|(_, is_needed)| *is_needed);
+    needed.map(|(path, _)| path).collect()
 }
 
 /// Where server processes may put what has to be complete before an application gets it; `None` where no route
@@ -239,11 +245,11 @@ mod tests {
         let loaded =
             tidegate_config::load_str("a", text, Path::new("/"), &tidegate_config::ProcessEnvironment);
         let paths = readable(&loaded.settings.unwrap());
-        assert_eq!(
-            paths,
-            [PathBuf::from("/tmp"), PathBuf::from("/usr")],
-            "what is below these goes with them"
-        );
+        for path in ["/usr/share", "/usr", "/tmp"] {
+            assert!(paths.contains(&PathBuf::from(path)), "{path}");
+        }
+        assert!(!paths.contains(&PathBuf::from("/")));
+        assert_eq!(outermost(paths), [PathBuf::from("/tmp"), PathBuf::from("/usr")]);
     }
 
     #[test]
@@ -261,7 +267,7 @@ mod tests {
         );
         let loaded =
             tidegate_config::load_str("a", &text, Path::new("/"), &tidegate_config::ProcessEnvironment);
-        let paths = readable(&loaded.settings.unwrap());
+        let paths = outermost(readable(&loaded.settings.unwrap()));
         assert!(paths.contains(&there), "where it leads next: {paths:?}");
         for path in [&folder.join("v1/site/a"), &other] {
             assert!(paths.iter().any(|may| path.starts_with(may)), "{path:?} in {paths:?}");
