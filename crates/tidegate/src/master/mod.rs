@@ -312,6 +312,7 @@ impl Master {
 
     /// Serves until told to end. `has_predecessor`: the service manager hears from that one who is ready.
     pub fn run(mut self, has_predecessor: bool) {
+        tidegate_io::process::let_go_of_code();
         if !has_predecessor {
             self.notifier.ready(&format!("listening on {}", self.listening().join(", ")));
         }
