@@ -387,7 +387,8 @@ mod tests {
         let route = &settings.sites[0].routes[0];
         let Action::Files(files) = &route.action else { panic!("files") };
         let root = open_root(&files.root, files.symlinks).unwrap();
-        let lookup = Lookup { root: root.clone(), settings: files.clone() };
+        let lookup =
+            Lookup { root: root.clone(), settings: files.clone(), pattern: route.pattern.clone() };
         let maker = Maker {
             server: None,
             decoration: Decoration::of(route),
@@ -402,7 +403,7 @@ mod tests {
             let Ok(contents) = Contents::read(found, maker.memory_file_size, Patience::Wait) else {
                 panic!("it can be read")
             };
-            let entry = Rc::new(maker.entry(&lookup, path, contents, 0));
+            let entry = Rc::new(maker.entry(&lookup, (path, 0), contents, 0));
             assert_eq!(entry.descriptors(), 0, "20,000 bytes are held in memory");
             cache.insert(0, path, &entry, &root, &[]);
         }
