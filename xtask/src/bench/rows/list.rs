@@ -185,7 +185,7 @@ pub const ROWS: [Row; 45] = [
         let run = b.series("h2-100k", || h2::series(&b.course, h2::Workload::Medium, &[TlsPeer::H2o]))?;
         against(&run, "h2o", cost)
     }),
-    row("h2-instructions", "a cached file over HTTP/2, 32 streams", "instructions", AtMost(4_600.0), |_| {
+    row("h2-instructions", "a cached file over HTTP/2, 32 streams", "instructions", AtMost(4_500.0), |_| {
         instructions_of("cached file over HTTP/2, 32 streams")
     }),
     row("log-instructions", "a cached file with an access log", "instructions", AtMost(3_900.0), |_| {
