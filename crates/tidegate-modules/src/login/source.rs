@@ -130,11 +130,10 @@ impl Source {
     /// Who has this name and this password. `client` is whom guesses are counted for.
     pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8]) -> Answer {
         let (key, now) = (self.key(name, password), monotonic_ns());
-        if let Some(known) = self.shard(&key).get(&key, now) {
+        let known = self.shard(&key).get(&key, now);
+        let known = known.or_else(|| lock(&self.wrong).get(&key, now));
+        if let Some(known) = known {
             return Answer::Known(known);
-        }
-        if let Some(wrong) = lock(&self.wrong).get(&key, now) {
-            return Answer::Known(wrong);
         }
         let guesser = [client, b"\0", name.as_bytes()].concat();
         if let Ruling::Beyond { retry_after } = self.guesses.look(&guesser, guesses(), now) {
