@@ -387,8 +387,7 @@ mod tests {
         let route = &settings.sites[0].routes[0];
         let Action::Files(files) = &route.action else { panic!("files") };
         let root = open_root(&files.root, files.symlinks).unwrap();
-        let lookup =
-            Lookup { root: root.clone(), settings: files.clone(), pattern: route.pattern.clone() };
+        let lookup = Lookup { root: root.clone(), settings: files.clone(), pattern: route.pattern.clone() };
         let maker = Maker {
             server: None,
             decoration: Decoration::of(route),

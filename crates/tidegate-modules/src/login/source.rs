@@ -131,7 +131,8 @@ impl Source {
     pub fn look_up(self: &Arc<Self>, name: &str, password: &[u8], client: &[u8]) -> Answer {
         let (key, now) = (self.key(name, password), monotonic_ns());
         let known = self.shard(&key).get(&key, now);
-        if let Some(known) = known.or_else(|| lock(&self.wrong).get(&key, now)) {
+        let known = known.or_else(|| lock(&self.wrong).get(&key, now));
+        if let Some(known) = known {
             return Answer::Known(known);
         }
         let guesser = [client, b"\0", name.as_bytes()].concat();
